@@ -22,10 +22,10 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app.domain.audits.result import AuditResult, RangeRead
-from app.embedded.java import find_java
-from app.embedded.kafka import KafkaCluster
-from app.wire.audit import AuditOrder, AuditOutcome
+from app.edges.embedded.java import find_java
+from app.edges.embedded.kafka import KafkaCluster
+from app.products.audits.result import AuditResult, RangeRead
+from app.products.audits.wire import AuditOrder, AuditOutcome
 from bench.audit_topics import DOUBLED, LOST, fill, specification
 from bench.machine import keep, machine
 from workers.audit.splits import Plan, splits_of

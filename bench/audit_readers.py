@@ -31,9 +31,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from app.embedded.kafka import KafkaCluster
-from app.embedded.maven import ensure_jars
-from app.wire.audit import AuditOrder
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.maven import ensure_jars
+from app.products.audits.wire import AuditOrder
 from bench.audit import environment
 from bench.audit_topics import DOUBLED, LOST, SINK, SOURCE, fill, specification
 from bench.identity_loop import create_topics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from app.domain.audits.specification import AuditSpecification, Everything, JsonField
+from app.products.audits.specification import AuditSpecification, Everything, JsonField
 from bench.identity_loop import PARTITIONS, create_topics
 
 SOURCE, SINK = "audited-in", "audited-out"

@@ -9,10 +9,10 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.embedded.kafka import KafkaCluster
-from app.kafka.attempt import Attempt
-from app.kafka.transactions.client import TransactionClient
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.transactions.client import TransactionClient
 from tests.support.kafka_tools import run_tool
 
 VALUE = b"x" * 100

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import msgspec
 import psutil
 
-from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee, SparkSettings
-from app.domain.transactions import transactional_id
-from app.wire.heartbeat import DesiredTaskState
-from app.wire.specification import PartitionMapping
+from app.core.ids import transactional_id
+from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee, SparkSettings
+from app.core.wire.heartbeat import DesiredTaskState
+from app.core.wire.specification import PartitionMapping
 from bench.guarantee_scene import DEADLINE_S, Scene
 from bench.identity_loop import SilentControl
-from workers.transactional.control import TaskSnapshot, TaskSpecification
-from workers.transactional.task import run_task
+from workers.loop.control import TaskSnapshot, TaskSpecification
+from workers.loop.task import run_task
 from workers.transforms.identity import IdentityTransform
 
 TASKS = 2

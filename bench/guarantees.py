@@ -26,9 +26,9 @@ import time
 import psutil
 from confluent_kafka import KafkaException
 
-from app.domain.pipelines.pipeline import ProcessingGuarantee
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.ports import free_ports
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.ports import free_ports
 from bench.guarantee_scene import VALUE, Scene, feed, fill, wait_for_commits
 from bench.guarantee_tasks import TASKS, clients, cpu_s, definition, tasks
 from bench.machine import keep, machine

@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
-from app.domain.pipelines.pipeline import Filter, Project, StepOperator
-from app.embedded.kafka import Jvm, KafkaCluster
+from app.core.pipelines.pipeline import Filter, Project, StepOperator
+from app.edges.embedded.kafka import Jvm, KafkaCluster
 from bench.machine import keep, machine
 from bench.peers.paired import tasks_of
 from bench.peers.plan import Side

@@ -14,10 +14,10 @@ from typing import Any
 
 import psutil
 
-from app.embedded.kafka import KafkaCluster
-from app.kafka.transactions.searching import KafkaSearch
-from app.ports.brokers import TopicPartition
-from app.ports.hanging import PARTITIONS_A_REQUEST, SearchConnection
+from app.core.clusters.brokers import TopicPartition
+from app.core.hanging.brokers import PARTITIONS_A_REQUEST, SearchConnection
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka.transactions.searching import KafkaSearch
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_for

@@ -31,18 +31,18 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee, SparkSettings
-from app.domain.runs.instance import Instance, InstanceState
-from app.embedded.java import find_java
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.spark import SparkCluster
-from app.spark.launcher import SubmitLauncher
-from app.spark.spark_submit import SparkSubmit
-from app.wire.heartbeat import DesiredTaskState, EventKind
-from app.wire.specification import InstanceSpecification, TaskIdentity
-from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
-from workers.transactional.task import run_task
-from workers.transactional.telling.offset_recorder import OffsetRecorder
+from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee, SparkSettings
+from app.core.runs.instance import Instance, InstanceState
+from app.core.wire.heartbeat import DesiredTaskState, EventKind
+from app.core.wire.specification import InstanceSpecification, TaskIdentity
+from app.edges.embedded.java import find_java
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.spark import SparkCluster
+from app.edges.spark.launcher import SubmitLauncher
+from app.edges.spark.spark_submit import SparkSubmit
+from workers.loop.control import ProducerIdentity, TaskSnapshot, TaskSpecification
+from workers.loop.task import run_task
+from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.transforms.identity import IdentityTransform
 
 PARTITIONS = 4

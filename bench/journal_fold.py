@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import psutil
 
-from app.domain.journals.group_fold import LiveGroups
-from app.domain.journals.live_transactions import LiveTransactions
-from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
-from app.domain.journals.transaction_state import (
+from app.core.journals.group_fold import LiveGroups
+from app.core.journals.live_transactions import LiveTransactions
+from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
+from app.core.journals.transaction_state import (
     TopicPartitions,
     TransactionState,
     TransactionStatus,
@@ -23,7 +23,7 @@ from app.domain.journals.transaction_state import (
     encode_value,
 )
 from bench.machine import keep, machine
-from tests.domain.journals.batches import batch_of
+from tests.core.journals.batches import batch_of
 from tests.support.recordings import GROUPS, TRANSACTIONS, VERSION_NAMES, recorded_bytes
 
 REPLAYS = 2_000

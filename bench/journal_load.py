@@ -23,7 +23,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from app.domain.journals.transaction_state import (
+from app.core.ids.transactional_id import transaction_log_partition
+from app.core.journals.transaction_state import (
     TOPIC,
     TopicPartitions,
     TransactionState,
@@ -32,7 +33,6 @@ from app.domain.journals.transaction_state import (
     encode_key,
     encode_value,
 )
-from app.domain.transactions.transactional_id import transaction_log_partition
 
 TRANSACTIONS_PER_S = 2_000
 IDS = 2_000

@@ -26,9 +26,9 @@ from typing import Any
 import msgspec
 import psutil
 
-from app.domain.pipelines.pipeline import SparkSettings
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import SparkSettings
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.spark import SparkCluster
 from bench.identity_loop import definition, spark_instance
 from bench.machine import keep, machine
 from bench.peers.report import fold_in, say

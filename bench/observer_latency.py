@@ -14,13 +14,13 @@ from pathlib import Path
 
 import psutil
 
-from app.domain.observing.live_cluster import JOURNALS
-from app.domain.observing.snapshot import Phase, Snapshot
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.fold_files import FoldFiles
-from app.kafka.journal_tail import KafkaJournals
-from app.loops.cluster_observer import ClusterObserver
-from app.services.observing.observations import Observations
+from app.core.observing.fold_files import FoldFiles
+from app.core.observing.live_cluster import JOURNALS
+from app.core.observing.loops.cluster_observer import ClusterObserver
+from app.core.observing.service.observations import Observations
+from app.core.observing.snapshot import Phase, Snapshot
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.kafka.journal_tail import KafkaJournals
 from bench.journal_load import IDS, RECORDS_PER_TRANSACTION, journal_load, prepare
 from bench.machine import keep, machine
 from tests.support.brokers import TEST_BROKER_SETTINGS

@@ -16,11 +16,11 @@ import time
 
 import sqlalchemy as sa
 
-from app.db import migrations
-from app.db.database import Database
-from app.db.repositories.offset_log import OffsetLogStore
-from app.embedded.postgres import EmbeddedPostgres
-from app.services import offset_log
+from app.edges.db import migrations
+from app.edges.db.database import Database
+from app.edges.embedded.postgres import EmbeddedPostgres
+from app.products.offset_log import service as offset_log
+from app.products.offset_log.store import OffsetLogStore
 from bench.machine import keep, machine
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import create_database

@@ -25,12 +25,12 @@ from typing import Any
 
 import msgspec
 
-from app.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.kafka import Jvm, KafkaCluster
 from bench.identity_loop import VALUE, SilentControl, create_topics, definition, fill, measure
 from bench.machine import keep, machine
-from workers.transactional import task
-from workers.transactional.control import TaskSpecification
-from workers.transactional.telling.offset_recorder import OffsetRecorder
+from workers.loop import task
+from workers.loop.control import TaskSpecification
+from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.transforms.identity import IdentityTransform
 
 _RECORDING = (

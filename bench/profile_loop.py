@@ -25,8 +25,8 @@ from typing import Any
 
 import psutil
 
-from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
-from app.embedded.kafka import Jvm, KafkaCluster
+from app.core.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.edges.embedded.kafka import Jvm, KafkaCluster
 from bench.machine import keep, machine
 from bench.peers.bare import BareTasks
 from bench.peers.load import processor_s

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from app.domain.journals.transaction_state import TOPIC, TransactionStatus, encode_key, encode_value
-from app.domain.transactions.transactional_id import transaction_log_partition
+from app.core.ids.transactional_id import transaction_log_partition
+from app.core.journals.transaction_state import TOPIC, TransactionStatus, encode_key, encode_value
 from bench.journal_fold import IDS, TAKEOVER, state_of
 from bench.journal_load import journal_load
 from bench.machine import keep, machine

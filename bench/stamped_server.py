@@ -19,12 +19,12 @@ import psutil
 import psycopg
 from sqlalchemy import make_url
 
-from app.cli import main
-from app.domain.observing.snapshot import Snapshot
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.postgres import EmbeddedPostgres
-from app.kafka.journal_tail import JournalTail
-from app.services.observing.observations import Observations
+from app.core.observing.service.observations import Observations
+from app.core.observing.snapshot import Snapshot
+from app.edges.cli import main
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.kafka.journal_tail import JournalTail
 from bench.journal_load import PROBE, prepare
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.databases import create_database

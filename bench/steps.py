@@ -11,7 +11,7 @@ import time
 
 from confluent_kafka import Message
 
-from app.domain.pipelines.pipeline import Condition, Filter, Project, Rename, Route, SetField, Step, StepOperator
+from app.core.pipelines.pipeline import Condition, Filter, Project, Rename, Route, SetField, Step, StepOperator
 from workers.transforms.steps import StepsTransform
 
 BATCH = 1_000

@@ -17,20 +17,20 @@ from statistics import quantiles
 
 import msgspec
 
-from app.db import migrations
-from app.db.repositories.clusters import ClusterStore
-from app.db.repositories.pipelines import PipelineStore
-from app.db.repositories.transactional_ids import TransactionalIdStore
-from app.domain.access import Role
-from app.domain.clusters.cluster import Cluster
-from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.journals.transaction_pace import TransactionPace
-from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot, Source
-from app.domain.pipelines.pipeline_record import Revision
-from app.embedded.postgres import EmbeddedPostgres
-from app.web.application import create_users_app
-from app.web.dependencies import Wiring
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.store import ClusterStore
+from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.journals.transaction_pace import TransactionPace
+from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
+from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.pipelines.pipeline_record import Revision
+from app.core.pipelines.store import PipelineStore
+from app.edges.db import migrations
+from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.main.users_app import create_users_app
+from app.kit.access import Role
+from app.kit.web.dependencies import Wiring
 from bench.machine import keep, machine
 from tests.support.databases import create_database
 from tests.support.definitions import a_definition

@@ -15,13 +15,13 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from app.domain.stuck.diagnosis import Asked, Verdict
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.kafka.attempt import Attempt
-from app.kafka.transactions.brokers import KafkaTransactions
-from app.kafka.transactions.client import TransactionClient
-from app.kafka.transactions.looking import now_ms
-from app.services.stuck.explaining import explain_topic
+from app.core.blocked.diagnosis import Asked, Verdict
+from app.core.blocked.service.explaining import explain_topic
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.transactions.brokers import KafkaTransactions
+from app.edges.kafka.transactions.client import TransactionClient
+from app.edges.kafka.transactions.looking import now_ms
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.topics import create_topic
 from tests.support.transactions import producer, send

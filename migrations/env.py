@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that app/db/migrations.py brings; for alembic itself, on FENCELINE_DATABASE_URL."""
+"""Runs migrations on the connection of app/edges/db/migrations.py; for alembic itself, on FENCELINE_DATABASE_URL."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import sqlalchemy as sa
 from alembic import context
 
-from app.db.database import database_url
-from app.db.tables import metadata
+from app.edges.db.database import database_url
+from app.edges.main.tables import metadata
 
 
 def migrate(connection: sa.Connection) -> None:

@@ -14,11 +14,11 @@ from typing import Protocol, cast
 import hypothesis
 import pytest
 
-from app.db import migrations
-from app.db.database import Database
-from app.embedded.kafka import KafkaCluster
-from app.embedded.postgres import EmbeddedPostgres
-from app.embedded.spark import SparkCluster
+from app.edges.db import migrations
+from app.edges.db.database import Database
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.collection import Suite, cost, not_drawn, over_budget, suites_of
 from tests.support.databases import MigratedDatabases, create_database, drop_database

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from app.cli import build
+from app.edges.cli import build
 from bench.table import page
 
 ROOT = Path(__file__).parent.parent

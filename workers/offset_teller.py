@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from app.domain.offset_log.report import OffsetReport
-from app.wire.heartbeat import HeartbeatAnswer
-from workers.transactional.telling.offset_recorder import OffsetRecorder
+from app.core.wire.heartbeat import HeartbeatAnswer
+from app.core.wire.offset_report import OffsetReport
+from workers.loop.telling.offset_recorder import OffsetRecorder
 
 EVERY_S = 5.0
 """How far checkpoints have come is told so often; a rebalance or an abort with the next heartbeat."""

@@ -12,22 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.domain.runs.recorded_offset import RecordedOffset
-from app.domain.storable import storable_text
-from app.wire import protocol
-from app.wire.drill import DrillOrder
-from app.wire.heartbeat import (
-    DesiredTaskState,
-    EventKind,
-    HeartbeatAnswer,
-    TaskEvent,
-    TaskHeartbeat,
-    TaskState,
-)
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.wire import protocol
+from app.core.wire.drill import DrillOrder
+from app.core.wire.heartbeat import DesiredTaskState, EventKind, HeartbeatAnswer, TaskEvent, TaskHeartbeat, TaskState
+from app.kit.storable import storable_text
+from workers.loop.control import ProducerIdentity, TaskSnapshot
+from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.offset_teller import OffsetTeller
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
-from workers.transactional.control import ProducerIdentity, TaskSnapshot
-from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +98,7 @@ class EventStore:
 
 
 class HeartbeatReporter:
-    """The Control of a task that runs under a server (workers/transactional/control.py).
+    """The Control of a task that runs under a server (workers/loop/control.py).
 
     What is wanted comes from three sides: the server's answers, the driver (`hear`), a signal (`drain`). DRAIN from
     any of them is final. Between RUN and PAUSE the last *change* counts, so that the driver's older word, which

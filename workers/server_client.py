@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from app.domain.storable import storable
-from app.wire import protocol
+from app.core.wire import protocol
+from app.kit.storable import storable
 
 Answer = TypeVar("Answer")
 

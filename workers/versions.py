@@ -8,10 +8,10 @@ import platform
 
 import msgspec
 
-from app.wire import protocol
+from app.core.wire import protocol
 
 PACKAGE_FILE = "package.json"
-"""Written into the package that travels to executors (app/spark/package.py), beside this module."""
+"""Written into the package that travels to executors (app/edges/spark/package.py), beside this module."""
 
 
 class VersionMismatchError(Exception):

@@ -29,11 +29,11 @@ import msgspec
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from app.domain.pipelines.pipeline import ByDate, ByField, ByHour, FileSink, SparkSettings
-from app.embedded.java import find_java
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.maven import ensure_jars
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import ByDate, ByField, ByHour, FileSink, SparkSettings
+from app.edges.embedded.java import find_java
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.maven import ensure_jars
+from app.edges.embedded.spark import SparkCluster
 from bench.identity_loop import PARTITIONS, create_topics, definition, spark_instance
 from bench.machine import keep, machine
 from bench.peers.ratios import ratio

@@ -14,8 +14,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.wire.specification import InstanceSpecification
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.wire.specification import InstanceSpecification
 from bench.growth.ids import going_round, watched, written
 from bench.growth.measuring import step
 from bench.growth.server import CLUSTER, MeasuredServer, measured_server

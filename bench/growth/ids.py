@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import httpx
 from confluent_kafka import Producer
 
-from app.domain.journals.transaction_state import (
+from app.core.ids.transactional_id import transaction_log_partition
+from app.core.journals.transaction_state import (
     TOPIC,
     TopicPartitions,
     TransactionState,
@@ -19,7 +20,6 @@ from app.domain.journals.transaction_state import (
     encode_key,
     encode_value,
 )
-from app.domain.transactions.transactional_id import transaction_log_partition
 from bench.growth.server import CLUSTER, MeasuredServer
 from tests.support.waiting import wait_for
 

@@ -208,7 +208,7 @@ def _retention(found: Mapping[str, Any]) -> list[str]:
             f"Measured {on['measured_at']}, load before {on['load_before']}. Rows of many days are written as the "
             "server writes them, and the server's retention removes them. *Most left* is the largest number of rows "
             "after a turn; the bound follows from what is kept. One run, one cluster, and the events of two hundred "
-            "tasks. Test: `tests/services/test_retention.py`."
+            "tasks. Test: `tests/core/runs/test_retention.py`."
         ),
         "",
         "| table | kept | days | written | most left | bound | slowest turn, ms |",

@@ -1,6 +1,7 @@
 """What a turn of retention leaves of tables that grow with time alone: written day by day, as long as tasks report.
 
-A real Postgres, and the server's own loop (app/loops/retention.py) whose clock is moved. Rows have the columns that
+A real Postgres, and the server's own loop (app/core/runs/loops/retention.py) whose clock is moved. Rows have the
+columns that
 count and are written by SQL at the rate at which the server writes them; a turn follows each two hours of samples, and
 each day of the others, where the server has one a minute. `most_left` is the largest number of rows that any turn left,
 `most` what it must not be above.
@@ -16,17 +17,11 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from app.db import migrations
-from app.db.database import Database
-from app.db.repositories.retention import (
-    COUNTS_FOR,
-    EVENTS_FOR,
-    FINE_COUNTS_FOR,
-    FINE_SAMPLES_FOR,
-    SAMPLES_FOR,
-)
-from app.embedded.postgres import EmbeddedPostgres
-from app.loops.retention import Retention
+from app.core.runs.loops.retention import Retention
+from app.core.runs.store.retention import COUNTS_FOR, EVENTS_FOR, FINE_COUNTS_FOR, FINE_SAMPLES_FOR, SAMPLES_FOR
+from app.edges.db import migrations
+from app.edges.db.database import Database
+from app.edges.embedded.postgres import EmbeddedPostgres
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, PlaneClock
 from tests.support.databases import create_database
 

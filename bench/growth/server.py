@@ -19,10 +19,10 @@ import psutil
 import psycopg
 from sqlalchemy import make_url
 
-from app.cli import main
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.postgres import EmbeddedPostgres
-from app.spark.spark_submit import SparkSubmit
+from app.edges.cli import main
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.spark.spark_submit import SparkSubmit
 from bench.journal_load import prepare
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.databases import create_database

@@ -18,25 +18,25 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from app.domain.offset_log.events import Found, Outcome
-from app.domain.offset_log.hearing import Init
-from app.spark import driver_processes
-from app.spark.instance_files import InstanceFiles
-from app.wire.heartbeat import Claim, EventKind, HeartbeatAnswer, PartitionProgress, TaskState
-from app.wire.specification import InstanceSpecification
+from app.core.wire.heartbeat import Claim, EventKind, HeartbeatAnswer, PartitionProgress, TaskState
+from app.core.wire.offset_events import Found, Outcome
+from app.core.wire.specification import InstanceSpecification
+from app.edges.spark import driver_processes
+from app.edges.spark.instance_files import InstanceFiles
+from app.products.offset_log.hearing import Init
 from bench.growth.server import MeasuredServer
 from tests.support.waiting import wait_for
 from workers import versions
+from workers.loop.control import TaskSnapshot
+from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.telling.offset_recorder import OffsetRecorder
+from workers.loop.telling.progress import INTERVAL_S
+from workers.loop.telling.tally import Tally, Work
 from workers.reporting import HEARTBEAT_PATH, HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
 from workers.spark import handover
 from workers.spark.application import Slots
 from workers.spark.driver_reporting import DriverPlace, DriverReporter
-from workers.transactional.control import TaskSnapshot
-from workers.transactional.group.ownership import Ownership, Partition
-from workers.transactional.telling.offset_recorder import OffsetRecorder
-from workers.transactional.telling.progress import INTERVAL_S
-from workers.transactional.telling.tally import Tally, Work
 
 PARTITIONS_PER_TASK = 4
 _RECORDS = 250

@@ -22,9 +22,9 @@ from typing import Any
 import confluent_kafka
 import msgspec
 
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.maven import KAFKA_VERSION
-from app.embedded.spark import SparkCluster
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.maven import KAFKA_VERSION
+from app.edges.embedded.spark import SparkCluster
 from bench.latency.measuring import QUANTILES, Latencies, measure
 from bench.machine import keep, machine
 from bench.peers.report import fold_in, say

@@ -19,8 +19,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.embedded.spark import SparkCluster
+from app.edges.embedded.kafka import Jvm, KafkaCluster
+from app.edges.embedded.spark import SparkCluster
 from bench.peers.measuring import Filled, Measured, measure
 from bench.peers.paired import Scene, as_result, hold_pair
 from bench.peers.plan import MEETINGS, PAIRS, QUICK, Meeting, Pair

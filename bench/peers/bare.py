@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
-from app.wire.heartbeat import DesiredTaskState
+from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
+from app.core.wire.heartbeat import DesiredTaskState
 from bench.identity_loop import SilentControl
-from workers.transactional.control import TaskSpecification
-from workers.transactional.task import run_task
+from workers.loop.control import TaskSpecification
+from workers.loop.task import run_task
 from workers.transforms.build import build
 
 _DRAINED_WITHIN_S = 60.0

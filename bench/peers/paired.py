@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.core.pipelines.pipeline import PipelineDefinition, SparkSettings
 from bench.peers.bare import BareTasks
 from bench.peers.plan import Pair, Side
 from bench.peers.ratios import ratio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from app.domain.pipelines.pipeline import ProcessingGuarantee
+from app.core.pipelines.pipeline import ProcessingGuarantee
 from bench.peers.work import Job, Work
 
 V2 = "fenceline exactly_once_v2, spark"

@@ -85,7 +85,7 @@ SETTINGS = """## Settings
 
 | system | settings | program |
 |---|---|---|
-| Fenceline | the product's own (`workers/transactional/client_config.py`) | an instance on the embedded standalone cluster, by `spark-submit`; *bare*: the same task in its own process |
+| Fenceline | the product's own (`workers/loop/client_config.py`) | an instance on the embedded standalone cluster, by `spark-submit`; *bare*: the same task in its own process |
 | Kafka Streams | `num.stream.threads` as many as tasks, `max.poll.records=10000`, `max.partition.fetch.bytes=4 MB`, `fetch.max.bytes=50 MB`, `batch.size=512 KB`, `buffer.memory=128 MB`, `linger.ms=5`, `buffered.records.per.partition=20000`; a heap of 1 GB, parallel collector | ten lines of Java (`bench/peers/java`) |
 | Spark's Kafka sink | `local[tasks]`, driver memory 2 GB, `read_committed`, `max.poll.records=5000`, `batch.size=1 MB`, `buffer.memory=128 MB`, `linger.ms=5`; micro-batches of a million records (`maxOffsetsPerTrigger`), one after the other | `bench/peers/programs/spark_sink.py` |
 | Quix Streams | bytes for identity, JSON else; the loop's fetch and queue settings, `linger.ms=5` | `bench/peers/programs/quix_copy.py`, in its own environment (`requirements/quix.lock`) |

@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 import msgspec
 
-from app.embedded.maven import KAFKA_VERSION
+from app.edges.embedded.maven import KAFKA_VERSION
 from bench.machine import RESULTS, machine
 from bench.peers.ratios import Ratio, ratio
 from tests.support.results import git, is_changed_since_commit

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.domain.pipelines.pipeline import (
+from app.core.pipelines.pipeline import (
     Filter,
     Identity,
     PipelineDefinition,
@@ -28,9 +28,9 @@ from app.domain.pipelines.pipeline import (
     Steps,
     Transform,
 )
-from app.embedded.java import find_java
-from app.embedded.maven import ensure_jars
-from app.embedded.spark import SparkCluster
+from app.edges.embedded.java import find_java
+from app.edges.embedded.maven import ensure_jars
+from app.edges.embedded.spark import SparkCluster
 from bench.identity_loop import spark_instance
 from bench.peers.bare import bare_tasks
 from bench.peers.work import Job, Work

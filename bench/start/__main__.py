@@ -22,10 +22,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from app.domain.pipelines.pipeline import SparkSettings
-from app.embedded.kafka import KafkaCluster
-from app.embedded.postgres import EmbeddedPostgres
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import SparkSettings
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.embedded.spark import SparkCluster
 from bench.latency.__main__ import say, versions
 from bench.machine import keep, machine
 from bench.start import moments

@@ -1,7 +1,8 @@
 """The first tables.
 
-Beyond what the tables of app/db can say, three truths are held here by triggers: what is written once stays as it is,
-lease numbers grow, and the end of an instance is final. Errors carry names that app/db/errors.py turns into sentences.
+Beyond what the tables can say, three truths are held here by triggers: what is written once stays as it is,
+lease numbers grow, and the end of an instance is final. Errors carry names that app/kit/db/errors.py turns into
+sentences.
 """
 
 from __future__ import annotations

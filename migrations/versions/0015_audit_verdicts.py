@@ -10,7 +10,7 @@ down_revision = "0014"
 branch_labels = None
 depends_on = None
 
-# As app/domain/audits/result.py judged when this was written; of the others nothing is asked.
+# As app/products/audits/result.py judged when this was written; of the others nothing is asked.
 BACKFILL = """
     UPDATE audits SET verdict = 'broken'
     WHERE state = 'done' AND (

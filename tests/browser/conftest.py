@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from app.db.database import Database
-from app.domain.migrations.look import AuditNow
-from app.embedded.demo.server import DemoServer
-from app.embedded.demo.stage import sweep
-from app.embedded.kafka import KafkaCluster
-from app.web.dependencies import Wiring
+from app.edges.db.database import Database
+from app.edges.embedded.kafka import KafkaCluster
+from app.kit.web.dependencies import Wiring
+from app.products.demo.server import DemoServer
+from app.products.demo.stage import sweep
+from app.products.migrations.look import AuditNow
 from tests.support.browser import Site, chromium, visitor_of
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import create_database, drop_database

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from app.domain.journals.transaction_pace import PaceSample
-from app.domain.runs.series import RunSample
-from app.web.pages.frame.charts import chart_of
-from app.web.pages.transactions_charts import open_chart_of, pace_chart_of
+from app.core.journals.transaction_pace import PaceSample
+from app.core.observing.pages.charts import open_chart_of, pace_chart_of
+from app.core.runs.pages.charts import chart_of
+from app.core.runs.series import RunSample
 
 BEGAN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 SECONDS = 200

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, cast
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.db.database import Database
-from app.domain.files.orphan_findings import Amount, Collected
-from app.domain.files.orphan_look import OrphanLook, OrphanResult
-from app.web.dependencies import Wiring
+from app.edges.db.database import Database
+from app.kit.web.dependencies import Wiring
+from app.products.files.orphan_findings import Amount, Collected
+from app.products.files.orphan_look import OrphanLook, OrphanResult
 from tests.browser.test_verification_pages import look_at, tab_to
 from tests.support import orphans
 from tests.support.browser import NARROW, WIDE, visitor_of

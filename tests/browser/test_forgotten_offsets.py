@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, Page, expect
 
-from app.db.database import Database
-from app.db.repositories.clusters import ClusterStore
-from app.db.repositories.pipelines import PipelineStore
-from app.db.repositories.recorded_offsets import RecordedOffsetStore
-from app.domain.runs.recorded_offset import RecordedOffset
-from app.embedded.kafka import KafkaCluster
-from app.ports.brokers import TopicPartition
-from app.web.dependencies import Wiring
+from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.store import ClusterStore
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.edges.db.database import Database
+from app.edges.embedded.kafka import KafkaCluster
+from app.kit.web.dependencies import Wiring
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, assert_accessible, assert_fits, visitor_of
 from tests.support.control_plane import ControlPlane

@@ -12,20 +12,22 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.domain.journals.transaction_state import TransactionStatus
-from app.domain.observing.snapshot import Phase
-from app.domain.transactions.id_import import ImportFacts, ImportWish, lines_of, plan_of
-from app.domain.transactions.id_registry import IdCount, IdTally, Orphan, RegisteredId, RegistryQuery, Standing
-from app.domain.transactions.mapping import IdKind, Origin, PartitionOwner, PartitionOwnership, TransactionalIdOwner
-from app.services.id_registry import Registry
-from app.web.pages import id_imports, id_registry, mappings
-from app.web.pages.frame.reading import reading_of
-from app.web.pages.id_registry_chart import id_growth_chart_of
+from app.core.ids.imported import ImportFacts, ImportWish, lines_of, plan_of
+from app.core.ids.pages import imports as id_imports
+from app.core.ids.pages import registry as id_registry
+from app.core.ids.pages.chart import id_growth_chart_of
+from app.core.ids.registry import IdCount, IdTally, Orphan, RegisteredId, RegistryQuery, Standing
+from app.core.ids.service.registry import Registry
+from app.core.journals.transaction_state import TransactionStatus
+from app.core.mappings import pages as mappings
+from app.core.mappings.mapping import IdKind, Origin, PartitionOwner, PartitionOwnership, TransactionalIdOwner
+from app.core.observing.pages.reading import reading_of
+from app.core.observing.snapshot import Phase
 from tests.browser.test_names_and_screens import LONG, TABLET, rendered, shown
+from tests.support import page_samples as samples
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, chromium
 from tests.support.observing import cluster, live_transaction, state_of
-from tests.web.pages import samples
-from tests.web.pages.samples import NOW, RUN_ID, ago
+from tests.support.page_samples import NOW, RUN_ID, ago
 
 NOW_MS = int(NOW.timestamp() * 1000)
 DAY_MS = 86_400_000

@@ -7,10 +7,10 @@ from typing import Any, cast
 from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
-from app.domain.clusters.cluster import GroupMember
-from app.domain.migrations.look import AuditNow
-from app.domain.migrations.migration import MigrationState, Stage
-from app.domain.migrations.mode import Mode
+from app.core.clusters.cluster import GroupMember
+from app.core.runs.mode import Mode
+from app.products.migrations.look import AuditNow
+from app.products.migrations.migration import MigrationState, Stage
 from tests.support.browser import WIDE
 from tests.support.control_plane import CLUSTER
 from tests.support.migrating import FINE, id_of

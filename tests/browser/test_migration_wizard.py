@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from playwright.sync_api import Page, expect
 
-from app.domain.migrations.look import AuditNow
-from app.domain.migrations.migration import MigrationState, Stage
+from app.products.migrations.look import AuditNow
+from app.products.migrations.migration import MigrationState, Stage
 from tests.browser.test_verification_pages import tab_to
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits
 from tests.support.walked import Walked

@@ -12,27 +12,27 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from app.domain.access import Principal, Role
-from app.domain.journals.group_records import ClassicGroup
-from app.domain.journals.live_groups import LiveGroup
-from app.domain.observing.snapshot import Phase
-from app.domain.stuck.diagnosis import explain_topic
-from app.domain.stuck.ending import plan_fence
-from app.domain.transactions.mapping import PartitionMapping
-from app.web.pages import stuck
-from app.web.pages.frame import screen
-from app.web.pages.frame.assets import STATIC_DIR
-from app.web.pages.frame.charts import chart_of
-from app.web.pages.frame.reading import reading_of
-from app.web.pages.frame.timeline import Point, Track, timeline_of
-from app.web.pages.frame.tracks import mark_of
-from app.web.pages.groups import row_of
-from tests.domain.stuck.answers import ID, asked, held, known
+from app.core.blocked import pages as stuck
+from app.core.blocked.diagnosis import explain_topic
+from app.core.blocked.ending import plan_fence
+from app.core.journals.group_records import ClassicGroup
+from app.core.journals.live_groups import LiveGroup
+from app.core.mappings.mapping import PartitionMapping
+from app.core.observing.pages.groups import row_of
+from app.core.observing.pages.reading import reading_of
+from app.core.observing.pages.tracks import mark_of
+from app.core.observing.snapshot import Phase
+from app.core.runs.pages.charts import chart_of
+from app.kit.access import Principal, Role
+from app.kit.web.pages import screen
+from app.kit.web.pages.assets import STATIC_DIR
+from app.kit.web.pages.timeline import Point, Track, timeline_of
+from tests.core.blocked.answers import ID, asked, held, known
+from tests.edges.main.pages.test_rendering import may_as
+from tests.support import page_samples as samples
 from tests.support.browser import NARROW, WIDE, assert_fits
 from tests.support.observing import cluster
-from tests.web.pages import samples
-from tests.web.pages.samples import NOW, run
-from tests.web.pages.test_rendering import may_as
+from tests.support.page_samples import NOW, run
 
 # As long as Kafka lets a topic's name be, and without a place to break.
 LONG = "payments-" + "7f3c9b2d" * 30

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.domain.runs.task import TaskState
-from app.embedded.demo.server import Run
+from app.core.runs.task import TaskState
+from app.products.demo.server import Run
 from tests.conftest import MakeTopic
 from tests.support.browser import Site
 from tests.support.topics import unique_name

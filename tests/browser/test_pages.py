@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, Site, assert_accessible
 from tests.support.topics import delete_topics, unique_name

@@ -10,8 +10,8 @@ from collections.abc import Generator
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.embedded.demo.feed import Feed
-from app.embedded.demo.flights import read_flights
+from app.products.demo.feed import Feed
+from app.products.demo.flights import read_flights
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, Site, assert_accessible, assert_fits
 from tests.support.waiting import wait_for

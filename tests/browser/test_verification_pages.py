@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, cast
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from app.db.database import Database
-from app.db.repositories.runs import RunStore
-from app.domain.drills.drill import Drill
-from app.web.dependencies import Wiring
+from app.core.runs.store.runs import RunStore
+from app.edges.db.database import Database
+from app.kit.web.dependencies import Wiring
+from app.products.drills.drill import Drill
 from tests.support.audit_states import add_audits
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, visitor_of
 from tests.support.control_plane import ControlPlane, task_heartbeat

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from app.web.pages.frame.assets import STATIC_DIR
+from app.kit.web.pages.assets import STATIC_DIR
 from tests.browser.test_names_and_screens import whole
 
 _CONTEXT: dict[str, Any] = {

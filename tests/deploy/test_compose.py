@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 import yaml
 
-from app.embedded import broker_settings as embedded_broker
-from app.embedded.java import DEBIAN_PACKAGES, SUPPORTED_MAJORS
-from app.embedded.maven import KAFKA_VERSION
-from app.settings import Settings
+from app.edges.embedded import broker_settings as embedded_broker
+from app.edges.embedded.java import DEBIAN_PACKAGES, SUPPORTED_MAJORS
+from app.edges.embedded.maven import KAFKA_VERSION
+from app.kit.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = Path(__file__).parent / "compose_spec" / "compose.schema.json"

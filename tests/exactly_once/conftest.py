@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 from tests.support.lakes import Bucket
 from tests.support.living_clients import living_clients
 from tests.support.object_store import S3, FaultyProxy, serving_s3
@@ -17,8 +17,8 @@ from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
 from tests.support.topics import delete_topics, unique_name
-from workers.transactional.control import TaskSpecification
-from workers.transactional.producing.overdue import THREAD_NAME
+from workers.loop.control import TaskSpecification
+from workers.loop.producing.overdue import THREAD_NAME
 
 
 class MakePipeline(Protocol):
@@ -63,7 +63,7 @@ def _overdue_calls() -> int:
 def recorders(monkeypatch: pytest.MonkeyPatch) -> Recorders:
     """What the attempts in this process record of their offsets."""
     made = Recorders()
-    monkeypatch.setattr("workers.transactional.task.OffsetRecorder", made)
+    monkeypatch.setattr("workers.loop.task.OffsetRecorder", made)
     return made
 
 

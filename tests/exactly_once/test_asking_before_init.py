@@ -7,21 +7,21 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError
 
-from app.domain.pipelines.pipeline import ProcessingGuarantee
-from app.wire.heartbeat import DesiredTaskState, EventKind
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.core.wire.heartbeat import DesiredTaskState, EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.exactly_once.test_fencing import inits, is_timed_out
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.waiting import wait_for
-from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.control import TaskEnd
-from workers.transactional.errors import AbortableError, FencedError, OutcomeUnknownError, RetriableError
-from workers.transactional.producing.idempotent_producer import IdempotentProducer
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.settling import Settling
-from workers.transactional.slices import Patience
+from workers.loop.claim.inquiry import Answer, Inquiry, Standing
+from workers.loop.client_config import transactional_producer_config
+from workers.loop.control import TaskEnd
+from workers.loop.errors import AbortableError, FencedError, OutcomeUnknownError, RetriableError
+from workers.loop.producing.idempotent_producer import IdempotentProducer
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.settling import Settling
+from workers.loop.slices import Patience
 
 Lose = Callable[[pytest.MonkeyPatch, Callable[[], None]], None]
 PATIENCE = Patience(20.0)

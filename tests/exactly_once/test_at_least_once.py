@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind
+from app.edges.embedded.kafka import KafkaCluster
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskEnd
-from workers.transactional.producing.idempotent_producer import IdempotentProducer
-from workers.transactional.slices import Patience
+from workers.loop.control import TaskEnd
+from workers.loop.producing.idempotent_producer import IdempotentProducer
+from workers.loop.slices import Patience
 
 real_commit = IdempotentProducer.commit
 

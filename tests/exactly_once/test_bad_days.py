@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import EventKind, TaskState
+from app.core.wire.heartbeat import EventKind, TaskState
+from app.edges.embedded.kafka import KafkaCluster
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.tasks import running
 from tests.support.topics import create_topic, delete_topics, unique_name
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.control import TaskEnd
-from workers.transactional.lane import Lane
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.client_config import transactional_producer_config
+from workers.loop.control import TaskEnd
+from workers.loop.lane import Lane
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 
 def test_missing_sink_is_named_and_waited_for(make_pipeline: MakePipeline) -> None:

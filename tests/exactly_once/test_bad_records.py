@@ -7,14 +7,14 @@ import random
 import pytest
 from confluent_kafka import Message
 
-from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, ProcessingGuarantee
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.topics import create_topic, delete_topics
-from workers.transactional.errors import PipelineStopError
+from workers.loop.errors import PipelineStopError
 from workers.transforms import Failure, Output, Processed
 from workers.transforms.identity import as_output
 

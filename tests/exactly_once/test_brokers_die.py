@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.journals.transaction_state import TOPIC as TRANSACTION_STATE
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.domain.transactions.transactional_id import transaction_log_partition
-from app.embedded.kafka import KafkaBroker, KafkaCluster
+from app.core.ids.transactional_id import transaction_log_partition
+from app.core.journals.transaction_state import TOPIC as TRANSACTION_STATE
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.kafka import KafkaBroker, KafkaCluster
 from tests.support import verifier
 from tests.support.feeder import Feeder
 from tests.support.pipelines import TestPipeline

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.support.kafka_clients import initialise
 from tests.support.messages import a_message
 from tests.support.pipelines import TestPipeline
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.errors import LoopError
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.client_config import transactional_producer_config
+from workers.loop.errors import LoopError
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 
 @pytest.fixture

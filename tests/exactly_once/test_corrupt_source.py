@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.verifier import make_id
-from workers.transactional.errors import TaskFailedError
+from workers.loop.errors import TaskFailedError
 
 EACH, BATCHES = 20, 3
 WRITTEN, CHANGED = make_id(0, EACH + 5).encode(), b"9" + make_id(0, EACH + 5).encode()[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy
+from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.kafka_clients import Writer
@@ -13,11 +13,11 @@ from tests.support.task_process import POISON
 from tests.support.tasks import TaskProcess, running
 from tests.support.topics import create_topic, delete_topics
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskEnd
-from workers.transactional.errors import AbortableError
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.records.trials import Trial
-from workers.transactional.slices import Patience
+from workers.loop.control import TaskEnd
+from workers.loop.errors import AbortableError
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.records.trials import Trial
+from workers.loop.slices import Patience
 
 MOST_DEATHS = 7
 

@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import DesiredTaskState, TaskState
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.wire.heartbeat import DesiredTaskState, TaskState
+from app.edges.embedded.kafka import KafkaCluster
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.tasks import running
 from tests.support.topics import delete_topics
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskEnd
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.slices import Patience
+from workers.loop.control import TaskEnd
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.slices import Patience
 
 
 @pytest.mark.core

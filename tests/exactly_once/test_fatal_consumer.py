@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.tasks import TaskThread, running
-from workers.transactional.errors import TaskFailedError
+from workers.loop.errors import TaskFailedError
 
 STATIC = {"group.instance.id": "one"}
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.fencing_events.id_loss import IdLoss, judge_id_loss
-from app.domain.journals.transaction_state import TransactionState, TransactionStatus, Undecodable
-from app.domain.transactions.transaction_counts import count_transactions
-from app.kafka.transaction_journal import read_transaction_journal
-from app.wire.heartbeat import EventKind, TaskState
+from app.core.fencing.id_loss import IdLoss, judge_id_loss
+from app.core.ids.transaction_counts import count_transactions
+from app.core.journals.transaction_state import TransactionState, TransactionStatus, Undecodable
+from app.core.wire.heartbeat import EventKind, TaskState
+from app.edges.kafka.transaction_journal import read_transaction_journal
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
-from workers.transactional.claim.journal import IdJournal
-from workers.transactional.client_config import reader_config, transactional_producer_config
-from workers.transactional.control import TaskEnd
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.claim.inquiry import Answer, Inquiry, Standing
+from workers.loop.claim.journal import IdJournal
+from workers.loop.client_config import reader_config, transactional_producer_config
+from workers.loop.control import TaskEnd
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 
 def inits(pipeline: TestPipeline) -> int:

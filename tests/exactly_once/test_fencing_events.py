@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.fencing_events.cases import case_of_word, joined, told
-from app.domain.fencing_events.evidence import ClientWord, CoordinatorRecord
-from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingEvent
-from app.domain.fencing_events.steps import cases_of
-from app.domain.journals.live_transactions import LiveTransactions
-from app.domain.journals.transaction_state import TOPIC
-from app.domain.runs.task import EventKind
-from app.kafka.attempt import Attempt
-from app.kafka.raw_fetch import read_logs
+from app.core.fencing.cases import case_of_word, joined, told
+from app.core.fencing.evidence import ClientWord, CoordinatorRecord
+from app.core.fencing.fencing_event import Case, Cause, Confidence, FencingEvent
+from app.core.fencing.steps import cases_of
+from app.core.journals.live_transactions import LiveTransactions
+from app.core.journals.transaction_state import TOPIC
+from app.core.runs.task import EventKind
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_fetch import read_logs
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import RecordedEvent, TaskThread, running
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.client_config import transactional_producer_config
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 
 def journal_cases(pipeline: TestPipeline) -> list[Case]:

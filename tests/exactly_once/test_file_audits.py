@@ -9,10 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain.audits.result import AuditResult, Finding, Tally, Verdict, verdict
-from app.domain.audits.specification import AuditSpecification, JsonField, TimeWindow, specification_of
-from app.domain.audits.telling import verdict_sentence
-from app.domain.pipelines.pipeline import (
+from app.core.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
     Filter,
@@ -21,6 +18,9 @@ from app.domain.pipelines.pipeline import (
     StepOperator,
     Steps,
 )
+from app.products.audits.result import AuditResult, Finding, Tally, Verdict, verdict
+from app.products.audits.specification import AuditSpecification, JsonField, TimeWindow, specification_of
+from app.products.audits.telling import verdict_sentence
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.audits import QUICK, Writer, audit_here, examples_of, ids_of

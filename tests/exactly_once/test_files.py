@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import FileSink, GroupProtocol, ProcessingGuarantee
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import FileSink, GroupProtocol, ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.file_pipelines import USERS, assert_whole, audit_files, file_sink, json_value
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
+from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.lane import Lane
 from workers.sinks.store import Store
 from workers.sinks.uploads import ToUpload, Uploaded
-from workers.transactional.group.confirmed import Confirmed
-from workers.transactional.group.ownership import Ownership, Partition
-from workers.transactional.lane import Lane
 
 NEVER = 600_000
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from app.wire.heartbeat import EventKind
+from app.core.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.collected import assert_whole_and_collected, look
 from tests.support.file_pipelines import audit_files, file_sink, json_value

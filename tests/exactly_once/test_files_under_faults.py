@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import GroupProtocol
+from app.core.wire.heartbeat import EventKind
+from app.edges.embedded.kafka import KafkaCluster
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.fault_suite.freeze_points import AnyPoint, FilePoint, FreezePoints, Point
 from tests.fault_suite.spark_stage.disk import SmallDisk, may_mount

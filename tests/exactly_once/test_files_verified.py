@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.file_pipelines import USERS, assert_whole, file_sink, json_value
 from tests.support.lakes import Bucket, Folder, Lake
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
+from workers.loop.errors import PipelineStopError
 from workers.sinks.parts import Part, Parts
 from workers.sinks.store import Store
 from workers.sinks.uploads import ToUpload, Uploaded
-from workers.transactional.errors import PipelineStopError
 
 RECORDS = 100
 PATIENT_MS = 3_000

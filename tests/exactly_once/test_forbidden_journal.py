@@ -10,16 +10,16 @@ from collections.abc import Generator
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from app.domain.journals import transaction_state
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import EventKind
+from app.core.journals import transaction_state
+from app.core.wire.heartbeat import EventKind
+from app.edges.embedded.kafka import KafkaCluster
 from tests.exactly_once.test_asking_before_init import lose_at_commit
 from tests.support.permissions import GUARDED_BROKER_SETTINGS, deny
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.control import TaskEnd
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.client_config import transactional_producer_config
+from workers.loop.control import TaskEnd
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,16 @@ from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStu
 from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
 from msgspec.structs import replace
 
-from app.domain.pipelines.pipeline import ProcessingGuarantee, StartPosition
-from app.domain.runs.recorded_offset import RecordedOffset
+from app.core.pipelines.pipeline import ProcessingGuarantee, StartPosition
+from app.core.runs.recorded_offset import RecordedOffset
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.topics import create_topic, delete_topics
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskSpecification
-from workers.transactional.errors import PipelineStopError
+from workers.loop.control import TaskSpecification
+from workers.loop.errors import PipelineStopError
 
 GUARANTEES = list(ProcessingGuarantee)
 EACH = 100

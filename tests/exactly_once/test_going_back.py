@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from app.domain.offset_log.verdict import Kind
-from app.wire.heartbeat import EventKind
+from app.core.wire.heartbeat import EventKind
+from app.products.offset_log.verdict import Kind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.errors import AbortableError
-from workers.transactional.group.membership import Hold, Membership
-from workers.transactional.lane import Lane
-from workers.transactional.pace import Pace
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.settling import Settling
+from workers.loop.errors import AbortableError
+from workers.loop.group.membership import Hold, Membership
+from workers.loop.lane import Lane
+from workers.loop.pace import Pace
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.records.suspicion import Suspicion
+from workers.loop.settling import Settling
 
 
 def failing_every_third_time(method: Callable[..., None]) -> Callable[..., None]:

@@ -7,13 +7,13 @@ from collections.abc import Generator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
-from workers.transactional.group.group_alone import GroupAlone
+from workers.loop.group.group_alone import GroupAlone
 
 
 class Member:

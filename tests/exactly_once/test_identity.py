@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.kafka_clients import initialise

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.journals.transaction_state import TransactionState
-from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
-from app.domain.transactions.transactional_id import for_partition
-from app.kafka.transaction_journal import read_transaction_journal
-from app.wire.heartbeat import EventKind, TaskState
-from app.wire.specification import PartitionMapping
+from app.core.ids.transactional_id import for_partition
+from app.core.journals.transaction_state import TransactionState
+from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind, TaskState
+from app.core.wire.specification import PartitionMapping
+from app.edges.kafka.transaction_journal import read_transaction_journal
 from tests.exactly_once.conftest import MakePipeline
 from tests.fault_suite.freeze_points import FreezePoints, Point
 from tests.mutations.seams import take_at_once
@@ -25,11 +25,11 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess, TaskThread, running
 from tests.support.topics import add_partition
 from tests.support.verifier import READ_COMMITTED, end_offsets
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.control import TaskEnd
-from workers.transactional.errors import PipelineStopError, RetriableError
-from workers.transactional.lane_of_each import LaneOfEach
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.client_config import transactional_producer_config
+from workers.loop.control import TaskEnd
+from workers.loop.errors import PipelineStopError, RetriableError
+from workers.loop.lane_of_each import LaneOfEach
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 V1: dict[str, Any] = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}
 GROUP_ONLY: dict[str, Any] = {**V1, "offset_fencing": OffsetFencing.GROUP_ONLY}

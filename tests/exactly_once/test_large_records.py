@@ -7,16 +7,16 @@ from collections.abc import Generator
 
 import pytest
 
-from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, ProcessingGuarantee
-from app.embedded.kafka import Jvm, KafkaCluster
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind
+from app.edges.embedded.kafka import Jvm, KafkaCluster
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.topics import create_topic, delete_topics
-from workers.transactional.client_config import LARGEST_REQUEST_BYTES
+from workers.loop.client_config import LARGEST_REQUEST_BYTES
 
 LIMIT_BYTES = 8_000_000
 LARGE = {"max.message.bytes": str(LIMIT_BYTES)}

@@ -13,17 +13,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.domain.pipelines.pipeline import ProcessingGuarantee
-from app.embedded.kafka import KafkaBroker, KafkaCluster
-from app.kafka.admin import KafkaBrokers
-from app.ports.brokers import TopicPartition as AtPartition
+from app.core.clusters.brokers import TopicPartition as AtPartition
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.edges.embedded.kafka import KafkaBroker, KafkaCluster
+from app.edges.kafka.admin import KafkaBrokers
 from tests.conftest import TEST_BROKER_SETTINGS
 from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET
 from tests.support.tasks import running
 from tests.support.topics import create_topic, unique_name
 from tests.support.waiting import wait_for
-from workers.transactional.errors import PipelineStopError
+from workers.loop.errors import PipelineStopError
 from workers.transforms import Failure, Processed, RecordError
 
 EACH = 50

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
+from app.core.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from tests.exactly_once.conftest import MakePipeline
 from tests.exactly_once.test_lane_of_each import id_of, journal_of
 from tests.support.tasks import TaskProcess, running
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskEnd
+from workers.loop.control import TaskEnd
 
 GROUP_ONLY: dict[str, Any] = {
     "processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE,

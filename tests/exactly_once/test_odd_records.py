@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import (
+from app.core.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
     Identity,

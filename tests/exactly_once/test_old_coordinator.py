@@ -12,15 +12,15 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from app.wire.heartbeat import EventKind, TaskState
+from app.core.wire.heartbeat import EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
-from workers.transactional.errors import AbortableError
-from workers.transactional.group import offset_commits
-from workers.transactional.group.confirmed import Confirmed
-from workers.transactional.group.ownership import Partition
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.errors import AbortableError
+from workers.loop.group import offset_commits
+from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.ownership import Partition
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 OLD, OLD_ANSWERS = 10, 8
 

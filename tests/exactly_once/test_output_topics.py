@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, ProcessingGuarantee
-from app.embedded.demo.feed import Feed
-from app.files.errors import ReferencesUnreadableError
-from app.files.topic import Topic
-from app.kafka.conformance.clients import Writer
+from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, ProcessingGuarantee
+from app.products.conformance.checking.clients import Writer
+from app.products.demo.feed import Feed
+from app.products.files.reader.errors import ReferencesUnreadableError
+from app.products.files.reader.topic import Topic
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
@@ -23,16 +23,16 @@ from tests.support.tasks import running
 from tests.support.topics import create_topic, delete_topics, unique_name
 from tests.support.waiting import wait_for
 from workers.audit.brokers import ClusterBrokers
-from workers.transactional.client_config import (
+from workers.loop.client_config import (
     admin_config,
     consumer_config,
     idempotent_producer_config,
     reader_config,
     transactional_producer_config,
 )
-from workers.transactional.control import TaskSpecification
-from workers.transactional.errors import PipelineStopError
-from workers.transactional.producing.output_topics import OutputTopics
+from workers.loop.control import TaskSpecification
+from workers.loop.errors import PipelineStopError
+from workers.loop.producing.output_topics import OutputTopics
 from workers.transforms import Output, Processed
 from workers.transforms.identity import as_output
 

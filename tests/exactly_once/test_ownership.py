@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.domain.offset_log.verdict import Kind
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.core.pipelines.pipeline import GroupProtocol
+from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.products.offset_log.verdict import Kind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.verifier import Audit
-from workers.transactional.group.confirmed import Confirmed
-from workers.transactional.group.ownership import Ownership, Partition
-from workers.transactional.lane import Lane
+from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.lane import Lane
 
 HELD_OPEN = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
 

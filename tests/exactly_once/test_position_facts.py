@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.waiting import wait_for

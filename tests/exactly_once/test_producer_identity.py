@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from app.domain.fencing_events.id_loss import IdLoss, IdLossVerdict, judge_id_loss
-from app.domain.journals.transaction_state import TransactionState
-from app.embedded.kafka import KafkaCluster
-from app.kafka.transaction_journal import read_transaction_journal
+from app.core.fencing.id_loss import IdLoss, IdLossVerdict, judge_id_loss
+from app.core.journals.transaction_state import TransactionState
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka.transaction_journal import read_transaction_journal
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.claim.journal import IdJournal
-from workers.transactional.client_config import reader_config, transactional_producer_config
-from workers.transactional.control import ProducerIdentity
-from workers.transactional.errors import FatalError, RetriableError
-from workers.transactional.producing import transactional_producer
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.slices import Patience
+from workers.loop.claim.journal import IdJournal
+from workers.loop.client_config import reader_config, transactional_producer_config
+from workers.loop.control import ProducerIdentity
+from workers.loop.errors import FatalError, RetriableError
+from workers.loop.producing import transactional_producer
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.slices import Patience
 
 PATIENCE = Patience(20.0)
 

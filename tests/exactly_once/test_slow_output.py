@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import ProcessingGuarantee
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind
 from tests.fault_suite.proxied_cluster import ProxiedCluster
 from tests.fault_suite.proxy import Conditions, Direction
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
-from workers.transactional.checkpoint_size import CheckpointSize
-from workers.transactional.control import TaskSpecification
+from workers.loop.checkpoint_size import CheckpointSize
+from workers.loop.control import TaskSpecification
 
 SLOW = Conditions(bytes_per_s=30_000, slowed=frozenset({Direction.TO_BROKER}))
 """A transaction of this test may have some 60 records of a kilobyte."""

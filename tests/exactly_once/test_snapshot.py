@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
-from app.wire.heartbeat import TaskState
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.wire.heartbeat import TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.tasks import running

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 import pytest
 from confluent_kafka import Producer
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.support.kafka_clients import initialise
 from tests.support.topics import unique_name

@@ -8,19 +8,19 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, StartPosition
-from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, StartPosition
+from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.topics import create_topic, delete_records, delete_topics
 from tests.support.waiting import wait_for
-from workers.transactional import task as task_module
-from workers.transactional.control import TaskSpecification
-from workers.transactional.errors import PipelineStopError
-from workers.transactional.group.ownership import Partition
-from workers.transactional.group.starting import Starting
+from workers.loop import task as task_module
+from workers.loop.control import TaskSpecification
+from workers.loop.errors import PipelineStopError
+from workers.loop.group.ownership import Partition
+from workers.loop.group.starting import Starting
 
 SEES_CHANGES_SOON = {"topic.metadata.refresh.interval.ms": "500"}
 GUARANTEES = [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE]

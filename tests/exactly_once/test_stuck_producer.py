@@ -7,13 +7,13 @@ import threading
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from app.wire.heartbeat import EventKind
+from app.core.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.exactly_once.test_fencing import inits
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.errors import Severity, severity
-from workers.transactional.producing import transactional_producer
+from workers.loop.errors import Severity, severity
+from workers.loop.producing import transactional_producer
 
 TIMES = 2
 

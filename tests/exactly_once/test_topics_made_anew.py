@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import GroupProtocol
+from app.core.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.topics import create_topic, delete_topics
-from workers.transactional.errors import PipelineStopError
-from workers.transactional.group.source_topics import SourceTopics
+from workers.loop.errors import PipelineStopError
+from workers.loop.group.source_topics import SourceTopics
 
 
 def read_then_make_anew(pipeline: TestPipeline, task: TaskThread) -> None:

@@ -22,18 +22,18 @@ import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from app.domain.fencing_events.cases import case_of_word, generations_of, told
-from app.domain.fencing_events.evidence import ClientWord
-from app.domain.fencing_events.fencing_event import Cause, Confidence, FencingEvent
-from app.domain.journals import group_records
-from app.domain.journals.group_fold import LiveGroups
-from app.domain.partition_log.entries import LogEntry
-from app.domain.runs.task import EventKind
-from app.embedded.kafka import KafkaCluster
-from app.kafka.admin import KafkaBrokers
-from app.kafka.attempt import Attempt
-from app.kafka.raw_fetch import read_logs
-from app.services.partition_log import look_into_log
+from app.core.fencing.cases import case_of_word, generations_of, told
+from app.core.fencing.evidence import ClientWord
+from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent
+from app.core.journals import group_records
+from app.core.journals.group_fold import LiveGroups
+from app.core.journals.log_entries import LogEntry
+from app.core.runs.task import EventKind
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka.admin import KafkaBrokers
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_fetch import read_logs
+from app.products.partition_log.service import look_into_log
 from tests.support import verifier
 from tests.support.journal_events import causes_of, ids_of
 from tests.support.kafka_clients import Protocol, write

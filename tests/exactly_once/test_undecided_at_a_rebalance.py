@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import DesiredTaskState, TaskState
+from app.core.pipelines.pipeline import GroupProtocol
+from app.core.wire.heartbeat import DesiredTaskState, TaskState
+from app.edges.embedded.kafka import KafkaCluster
 from tests.support.kafka_clients import initialise
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 import pytest
 from confluent_kafka import Producer
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import EventKind, TaskState
+from app.core.pipelines.pipeline import GroupProtocol
+from app.core.wire.heartbeat import EventKind, TaskState
+from app.edges.embedded.kafka import KafkaCluster
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.errors import OutcomeUnknownError, RetriableError
-from workers.transactional.group.membership import Committed, Membership
-from workers.transactional.group.ownership import Partition
-from workers.transactional.producing import transactional_producer
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.slices import CommitBounds, Patience
+from workers.loop.client_config import transactional_producer_config
+from workers.loop.errors import OutcomeUnknownError, RetriableError
+from workers.loop.group.membership import Committed, Membership
+from workers.loop.group.ownership import Partition
+from workers.loop.producing import transactional_producer
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.slices import CommitBounds, Patience
 
 Commit = Callable[..., None]
 real_commit: Commit = TransactionalProducer.commit

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.offset_log.events import GivenUp, Leaving
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.wire.offset_events import GivenUp, Leaving
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.offset_log import Recorders
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskEnd
+from workers.loop.control import TaskEnd
 
 HELD_OPEN = {"commit_interval_ms": 5_000, "transaction_timeout_ms": 20_000}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite import file_ledger, ledger
 from tests.fault_suite.file_run import run_files
 from tests.fault_suite.plan import Kind

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from app.domain.journals.group_records import GroupRecordKey, RecordType, decode_key, decode_value
-from app.domain.journals.group_values.offsets import OffsetCommit
-from app.domain.journals.record_batch import MarkerType, RecordBatch, read_marker, read_records
-from app.domain.journals.wire_message import Undecodable
+from app.core.journals.group_records import GroupRecordKey, RecordType, decode_key, decode_value
+from app.core.journals.group_values.offsets import OffsetCommit
+from app.core.journals.record_batch import MarkerType, RecordBatch, read_marker, read_records
+from app.core.journals.wire_message import Undecodable
 from tests.fault_suite.decided import UnreadableLogError, Writer, offset_after
 from tests.fault_suite.judging import Consumed
 

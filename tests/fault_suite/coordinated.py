@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from app.domain.journals import group_records
-from app.domain.journals.record_batch import RecordBatch, read_records
-from app.domain.journals.transaction_state import TransactionState, TransactionStatus, decode_key, decode_value
-from app.domain.journals.wire_message import Undecodable
+from app.core.journals import group_records
+from app.core.journals.record_batch import RecordBatch, read_records
+from app.core.journals.transaction_state import TransactionState, TransactionStatus, decode_key, decode_value
+from app.core.journals.wire_message import Undecodable
 from tests.fault_suite.decided import UnreadableLogError, offset_after
 
 _BUMPS_AT_COMMIT = 2

@@ -31,10 +31,10 @@ class Copier(msgspec.Struct, frozen=True, kw_only=True):
         return {_VARIABLE: msgspec.json.encode(self).decode()}
 
     def seams(self, rng: random.Random) -> list[Seam]:
-        from workers.transactional import lane
-        from workers.transactional.errors import AbortableError
-        from workers.transactional.producing.transactional_producer import TransactionalProducer
-        from workers.transactional.records.batching import BatchSize
+        from workers.loop import lane
+        from workers.loop.errors import AbortableError
+        from workers.loop.producing.transactional_producer import TransactionalProducer
+        from workers.loop.records.batching import BatchSize
 
         aborted_in_a_row = 0
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from app.domain.journals.record_batch import MarkerType, RecordBatch, read_marker
-from app.domain.journals.wire_message import Undecodable
+from app.core.journals.record_batch import MarkerType, RecordBatch, read_marker
+from app.core.journals.wire_message import Undecodable
 from tests.support.aborted_index import AbortedIndex
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import confluent_kafka
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
-from app.embedded.maven import KAFKA_VERSION
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.edges.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.file_ledger import FileEntry
 from tests.fault_suite.file_stage import FileStage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite.freeze_points import AnyPoint, FilePoint, Point
 from tests.fault_suite.plan import Fault
 from tests.fault_suite.task_stage import TaskStage

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.domain.journals import group_records, transaction_state
-from app.domain.journals.group_records import GroupRecordKey, RecordType
-from app.domain.journals.group_values.offsets import OffsetCommit
-from app.domain.journals.record_batch import Marker, Record, RecordBatch, read_marker, read_records
+from app.core.journals import group_records, transaction_state
+from app.core.journals.group_records import GroupRecordKey, RecordType
+from app.core.journals.group_values.offsets import OffsetCommit
+from app.core.journals.record_batch import Marker, Record, RecordBatch, read_marker, read_records
 from tests.fault_suite.judging import Input, Where, identity_of
 
 Logs = Callable[[str], Iterator[tuple[int, RecordBatch]]]

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.domain.errors import ConflictError, FencelineError, UnavailableError
-from app.domain.runs.recorded_offset import RecordedOffset
-from app.kafka.admin import KafkaBrokers
-from app.ports.brokers import TopicPartition
+from app.core.clusters.brokers import TopicPartition
+from app.core.runs.recorded_offset import RecordedOffset
+from app.edges.kafka.admin import KafkaBrokers
+from app.kit.errors import ConflictError, FencelineError, UnavailableError
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET

@@ -104,11 +104,11 @@ class _Worker:
 
 def seams(reach: Reach) -> list[Seam]:
     """What to put around the loop. Raises AttributeError where a method is not there any more."""
+    from workers.loop.group.membership import Membership
+    from workers.loop.producing.transactional_producer import TransactionalProducer
     from workers.sinks.file_sink import FileSink
     from workers.sinks.local_folder import LocalFolder
     from workers.sinks.s3_bucket import S3Bucket
-    from workers.transactional.group.membership import Membership
-    from workers.transactional.producing.transactional_producer import TransactionalProducer
 
     worker = _Worker(reach)
     return [

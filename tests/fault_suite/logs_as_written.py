@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from app.domain.journals import group_records
-from app.domain.journals.group_records import GroupRecordKey, RecordType, encode_key, encode_value
-from app.domain.journals.group_values.offsets import OffsetCommit
-from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records
-from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.domain.journals.transaction_state import encode_key as encode_transactional_id
-from app.domain.journals.transaction_state import encode_value as encode_transaction
-from tests.domain.journals.batches import batch_of, marker
+from app.core.journals import group_records
+from app.core.journals.group_records import GroupRecordKey, RecordType, encode_key, encode_value
+from app.core.journals.group_values.offsets import OffsetCommit
+from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records
+from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
+from app.core.journals.transaction_state import encode_key as encode_transactional_id
+from app.core.journals.transaction_state import encode_value as encode_transaction
+from tests.core.journals.batches import batch_of, marker
 from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import Coordinated, CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, Writer

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from app.embedded.ports import LOOPBACK
+from app.edges.embedded.ports import LOOPBACK
 from tests.fault_suite.loop_thread import LoopThread
 
 _CHUNK_BYTES = 64 * 1024

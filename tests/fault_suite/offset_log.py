@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from app.domain.offset_log.check import PipelineCheck, check
-from app.domain.offset_log.events import Assigned, Event, Positioned, Teller
-from app.domain.offset_log.heard import Heard
-from app.domain.offset_log.silence import Attempted
+from app.core.wire.offset_events import Assigned, Event, Positioned, Teller
+from app.products.offset_log.check import PipelineCheck, check
+from app.products.offset_log.heard import Heard
+from app.products.offset_log.silence import Attempted
 from tests.support.tasks import Report
 
 _SHOWN = 5

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.edges.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE
 from tests.fault_suite.freeze_points import Point
 from tests.fault_suite.freezes import Outlasted, place_of
 from tests.fault_suite.ledger import LEDGER, Entry, read, total

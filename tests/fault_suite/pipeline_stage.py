@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite.freeze_points import AnyPoint
 from tests.fault_suite.freezes import Freezes, Outlasted, Timeouts
 from tests.fault_suite.offset_log import Asked

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from app.domain.journals.record_batch import RecordBatch, read_records
-from app.domain.journals.transaction_state import TOPIC, TransactionState, TransactionStatus, decode_key, decode_value
-from app.kafka.attempt import Attempt
-from app.kafka.raw_fetch import read_logs
+from app.core.journals.record_batch import RecordBatch, read_records
+from app.core.journals.transaction_state import TOPIC, TransactionState, TransactionStatus, decode_key, decode_value
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_fetch import read_logs
 from tests.fault_suite.leaders import At, move_leaders
 from tests.fault_suite.marker_gate import MarkerGate
 from tests.fault_suite.plan import NotDoneError

@@ -11,11 +11,11 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.journals.group_records import TOPIC as GROUP_JOURNAL
-from app.domain.journals.transaction_state import TOPIC as TRANSACTION_STATE
-from app.domain.transactions.transactional_id import transaction_log_partition
-from app.embedded.kafka import KafkaBroker, KafkaCluster
-from app.embedded.ports import free_ports
+from app.core.ids.transactional_id import transaction_log_partition
+from app.core.journals.group_records import TOPIC as GROUP_JOURNAL
+from app.core.journals.transaction_state import TOPIC as TRANSACTION_STATE
+from app.edges.embedded.kafka import KafkaBroker, KafkaCluster
+from app.edges.embedded.ports import free_ports
 from tests.fault_suite.leaders import At, move_leaders
 from tests.fault_suite.marker_gate import MarkerGate
 from tests.fault_suite.plan import Fault, Kind, NotDoneError

@@ -1,6 +1,7 @@
 """A bad network between clients and one broker: a TCP proxy that cuts, slows, delays, stalls one way, and loses frames.
 
-Clients come to it because the broker advertises its port (`advertised` of app/embedded/kafka.py). What a real network
+Clients come to it because the broker advertises its port (`advertised` of app/edges/embedded/kafka.py). What a real
+network
 cannot do, it does not do: bytes come in order or not at all. A frame that is lost is therefore the last one of its
 connection, which is cut when the loss has been kept secret for as long as was asked for.
 """
@@ -15,7 +16,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
-from app.embedded.ports import LOOPBACK
+from app.edges.embedded.ports import LOOPBACK
 from tests.fault_suite.frames import END_TXN, FrameSplitter, correlation_id, end_txn, request_header
 from tests.fault_suite.loop_thread import LoopThread
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from app.domain.journals import group_records, transaction_state
-from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
-from app.kafka.attempt import Attempt
-from app.kafka.raw_fetch import read_logs
+from app.core.journals import group_records, transaction_state
+from app.core.journals.record_batch import RecordBatch, UnreadableBatch
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_fetch import read_logs
 from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, UnreadableLogError

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.domain.journals import group_records, transaction_state
-from app.domain.journals.record_batch import Record, RecordBatch, read_records, split_batches
+from app.core.journals import group_records, transaction_state
+from app.core.journals.record_batch import Record, RecordBatch, read_records, split_batches
 from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import confluent_kafka
 
-from app.embedded.maven import KAFKA_VERSION
+from app.edges.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.judging import Verdict

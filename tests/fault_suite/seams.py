@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
 
-_LAST_IMPORTED = "workers.transactional.task"
+_LAST_IMPORTED = "workers.loop.task"
 
 
 class Seam(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient  # pyright: ignore[reportPrivateImportUsage]
 
-from app.kafka.attempt import Attempt
-from app.kafka.transactions.client import TransactionClient
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.transactions.client import TransactionClient
 from tests.support.quiet import QUIET
 from tests.support.tasks import TaskProcess
 

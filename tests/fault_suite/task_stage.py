@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
-from app.domain.runs.recorded_offset import RecordedOffset
+from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
+from app.core.runs.recorded_offset import RecordedOffset
 from tests.fault_suite.forgotten import committed_of, delete_offsets, recorded_of, require_refusal, resume
 from tests.fault_suite.freeze_points import AnyPoint, FreezePoints, Point, is_stopped
 from tests.fault_suite.offset_log import Asked, Offsets, checked, written_in

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
+from app.core.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from tests.fault_suite import ledger
 from tests.fault_suite.ledger import Entry
 from tests.fault_suite.run import SILENCE, finish, new_folder, run_on

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from tests.fault_suite import copier
 from tests.fault_suite.copier import Copier
-from workers.transactional import lane
-from workers.transactional.errors import AbortableError
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.records.batching import BatchSize
+from workers.loop import lane
+from workers.loop.errors import AbortableError
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.records.batching import BatchSize
 
 COPIER = Copier(records=750, aborted=0.5, seed=1)
 

@@ -13,22 +13,22 @@ import psutil
 import pytest
 from confluent_kafka import TopicPartition
 
-from app.spark import package
+from app.edges.spark import package
 from tests.fault_suite.freeze_points import FilePoint, FreezePoints, Point, seams, stop_if_asked
 from tests.support.file_pipelines import USERS, file_sink, json_value
 from tests.support.verifier import make_id
+from workers.loop.checkpoint import Checkpoint
+from workers.loop.group.membership import Membership
+from workers.loop.group.ownership import Ownership
+from workers.loop.producing.file_producer import FileProducer
+from workers.loop.producing.producers import QueueingProducer
+from workers.loop.producing.statistics import Statistics
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.slices import Patience
+from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.sinks.file_sink import Dated, FileSink, Identity
 from workers.sinks.parts import Buffers
 from workers.sinks.store import Store
-from workers.transactional.checkpoint import Checkpoint
-from workers.transactional.group.membership import Membership
-from workers.transactional.group.ownership import Ownership
-from workers.transactional.producing.file_producer import FileProducer
-from workers.transactional.producing.producers import QueueingProducer
-from workers.transactional.producing.statistics import Statistics
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.slices import Patience
-from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 _WITHIN_S = 20.0
 PATIENCE = Patience(1.0, lambda: None)
@@ -96,7 +96,7 @@ def test_points_of_a_transaction_lie_between_the_calls_that_their_names_say(
     def write_messages(*_arguments: Any, **_named: Any) -> None:
         steps.append("produce")
 
-    monkeypatch.setattr("workers.transactional.records.writing.write_messages", write_messages)
+    monkeypatch.setattr("workers.loop.records.writing.write_messages", write_messages)
     checkpoint = Checkpoint(producer, Ownership())
     producer.write_messages(messages(1), topic="sink", keep_partition=True)
     producer.write_messages(messages(1), topic="sink", keep_partition=True)
@@ -237,10 +237,10 @@ def test_without_a_request_nobody_stops(tmp_path: Path) -> None:
 
 WORKER = """
 import sys
-from workers.transactional import task
-from workers.transactional.group.membership import Membership
-from workers.transactional.group.ownership import Ownership
-from workers.transactional.telling.offset_recorder import OffsetRecorder
+from workers.loop import task
+from workers.loop.group.membership import Membership
+from workers.loop.group.ownership import Ownership
+from workers.loop.telling.offset_recorder import OffsetRecorder
 ownership = Ownership()
 membership = Membership(
     None,
@@ -326,9 +326,9 @@ def test_the_one_that_is_named_stops_and_the_end_of_a_test_thaws_it(points: Free
 def test_the_loop_has_its_seams_also_from_the_zip_in_which_it_travels_to_executors(tmp_path: Path) -> None:
     archive = package.build(version="test", into=tmp_path).archive
     looks = (
-        f"import sys; sys.path.insert(0, {str(archive)!r}); import workers.spark.tasks, workers.transactional.task;"
-        "from workers.transactional.group.membership import Membership;"
-        "print(workers.transactional.task.__file__, Membership.consume.__wrapped__.__module__)"
+        f"import sys; sys.path.insert(0, {str(archive)!r}); import workers.spark.tasks, workers.loop.task;"
+        "from workers.loop.group.membership import Membership;"
+        "print(workers.loop.task.__file__, Membership.consume.__wrapped__.__module__)"
     )
     told = subprocess.run(
         [sys.executable, "-c", looks],
@@ -338,4 +338,4 @@ def test_the_loop_has_its_seams_also_from_the_zip_in_which_it_travels_to_executo
         check=False,
     )
     assert told.returncode == 0, told.stderr
-    assert told.stdout.split() == [f"{archive}/workers/transactional/task.py", "workers.transactional.group.membership"]
+    assert told.stdout.split() == [f"{archive}/workers/loop/task.py", "workers.loop.group.membership"]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaBroker
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.kafka import KafkaBroker
 from tests.fault_suite.copier import Copier
 from tests.fault_suite.leaders import At
 from tests.fault_suite.proxy import Conditions

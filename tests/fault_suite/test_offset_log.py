@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain.offset_log.events import Checkpoint, Outcome
-from app.domain.offset_log.report import PartitionOffsets
-from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import TaskState
+from app.core.wire.heartbeat import TaskState
+from app.core.wire.offset_events import Checkpoint, Outcome
+from app.core.wire.offset_report import PartitionOffsets
+from app.edges.embedded.kafka import KafkaCluster
 from tests.fault_suite.copier import Copier
 from tests.fault_suite.freeze_points import FreezePoints
 from tests.fault_suite.offset_log import Asked, Written, checked, written_in
@@ -22,8 +22,8 @@ from tests.support import verifier
 from tests.support.offset_tellers import assigned, at, committed, given_up
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import Report, TaskProcess
-from workers.transactional.control import TaskEnd, TaskResult, TaskSnapshot
-from workers.transactional.telling.tally import Tally
+from workers.loop.control import TaskEnd, TaskResult, TaskSnapshot
+from workers.loop.telling.tally import Tally
 
 DRAINED = Report(result=TaskResult(end=TaskEnd.DRAINED, message="", counters=Tally().counters()))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.fault_suite import ledger
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.freeze_points import Point

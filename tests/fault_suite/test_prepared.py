@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.journals.record_batch import RecordBatch, read_records
-from app.domain.journals.transaction_state import TOPIC, TransactionState, TransactionStatus, decode_value
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.kafka.attempt import Attempt
-from app.kafka.raw_fetch import read_logs
+from app.core.journals.record_batch import RecordBatch, read_records
+from app.core.journals.transaction_state import TOPIC, TransactionState, TransactionStatus, decode_value
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_fetch import read_logs
 from tests.fault_suite.marker_gate import MarkerGate
 from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.reading import Follower

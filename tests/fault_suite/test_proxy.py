@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.embedded.ports import LOOPBACK, free_ports
+from app.edges.embedded.ports import LOOPBACK, free_ports
 from tests.fault_suite.frames import END_TXN, EndTxn, FrameSplitter, NotKafkaError, end_txn, request_header
 from tests.fault_suite.proxy import BrokerProxy, Conditions, Direction, Loss, Part
 from tests.support.waiting import wait_for

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.domain.journals.record_batch import RecordBatch, read_records, split_batches
+from app.core.journals.record_batch import RecordBatch, read_records, split_batches
 from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, UnreadableLogError, Writer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.journals.record_batch import RecordBatch, read_records
+from app.core.journals.record_batch import RecordBatch, read_records
 from tests.fault_suite.decided import DecidedLog
 from tests.fault_suite.judging import Judge, Verdict
 from tests.fault_suite.logs_as_written import ABORT, COMMIT, FIRST, SECOND, World, ids, wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Kind
 from tests.fault_suite.task_stage import TaskStage
 

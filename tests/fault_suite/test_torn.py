@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.journals.transaction_state import TransactionStatus
+from app.core.journals.transaction_state import TransactionStatus
 from tests.fault_suite.decided import Writer
 from tests.fault_suite.judging import Input
 from tests.fault_suite.logs_as_written import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.pipelines.pipeline import Identity, SparkSettings, Transform
-from app.embedded.kafka import KafkaCluster
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import Identity, SparkSettings, Transform
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.spark import SparkCluster
 from tests.support.databases import create_database, drop_database
 from tests.support.feeder import Feeder
 from tests.support.pipelines import TestPipeline, padded

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from app.domain.stuck.facts import ONGOING, KnownTransaction
-from app.kafka.attempt import Attempt
-from app.kafka.transactions.client import TransactionClient
+from app.core.blocked.facts import ONGOING, KnownTransaction
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.transactions.client import TransactionClient
 from tests.support.fault_figures import measured
 from tests.support.running_pipeline import RunningPipeline, TaskNow, frozen
 from tests.support.waiting import wait_for

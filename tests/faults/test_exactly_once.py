@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
-from app.domain.transactions.transactional_id import for_partition
+from app.core.ids.transactional_id import for_partition
+from app.core.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from tests.support.fault_figures import measured
 from tests.support.running_pipeline import RunningPipeline, frozen, now
 from tests.support.topics import add_partition

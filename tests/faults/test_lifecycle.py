@@ -6,9 +6,9 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from app.domain.pipelines.pipeline import Filter, SparkSettings, StepOperator, Steps
-from app.embedded.kafka import KafkaCluster
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import Filter, SparkSettings, StepOperator, Steps
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.spark import SparkCluster
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.running_pipeline import RunningPipeline

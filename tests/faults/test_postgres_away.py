@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 
 import pytest
 
-from app.embedded.postgres import EmbeddedPostgres
+from app.edges.embedded.postgres import EmbeddedPostgres
 from tests.support import verifier
 from tests.support.fault_figures import measured
 from tests.support.running_pipeline import RunningPipeline, now

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.domain.pipelines.pipeline import PythonFunction, PythonScope, Transform
+from app.core.pipelines.pipeline import PythonFunction, PythonScope, Transform
 from tests.support import verifier
 from tests.support.fault_figures import measured
 from tests.support.running_pipeline import RunningPipeline

@@ -16,16 +16,16 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from app.db.database import Database
-from app.db.repositories.pipelines import PipelineStore
-from app.domain.pipelines.pipeline import SparkSettings
-from app.embedded.java import find_java
-from app.embedded.kafka import KafkaCluster
-from app.embedded.spark import SparkCluster
-from app.services.running import instances
-from app.services.running.run_endings import begin_run
-from app.spark import conf, package
-from app.spark.instance_files import InstanceFiles
+from app.core.pipelines.pipeline import SparkSettings
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.service import instances
+from app.core.runs.service.run_endings import begin_run
+from app.edges.db.database import Database
+from app.edges.embedded.java import find_java
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.spark import SparkCluster
+from app.edges.spark import conf, package
+from app.edges.spark.instance_files import InstanceFiles
 from tests.support.pipelines import TestPipeline
 from tests.support.server_process import ServerProcess
 from tests.support.topics import unique_name

@@ -8,8 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.kafka import KafkaCluster
 from tests.mutations.drawn import Drawn, run
 from tests.mutations.mutations import MUTATIONS, Mutation
 from tests.mutations.playing import contradiction, play

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.fault_suite.freeze_points import Point
 from tests.fault_suite.plan import Fault, Kind, faults
 from tests.fault_suite.run import Run

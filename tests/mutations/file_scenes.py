@@ -18,9 +18,9 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer
 
-from app.domain.pipelines.pipeline import FileSink as Settings
-from app.domain.pipelines.pipeline import ProcessingGuarantee
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import FileSink as Settings
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind
 from tests.fault_suite.freeze_points import FilePoint
 from tests.mutations.scenes import (
     FIRST,
@@ -41,8 +41,8 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import DEADLINE_S, running
 from tests.support.topics import delete_topics
 from tests.support.waiting import wait_for
+from workers.loop.client_config import consumer_config
 from workers.sinks.file_sink import FileSink
-from workers.transactional.client_config import consumer_config
 
 _NEVER_MS = 600_000
 _UPLOADS_WITHIN_MS = 2_000

@@ -13,14 +13,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.fault_suite.seams import Seam
 from tests.mutations.switches import Switch
+from workers.loop.checkpoint import Checkpoint, CheckpointState
+from workers.loop.errors import AbortableError
+from workers.loop.group.membership import Membership
+from workers.loop.group.ownership import Partition
+from workers.loop.lane import Lane
+from workers.loop.lanes import OneLane
+from workers.loop.slices import SLICE_S
 from workers.sinks.file_sink import FileSink
-from workers.transactional.checkpoint import Checkpoint, CheckpointState
-from workers.transactional.errors import AbortableError
-from workers.transactional.group.membership import Membership
-from workers.transactional.group.ownership import Partition
-from workers.transactional.lane import Lane
-from workers.transactional.lanes import OneLane
-from workers.transactional.slices import SLICE_S
 
 _NEVER_S = 600.0
 

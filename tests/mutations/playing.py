@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.mutations.mutations import Mutation
 from tests.mutations.scenes import Judged, Place
 from tests.mutations.switches import Switch

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.kafka import KafkaCluster
 from tests.fault_suite.recorded_run import RECORDED
 from tests.mutations import scenes
 from tests.mutations.scenes import Place

@@ -11,8 +11,8 @@ from pathlib import Path
 import confluent_kafka
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.maven import KAFKA_VERSION
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.maven import KAFKA_VERSION
 from tests.mutations.drawn import Drawn, RunFound
 from tests.mutations.mutations import MUTATIONS, STORY, Mutation
 from tests.mutations.playing import Found, Played

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaException, Producer
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
-from app.wire.heartbeat import EventKind
+from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.core.wire.heartbeat import EventKind
 from tests.fault_suite.freeze_points import FreezePoints, Point
 from tests.mutations.seams import Method, switched_off
 from tests.mutations.switches import Switch, environment_of
@@ -29,8 +29,8 @@ from tests.support.tasks import DEADLINE_S, TaskProcess, TaskThread, running
 from tests.support.topics import delete_topics
 from tests.support.verifier import Audit
 from tests.support.waiting import wait_for
-from workers.transactional.errors import AbortableError, OutcomeUnknownError, RetriableError
-from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.loop.errors import AbortableError, OutcomeUnknownError, RetriableError
+from workers.loop.producing.transactional_producer import TransactionalProducer
 
 HELD_OPEN: dict[str, Any] = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
 REBALANCED_WITHIN_S = 40.0

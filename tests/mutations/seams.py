@@ -15,16 +15,16 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.fault_suite.seams import Seam
 from tests.mutations import file_seams
 from tests.mutations.switches import Switch
-from workers.transactional import task
-from workers.transactional.group.confirmed import Confirmed
-from workers.transactional.group.membership import Membership
-from workers.transactional.group.ownership import Ownership, Partition
-from workers.transactional.lane import Lane
-from workers.transactional.lane_of_each import LaneOfEach
-from workers.transactional.lane_state import LaneEvent
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.recovery import Recovery
-from workers.transactional.settling import Settling
+from workers.loop import task
+from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.membership import Membership
+from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.lane import Lane
+from workers.loop.lane_of_each import LaneOfEach
+from workers.loop.lane_state import LaneEvent
+from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.recovery import Recovery
+from workers.loop.settling import Settling
 
 _WITHIN_S = 20.0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.kafka import KafkaCluster
 from tests.mutations import results
 from tests.mutations.mutations import MUTATIONS, Mutation
 from tests.mutations.playing import Found, Played, contradiction, play

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from app.domain.audits.audit import Audit, AuditState
-from app.domain.audits.plan import AuditPlan, time_window
-from app.domain.audits.result import (
+from app.products.audits.audit import Audit, AuditState
+from app.products.audits.plan import AuditPlan, time_window
+from app.products.audits.result import (
     AuditCounts,
     AuditResult,
     AuditVersions,
@@ -19,7 +19,7 @@ from app.domain.audits.result import (
     Side,
     Tally,
 )
-from app.domain.audits.specification import JsonField
+from app.products.audits.specification import JsonField
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

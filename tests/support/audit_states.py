@@ -7,10 +7,9 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from app.db.repositories.audits import AuditPlanStore, AuditStore
-from app.domain.audits.audit import Audit, AuditProgress, AuditState
-from app.domain.audits.plan import time_window
-from app.domain.audits.result import (
+from app.products.audits.audit import Audit, AuditProgress, AuditState
+from app.products.audits.plan import time_window
+from app.products.audits.result import (
     AuditCounts,
     AuditResult,
     Example,
@@ -23,7 +22,8 @@ from app.domain.audits.result import (
     Side,
     Tally,
 )
-from app.domain.audits.specification import JsonField
+from app.products.audits.specification import JsonField
+from app.products.audits.store import AuditPlanStore, AuditStore
 from tests.support.audit_samples import HOUR, NOON, audit, broken_result, plan, result
 from tests.support.control_plane import CLUSTER, ControlPlane
 from tests.support.longest_names import LONG_ID, LONG_TOKEN_NAME, LONG_TOPIC, long_pipeline

@@ -9,9 +9,9 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
-from app.domain.audits.specification import AuditSpecification
-from app.domain.pipelines.pipeline import ByField, FileSink
-from app.wire.file_references import FileReference, InputRange, encode
+from app.core.pipelines.pipeline import ByField, FileSink
+from app.core.wire.file_references import FileReference, InputRange, encode
+from app.products.audits.specification import AuditSpecification
 from tests.support.audits import a_specification
 from tests.support.avro_files import avro_bytes
 

@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.db.repositories.audits import AuditStore
-from app.db.unit_of_work import UnitOfWork
-from app.domain.audits.audit import Audit, AuditState
-from app.domain.audits.decision import SeenDriver
-from app.domain.audits.plan import AuditPlan, time_window
-from app.domain.audits.result import AuditResult
-from app.domain.audits.specification import Window
-from app.domain.clusters.cluster import ClusterFacts, TopicFacts
-from app.domain.errors import BrokerUnreachableError, UnavailableError
-from app.domain.partition_log.look import Look
-from app.domain.runs.observation import ProcessWord
-from app.loops.auditor import Auditor
-from app.ports.brokers import Connection, PartitionOffsets, TopicPartition
-from app.ports.spark import Submitted
-from app.services.auditing import asking, carrying_out, planning
-from app.services.auditing.asking import Wish
-from app.wire.audit import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
-from tests.domain.partition_log.logs import WrittenLog
+from app.core.clusters.brokers import Connection, PartitionOffsets, TopicPartition
+from app.core.clusters.cluster import ClusterFacts, TopicFacts
+from app.core.journals.log_look import Look
+from app.core.runs.launcher import Submitted
+from app.core.runs.observation import ProcessWord
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import BrokerUnreachableError, UnavailableError
+from app.products.audits.audit import Audit, AuditState
+from app.products.audits.decision import SeenDriver
+from app.products.audits.loop import Auditor
+from app.products.audits.plan import AuditPlan, time_window
+from app.products.audits.result import AuditResult
+from app.products.audits.service import asking, carrying_out, planning
+from app.products.audits.service.asking import Wish
+from app.products.audits.specification import Window
+from app.products.audits.store import AuditStore
+from app.products.audits.wire import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
+from tests.core.journals.logs import WrittenLog
 from tests.support.audit_samples import BY_ID, HOUR
 from tests.support.control_plane import ANNA, ControlPlane, PlaneClock
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from confluent_kafka import Producer
 
-from app.domain.audits.result import AuditResult, AuditVersions, Example, Finding
-from app.domain.audits.specification import AuditBounds, AuditSpecification, Everything, JsonField
+from app.products.audits.result import AuditResult, AuditVersions, Example, Finding
+from app.products.audits.specification import AuditBounds, AuditSpecification, Everything, JsonField
 from tests.support.topics import unique_name
 from workers.audit.brokers import ClusterBrokers
 from workers.audit.collecting import Collector, SplitReport

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import fastavro
 
-from app.files.references import Located
-from app.wire.file_references import FileReference, InputRange
+from app.core.wire.file_references import FileReference, InputRange
+from app.products.files.reader.references import Located
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

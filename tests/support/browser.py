@@ -13,8 +13,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from app.embedded.demo.server import DemoServer
-from app.embedded.doctor import find_chromium
+from app.edges.embedded.doctor import find_chromium
+from app.products.demo.server import DemoServer
 
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")

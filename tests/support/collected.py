@@ -7,12 +7,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from app.domain.orphans import Standing, Stored, margin_of
-from app.files.collecting import Collector
-from app.files.findings import Findings
-from app.files.open_upload import OpenUpload
-from app.files.store import FileStore
-from app.files.topic import Topic
+from app.products.files.orphans import Standing, Stored, margin_of
+from app.products.files.reader.collecting import Collector
+from app.products.files.reader.findings import Findings
+from app.products.files.reader.open_upload import OpenUpload
+from app.products.files.reader.store import FileStore
+from app.products.files.reader.topic import Topic
 from tests.support.file_pipelines import FileAudit, assert_whole
 from tests.support.lakes import Lake
 from tests.support.pipelines import TestPipeline

@@ -12,25 +12,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.db.database import Database
-from app.db.repositories.clusters import ClusterStore
-from app.db.repositories.pipelines import PipelineStore
-from app.db.repositories.runs import RunStore
-from app.db.unit_of_work import UnitOfWork
-from app.domain.access import RECONCILER, Principal, Role, RunTokenScope
-from app.domain.clusters.cluster import Cluster
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.domain.pipelines.pipeline_record import Pipeline, Revision
-from app.domain.pipelines.revision import definition_sha256
-from app.domain.runs.instance import InstanceState
-from app.domain.runs.run import Run
-from app.domain.runs.task import Counters, PartitionProgress, TaskState
-from app.ports.brokers import Brokers
-from app.services.defining import clusters
-from app.services.fencing_events import record_cases
-from app.services.running import heartbeats, instances
-from app.services.running.run_endings import begin_run
-from app.wire.heartbeat import (
+from app.core.clusters import service as clusters
+from app.core.clusters.brokers import Brokers
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.store import ClusterStore
+from app.core.fencing.service.events import record_cases
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.pipelines.pipeline_record import Pipeline, Revision
+from app.core.pipelines.revision import definition_sha256
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.instance import InstanceState
+from app.core.runs.run import Run
+from app.core.runs.service import heartbeats, instances
+from app.core.runs.service.run_endings import begin_run
+from app.core.runs.store.runs import RunStore
+from app.core.runs.task import Counters, PartitionProgress, TaskState
+from app.core.wire.heartbeat import (
     Claim,
     ClaimAnswer,
     DriverAnswer,
@@ -41,6 +38,9 @@ from app.wire.heartbeat import (
     TaskEvent,
     TaskHeartbeat,
 )
+from app.edges.db.database import Database
+from app.kit.access import RECONCILER, Principal, Role, RunTokenScope
+from app.kit.db.unit_of_work import UnitOfWork
 
 CLUSTER = "test"
 KAFKA_CLUSTER_ID = "a-kafka-cluster"

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.domain.pipelines.pipeline import (
+from app.core.pipelines.pipeline import (
     AvroCodec,
     ByDate,
     ByField,

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from app.db.repositories.drills import DrillStore
-from app.domain.drills import judging
-from app.domain.drills.drill import ActStep, AuditFigures, Drill, DrillKind, Target
-from app.domain.drills.timeline import EntryKind, FencingLook
-from app.domain.runs.run import Run
-from tests.domain.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, until_well
+from app.core.runs.run import Run
+from app.products.drills import judging
+from app.products.drills.drill import ActStep, AuditFigures, Drill, DrillKind, Target
+from app.products.drills.store import DrillStore
+from app.products.drills.timeline import EntryKind, FencingLook
+from tests.products.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, until_well
 from tests.support.control_plane import ControlPlane
 from tests.support.longest_names import LONG_HOST, LONG_TOKEN_NAME, LONG_TOPIC, long_pipeline
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 
 
 def shifted_environment(shift_s: int) -> dict[str, str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from app.db.repositories.clusters import ClusterStore
-from app.db.unit_of_work import UnitOfWorkFactory
-from app.domain.clusters.cluster import Cluster
-from app.domain.fencing_events.cases import case_of_word
-from app.domain.fencing_events.evidence import ClientWord
-from app.domain.fencing_events.fencing_event import Case
-from app.domain.fencing_events.steps import cases_of
-from app.domain.runs.task import EventKind
-from app.services.fencing_events import record_cases
-from tests.domain.fencing_events.coordinator import ID, Client, Coordinator
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.store import ClusterStore
+from app.core.fencing.cases import case_of_word
+from app.core.fencing.evidence import ClientWord
+from app.core.fencing.fencing_event import Case
+from app.core.fencing.service.events import record_cases
+from app.core.fencing.steps import cases_of
+from app.core.runs.task import EventKind
+from app.kit.db.unit_of_work import UnitOfWorkFactory
+from tests.core.fencing.coordinator import ID, Client, Coordinator
 
 RUN_ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
 

@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 import msgspec
 
-from app.domain.pipelines.pipeline import ByField, FileSink
+from app.core.pipelines.pipeline import ByField, FileSink
 from tests.support import verifier
 from tests.support.lakes import Folder, Lake
 from tests.support.pipelines import TestPipeline

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from app.db.repositories.file_readings import FileReadingStore
-from app.domain.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings
-from app.domain.files.orphan_look import OrphanResult
-from app.domain.files.reading import Place, Portion, TopicMessage, moved
-from app.domain.pipelines.pipeline import ByDate, ByField, FileSink
-from app.services.files.receiving import keep, receive
-from app.wire import file_references
+from app.core.pipelines.pipeline import ByDate, ByField, FileSink
+from app.core.wire import file_references
+from app.products.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings
+from app.products.files.orphan_look import OrphanResult
+from app.products.files.reading import Place, Portion, TopicMessage, moved
+from app.products.files.service.receiving import keep, receive
+from app.products.files.store.readings import FileReadingStore
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane
 from tests.support.longest_names import LONG_TOPIC, long_pipeline
 from tests.support.orphans import (

@@ -8,11 +8,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from app.domain.orphans import Stored
-from app.files.open_upload import OpenUpload
-from app.files.topic import Offsets, Record
-from app.wire import file_references
-from app.wire.file_references import FileReference, InputRange
+from app.core.wire import file_references
+from app.core.wire.file_references import FileReference, InputRange
+from app.products.files.orphans import Stored
+from app.products.files.reader.open_upload import OpenUpload
+from app.products.files.reader.topic import Offsets, Record
 
 ROOT = "memory://lake"
 

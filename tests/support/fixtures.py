@@ -15,13 +15,13 @@ import orjson
 import pytest
 from fastapi import FastAPI
 
-from app.db.database import Database
-from app.domain.access import Role
-from app.embedded.kafka import KafkaCluster
-from app.ports.brokers import Connection
-from app.web.application import create_users_app
-from app.web.dependencies import Wiring
-from app.web.workers import create_workers_app
+from app.core.clusters.brokers import Connection
+from app.core.runs.workers_api import create_workers_app
+from app.edges.db.database import Database
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.main.users_app import create_users_app
+from app.kit.access import Role
+from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.serving import Serving
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET

@@ -12,11 +12,11 @@ from kafka.protocol.metadata.find_coordinator import (  # pyright: ignore[report
 )
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest  # pyright: ignore[reportMissingTypeStubs]
 
-from app.domain.stuck.facts import KnownTransaction
-from app.kafka.attempt import Attempt
-from app.kafka.conformance.repeating import produce_request
-from app.kafka.transactions.client import TransactionClient
-from app.ports.brokers import TopicPartition
+from app.core.blocked.facts import KnownTransaction
+from app.core.clusters.brokers import TopicPartition
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.transactions.client import TransactionClient
+from app.products.conformance.checking.repeating import produce_request
 from tests.support.kafka_clients import initialise
 from tests.support.quiet import QUIET
 

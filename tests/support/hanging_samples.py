@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.hanging.hanging_transaction import HangingKey, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingKey, HangingTransaction
 from tests.support.observing import NOW_MS
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app.domain.fencing_events.cases import told
-from app.domain.fencing_events.fencing_event import Cause, FencingEvent
-from app.domain.fencing_events.steps import cases_of
-from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
-from app.domain.journals.transaction_state import TOPIC
-from app.kafka.attempt import Attempt
-from app.kafka.raw_fetch import read_logs
+from app.core.fencing.cases import told
+from app.core.fencing.fencing_event import Cause, FencingEvent
+from app.core.fencing.steps import cases_of
+from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
+from app.core.journals.transaction_state import TOPIC
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_fetch import read_logs
 
 _TIMEOUT_S = 30.0
 

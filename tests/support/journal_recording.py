@@ -19,17 +19,17 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.domain.journals.transaction_state import TransactionState, TransactionStatus
-from app.embedded.kafka import KafkaCluster
-from app.embedded.maven import KAFKA_JARS, KAFKA_VERSION, OLD_KAFKA_JARS, OLD_KAFKA_VERSION
-from app.kafka.transaction_journal import read_transaction_journal
+from app.core.journals.transaction_state import TransactionState, TransactionStatus
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.maven import KAFKA_JARS, KAFKA_VERSION, OLD_KAFKA_JARS, OLD_KAFKA_VERSION
+from app.edges.kafka.transaction_journal import read_transaction_journal
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.kafka_clients import initialise
 from tests.support.kafka_tools import run_tool
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_for
 
-RECORDED = Path(__file__).parents[1] / "domain" / "journals" / "recorded"
+RECORDED = Path(__file__).parents[1] / "core" / "journals" / "recorded"
 ODD_ID = "odd ï·ид 🚀 'quotes' \"and\" \\"
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 _DEADLINE_S = 60.0

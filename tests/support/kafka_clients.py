@@ -5,7 +5,7 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from app.ports.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection, TopicPartition
 from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from app.embedded.java import find_java
-from app.embedded.maven import (
+from app.edges.embedded.java import find_java
+from app.edges.embedded.maven import (
     ECJ_JARS,
     KAFKA_JARS,
     KAFKA_STREAMS_JARS,

@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import event
 
-from app.db.repositories.file_readings import FileReadingStore
-from app.db.unit_of_work import UnitOfWork
-from app.domain.files.reading import Place, Portion, moved
-from app.domain.files.written_file import FileFilter
-from app.services.files import showing
-from app.services.files.receiving import Kept, Step, keep, receive
-from app.services.files.showing import FileTotals
+from app.kit.db.unit_of_work import UnitOfWork
+from app.products.files.reading import Place, Portion, moved
+from app.products.files.service import showing
+from app.products.files.service.receiving import Kept, Step, keep, receive
+from app.products.files.service.showing import FileTotals
+from app.products.files.store.readings import FileReadingStore
+from app.products.files.written_file import FileFilter
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane
 from tests.support.written_files import SINK
 

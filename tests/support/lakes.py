@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from app.files.store import FileStore, open_store
+from app.products.files.reader.store import FileStore, open_store
 from tests.support.object_store import CREDENTIALS, REGION, S3, FaultyProxy
 
 

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import httpx
 
-from app.db import migrations
-from app.domain.access import Role
-from app.web.application import create_users_app
-from app.web.connection_limit import limits_of_process
-from app.web.dependencies import Wiring
-from app.web.listeners import Listener, address_of, bind
+from app.edges.db import migrations
+from app.edges.main.users_app import create_users_app
+from app.kit.access import Role
+from app.kit.web.connection_limit import limits_of_process
+from app.kit.web.dependencies import Wiring
+from app.kit.web.listeners import Listener, address_of, bind
 from tests.support.waiting import wait_for
 from tests.support.wiring import settings_for_test, token_of, wired
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.pipelines.pipeline_checks import MAX_NAME_LENGTH
+from app.core.pipelines.pipeline_checks import MAX_NAME_LENGTH
 
 LONG_TOPIC = "payments-" + "7f3c9b2d" * 30
 LONG_ID = "order:" + "0123456789abcdef" * 15

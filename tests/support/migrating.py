@@ -11,33 +11,33 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.db.repositories.pipelines import PipelineStore
-from app.db.repositories.runs import RunStore
-from app.db.unit_of_work import UnitOfWork
-from app.domain.access import Principal, Role
-from app.domain.clusters.cluster import GroupMember
-from app.domain.clusters.survey import Survey
-from app.domain.errors import ConflictError
-from app.domain.journals.group_values.classic import ClassicGroup
-from app.domain.journals.live_groups import LiveGroup
-from app.domain.journals.transaction_state import TransactionStatus
-from app.domain.migrations.decision import Patience
-from app.domain.migrations.look import AuditNow, Incarnation, Look, PreflightFacts
-from app.domain.migrations.migration import Migration
-from app.domain.migrations.mode import DEFINED_BY, Mode, mode_of
-from app.domain.observing.live_cluster import JOURNALS
-from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot, Source
-from app.domain.runs.client_id import TaskName, client_id_of
-from app.domain.runs.instance import InstanceState
-from app.domain.runs.run import Run
-from app.domain.runs.task import OutcomeKind, PartitionProgress
-from app.domain.transactions.transactional_id import for_partition, for_task
-from app.loops.migration_driver import MigrationDriver
-from app.ports.brokers import GroupDescription, PartitionOffsets, TopicPartition
-from app.services.migrating import asking
-from app.services.migrating.looking import look_at
-from app.services.observing.observations import Observations
-from app.web.dependencies import Wiring
+from app.core.clusters.brokers import GroupDescription, PartitionOffsets, TopicPartition
+from app.core.clusters.cluster import GroupMember
+from app.core.clusters.survey import Survey
+from app.core.ids.transactional_id import for_partition, for_task
+from app.core.journals.group_values.classic import ClassicGroup
+from app.core.journals.live_groups import LiveGroup
+from app.core.journals.transaction_state import TransactionStatus
+from app.core.observing.live_cluster import JOURNALS
+from app.core.observing.service.observations import Observations
+from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.client_id import TaskName, client_id_of
+from app.core.runs.instance import InstanceState
+from app.core.runs.mode import DEFINED_BY, Mode, mode_of
+from app.core.runs.run import Run
+from app.core.runs.store.runs import RunStore
+from app.core.runs.task import OutcomeKind, PartitionProgress
+from app.kit.access import Principal, Role
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import ConflictError
+from app.kit.web.dependencies import Wiring
+from app.products.migrations.decision import Patience
+from app.products.migrations.look import AuditNow, Incarnation, Look, PreflightFacts
+from app.products.migrations.loop import MigrationDriver
+from app.products.migrations.migration import Migration
+from app.products.migrations.service import asking
+from app.products.migrations.service.looking import look_at
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock, task_heartbeat
 from tests.support.observing import live_transaction, state_of
 

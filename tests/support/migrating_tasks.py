@@ -17,36 +17,36 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from app.db.database import Database
-from app.db.repositories.pipelines import PipelineStore
-from app.db.repositories.runs import RunStore
-from app.db.unit_of_work import UnitOfWork
-from app.domain.access import Principal, Role, RunTokenScope
-from app.domain.migrations.look import AuditNow, PreflightFacts
-from app.domain.migrations.migration import Migration
-from app.domain.migrations.mode import DEFINED_BY, Mode, mode_of
-from app.domain.runs.instance import Instance, InstanceState
-from app.domain.runs.run import Run
-from app.domain.runs.task import OutcomeKind
-from app.domain.transactions.transactional_id import for_task
-from app.kafka.admin import KafkaBrokers
-from app.kafka.transactions.brokers import KafkaTransactions
-from app.loops.migration_driver import MigrationDriver
-from app.loops.observer import Observer
-from app.ports.clock import SystemClock
-from app.services.migrating import asking
-from app.services.migrating.looking import look_now
-from app.services.migrating.questions import BrokerActs, BrokerQuestions
-from app.services.observing.observations import Observations
-from app.services.observing.surveys import Surveys
-from app.services.running.specifications import specification_for
-from app.wire.heartbeat import TaskHeartbeat
+from app.core.clusters.surveys import Surveys
+from app.core.ids.transactional_id import for_task
+from app.core.observing.loops.observer import Observer
+from app.core.observing.service.observations import Observations
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.mode import DEFINED_BY, Mode, mode_of
+from app.core.runs.run import Run
+from app.core.runs.service.specifications import specification_for
+from app.core.runs.store.runs import RunStore
+from app.core.runs.task import OutcomeKind
+from app.core.wire.heartbeat import TaskHeartbeat
+from app.edges.db.database import Database
+from app.edges.kafka.admin import KafkaBrokers
+from app.edges.kafka.transactions.brokers import KafkaTransactions
+from app.kit.access import Principal, Role, RunTokenScope
+from app.kit.clock import SystemClock
+from app.kit.db.unit_of_work import UnitOfWork
+from app.products.migrations.look import AuditNow, PreflightFacts
+from app.products.migrations.loop import MigrationDriver
+from app.products.migrations.migration import Migration
+from app.products.migrations.service import asking
+from app.products.migrations.service.looking import look_now
+from app.products.migrations.service.questions import BrokerActs, BrokerQuestions
 from tests.fault_suite.freeze_points import FreezePoints
 from tests.support.control_plane import ControlPlane
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import Report, TaskProcess
 from tests.support.watched import observer_of
-from workers.transactional.control import TaskSnapshot
+from workers.loop.control import TaskSnapshot
 
 OTTO = Principal(name="otto", role=Role.OPERATOR)
 PIPELINE = "flights"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from app.db.repositories.clusters import ClusterStore
-from app.domain.clocks.broker_clocks import ClockSample
-from app.domain.clusters.cluster import Cluster
-from app.domain.journals import group_records
-from app.domain.journals.group_records import GroupRecordKey, RecordType
-from app.domain.journals.group_values.classic import ClassicGroup, ClassicMember
-from app.domain.journals.group_values.offsets import OffsetCommit
-from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.journals.record_batch import RecordBatch
-from app.domain.journals.transaction_state import (
+from app.core.clocks.broker_clocks import ClockSample
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.store import ClusterStore
+from app.core.journals import group_records
+from app.core.journals.group_records import GroupRecordKey, RecordType
+from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
+from app.core.journals.group_values.offsets import OffsetCommit
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.journals.record_batch import RecordBatch
+from app.core.journals.transaction_state import (
     TOPIC,
     TopicPartitions,
     TransactionState,
@@ -22,10 +22,10 @@ from app.domain.journals.transaction_state import (
     encode_key,
     encode_value,
 )
-from app.domain.observing.live_cluster import Folds, LiveCluster
-from app.domain.observing.snapshot import Phase
-from app.web.dependencies import Wiring
-from tests.domain.journals.batches import batch_of
+from app.core.observing.live_cluster import Folds, LiveCluster
+from app.core.observing.snapshot import Phase
+from app.kit.web.dependencies import Wiring
+from tests.core.journals.batches import batch_of
 
 ODD = "a/b ?#%й🚀"
 NOW_MS = 1_800_000_000_000

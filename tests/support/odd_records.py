@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafka.protocol.producer.produce import ProduceRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.record.default_records import DefaultRecordBatchBuilder  # pyright: ignore[reportMissingTypeStubs]
 
-from app.kafka.attempt import Attempt
-from app.kafka.raw_client import RawClient
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_client import RawClient
 from tests.support.quiet import QUIET
 
 _Builder: Any = DefaultRecordBatchBuilder

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from app.domain.offset_log.events import Event, Teller, Telling
-from app.domain.offset_log.replay import replay
-from app.domain.offset_log.report import PartitionOffsets
-from app.domain.offset_log.verdict import Verdict
-from workers.transactional.group.ownership import Ownership, Partition
-from workers.transactional.telling.offset_recorder import OffsetRecorder
+from app.core.wire.offset_events import Event, Teller, Telling
+from app.core.wire.offset_report import PartitionOffsets
+from app.products.offset_log.replay import replay
+from app.products.offset_log.verdict import Verdict
+from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.telling.offset_recorder import OffsetRecorder
 
 EVERYTHING = 1_000_000
 

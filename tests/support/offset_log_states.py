@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from app.db.repositories.offset_log import OffsetLogStore
-from app.domain.offset_log.check import PipelineCheck, check
-from app.domain.offset_log.events import Event, Teller
-from app.domain.offset_log.heard import Heard
-from app.domain.pipelines.pipeline import ProcessingGuarantee
-from app.services.observing.observations import Observations
+from app.core.observing.service.observations import Observations
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.core.wire.offset_events import Event, Teller
+from app.products.offset_log.check import PipelineCheck, check
+from app.products.offset_log.heard import Heard
+from app.products.offset_log.store import OffsetLogStore
 from tests.support.control_plane import ControlPlane
 from tests.support.longest_names import LONG_HOST, LONG_TOPIC, long_pipeline
 from tests.support.offset_tellers import Tasks, assigned, at, committed, given_up

@@ -8,16 +8,16 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
-from app.domain.offset_log.check import PipelineCheck
-from app.domain.offset_log.events import Assigned, Checkpoint, Event, GivenUp, Leaving, Outcome, Positioned
-from app.domain.offset_log.hearing import Init
-from app.domain.offset_log.report import OffsetReport, PartitionOffsets
-from app.domain.runs.run import Run
-from app.services import offset_log
-from app.services.observing.observations import Observations
-from app.wire.heartbeat import TaskHeartbeat
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.observing.service.observations import Observations
+from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.core.runs.run import Run
+from app.core.wire.heartbeat import TaskHeartbeat
+from app.core.wire.offset_events import Assigned, Checkpoint, Event, GivenUp, Leaving, Outcome, Positioned
+from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.products.offset_log import service as offset_log
+from app.products.offset_log.check import PipelineCheck
+from app.products.offset_log.hearing import Init
 from tests.support.control_plane import CLUSTER, ControlPlane, task_heartbeat
 from tests.support.observing import live_transaction, state_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.db.repositories.orphan_looks import OrphanLookStore
-from app.domain.files.orphan_findings import (
+from app.products.files.orphan_findings import (
     Amount,
     DanglingReference,
     OpenTransaction,
@@ -14,9 +13,10 @@ from app.domain.files.orphan_findings import (
     OrphanFindings,
     RootFindings,
 )
-from app.domain.files.orphan_look import OrphanLook, OrphanResult
-from app.ports.orphans import OrphanOrder, Progress
-from app.services.files import orphans
+from app.products.files.orphan_look import OrphanLook, OrphanResult
+from app.products.files.orphan_ports import OrphanOrder, Progress
+from app.products.files.service import orphans
+from app.products.files.store.orphan_looks import OrphanLookStore
 from tests.support.control_plane import ANNA, ControlPlane
 
 ROOT = "file:///lake"

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from confluent_kafka import Producer
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.wire.specification import PartitionMapping
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.wire.specification import PartitionMapping
 from tests.support import verifier
 from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
 from tests.support.verifier import Audit, audit, make_id
-from workers.transactional.control import TaskSpecification
+from workers.loop.control import TaskSpecification
 
 SESSION_TIMEOUT_MS = 4_000
 PADDING = b" " + b"x" * 80

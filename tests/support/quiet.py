@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
 
 # librdkafka prints each connection that a stopping broker closes.
 QUIET: dict[str, Any] = {"log_level": 0, **NEVER_CREATE_TOPICS}

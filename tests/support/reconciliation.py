@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.domain.reconciliation.actions import Action, Advance
-from app.domain.reconciliation.decision import decide
-from app.domain.reconciliation.view import Timing, View
-from app.domain.runs.instance import Instance, InstanceState
-from app.domain.runs.observation import MasterWord, Observation, ProcessWord
-from app.domain.runs.run import DesiredRunState, Run, RunState
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.observation import MasterWord, Observation, ProcessWord
+from app.core.runs.reconciliation.actions import Action, Advance
+from app.core.runs.reconciliation.decision import decide
+from app.core.runs.reconciliation.view import Timing, View
+from app.core.runs.run import DesiredRunState, Run, RunState
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TIMING = Timing()

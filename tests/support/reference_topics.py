@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-from app.db.repositories.clusters import ClusterStore
-from app.db.repositories.file_readings import FileReadingStore
-from app.db.repositories.files import Added, WrittenFileStore
-from app.domain.clusters.cluster import Cluster
-from app.domain.errors import FencelineError
-from app.domain.files.reading import Portion, Reception, TopicMessage, TopicReading, WatchedPipeline
-from app.domain.files.totals import NOTHING, Total
-from app.domain.files.written_file import WrittenFile
-from app.ports.reference_topics import DescribedTopic, ReferenceConnection, TopicPortions
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.store import ClusterStore
+from app.kit.errors import FencelineError
+from app.products.files.reading import Portion, Reception, TopicMessage, TopicReading, WatchedPipeline
+from app.products.files.store.files import Added, WrittenFileStore
+from app.products.files.store.readings import FileReadingStore
+from app.products.files.topic_ports import DescribedTopic, ReferenceConnection, TopicPortions
+from app.products.files.totals import NOTHING, Total
+from app.products.files.written_file import WrittenFile
 from tests.support.unit_of import UnitOf
 
 KAFKA_CLUSTER_ID = "a-kafka-cluster"

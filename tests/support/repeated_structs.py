@@ -6,7 +6,7 @@ import gc
 
 import msgspec
 
-from app.web import application
+from app.edges.main import users_app as application
 
 
 def structs_by_fields() -> dict[frozenset[str], type[msgspec.Struct]]:
@@ -17,6 +17,6 @@ def structs_by_fields() -> dict[frozenset[str], type[msgspec.Struct]]:
         for struct in gc.get_objects()
         if isinstance(struct, type)
         and issubclass(struct, msgspec.Struct)
-        and struct.__module__.startswith(("app.domain.", "app.services.", "app.ports."))
+        and struct.__module__.startswith(("app.core.", "app.products.", "app.kit."))
         and len(struct.__struct_fields__) > 1
     }

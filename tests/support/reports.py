@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.runs.task import TaskReport, TaskState
+from app.core.runs.task import TaskReport, TaskState
 
 REPORT = TaskReport(
     run_id="r",

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import psutil
 
-from app.embedded.spark import Executor, SparkCluster
+from app.edges.embedded.spark import Executor, SparkCluster
 from tests.support import verifier
 from tests.support.feeder import Feeder
 from tests.support.pipelines import TestPipeline

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from app.domain.journals import group_records, transaction_state
-from app.domain.journals.live_groups import LiveGroup
-from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.journals.record_batch import RecordBatch
-from app.domain.observing.live_cluster import Folds
-from app.ports.journals import Heard, LogAnswer, Look, Polled, Restored, Tail
+from app.core.journals import group_records, transaction_state
+from app.core.journals.live_groups import LiveGroup
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.journals.record_batch import RecordBatch
+from app.core.observing.journals import Heard, LogAnswer, Look, Polled, Restored, Tail
+from app.core.observing.live_cluster import Folds
 
 TRANSACTIONS = transaction_state.TOPIC
 GROUPS = group_records.TOPIC

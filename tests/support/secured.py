@@ -32,8 +32,8 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
-from app.embedded.kafka import KafkaCluster
-from app.wire.specification import InstanceSpecification, TaskIdentity
+from app.core.wire.specification import InstanceSpecification, TaskIdentity
+from app.edges.embedded.kafka import KafkaCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess

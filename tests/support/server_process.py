@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import msgspec
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.embedded.ports import free_ports
-from app.embedded.processes import ChildProcess
-from app.spark import driver_processes
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.edges.embedded.ports import free_ports
+from app.edges.embedded.processes import ChildProcess
+from app.edges.spark import driver_processes
 from tests.support.serving import FENCELINE
 from tests.support.waiting import wait_for
 

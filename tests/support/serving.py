@@ -15,10 +15,10 @@ from typing import IO, Self
 
 import httpx
 
-from app.embedded import guardian
+from app.edges.embedded import guardian
 from tests.support.waiting import wait_for
 
-FENCELINE = [sys.executable, "-c", "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"]
+FENCELINE = [sys.executable, "-c", "import sys; from app.edges.cli import main; sys.argv[0] = 'fenceline'; main()"]
 """The command `fenceline` of this very environment, whether or not its script is on PATH."""
 
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import psutil
 from msgspec.structs import replace
 
-from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
-from app.domain.runs.instance import Instance, InstanceState
-from app.domain.runs.observation import Observation, ProcessWord
-from app.domain.transactions import transactional_id
-from app.embedded.java import find_java
-from app.spark.instance_files import InstanceFiles
-from app.spark.launcher import SubmitLauncher
-from app.spark.spark_submit import SparkSubmit
-from app.wire.specification import InstanceSpecification, TaskIdentity
+from app.core.ids import transactional_id
+from app.core.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.observation import Observation, ProcessWord
+from app.core.wire.specification import InstanceSpecification, TaskIdentity
+from app.edges.embedded.java import find_java
+from app.edges.spark.instance_files import InstanceFiles
+from app.edges.spark.launcher import SubmitLauncher
+from app.edges.spark.spark_submit import SparkSubmit
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 

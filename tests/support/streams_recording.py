@@ -18,12 +18,12 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from app.domain.fencing_events.comeback import streams_id
-from app.domain.journals.live_transactions import LiveTransaction, StepKind
-from app.domain.journals.transaction_state import TransactionStatus
-from app.embedded.kafka import KafkaCluster
-from app.kafka.attempt import Attempt
-from app.kafka.cluster_client import ask
+from app.core.fencing.comeback import streams_id
+from app.core.journals.live_transactions import LiveTransaction, StepKind
+from app.core.journals.transaction_state import TransactionStatus
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.cluster_client import ask
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_events import ids_of
 from tests.support.kafka_clients import initialise

@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import Message
 
-from app.domain.runs.recorded_offset import RecordedOffset
-from app.wire.heartbeat import DesiredTaskState, EventKind
-from app.wire.specification import InstanceSpecification
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.wire.heartbeat import DesiredTaskState, EventKind
+from app.core.wire.specification import InstanceSpecification
 from tests.support.tasks import RecordedEvent, Report
+from workers.loop.control import ProducerIdentity, TaskSnapshot, TaskSpecification
+from workers.loop.task import run_task
+from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.spark.tasks import _task_specification  # pyright: ignore[reportPrivateUsage]
-from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
-from workers.transactional.task import run_task
-from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transforms import Processed, Transform
 from workers.transforms.identity import IdentityTransform, as_output
 

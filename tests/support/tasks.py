@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.offset_log.report import PartitionOffsets
-from app.domain.runs.recorded_offset import RecordedOffset
-from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from app.wire.specification import InstanceSpecification
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.core.wire.offset_report import PartitionOffsets
+from app.core.wire.specification import InstanceSpecification
 from tests.support.waiting import wait_for
-from workers.transactional.control import ProducerIdentity, TaskResult, TaskSnapshot, TaskSpecification
-from workers.transactional.task import run_task
-from workers.transactional.telling.offset_recorder import OffsetRecorder
+from workers.loop.control import ProducerIdentity, TaskResult, TaskSnapshot, TaskSpecification
+from workers.loop.task import run_task
+from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.transforms import Transform
 from workers.transforms.identity import IdentityTransform
 

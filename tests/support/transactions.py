@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from app.ports.brokers import Connection
+from app.core.clusters.brokers import Connection
 from tests.support.kafka_clients import initialise
 from tests.support.quiet import QUIET
 

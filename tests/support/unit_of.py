@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from app.db.store import DatabaseStore
-from app.db.unit_of_work import S, UnitOfWork
+from app.kit.db.store import DatabaseStore
+from app.kit.db.unit_of_work import S, UnitOfWork
 
 
 class UnitOf(UnitOfWork):

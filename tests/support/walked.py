@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from playwright.sync_api import Page
 
-from app.domain.migrations.migration import Migration, MigrationState, Stage
+from app.products.migrations.migration import Migration, MigrationState, Stage
 from tests.support.browser import NARROW, SCHEMES, WIDE, assert_accessible, assert_fits
 from tests.support.live_application import LiveApplication
 from tests.support.migrating import Migrating

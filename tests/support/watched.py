@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from app.db.database import Database
-from app.domain.clusters.cluster import Cluster
-from app.domain.observing.live_cluster import JOURNALS
-from app.domain.observing.snapshot import Phase, Snapshot
-from app.embedded.kafka import KafkaCluster
-from app.fold_files import FoldFiles
-from app.kafka.journal_tail import KafkaJournals
-from app.loops.cluster_observer import ClusterObserver
-from app.loops.observer import Observer
-from app.ports.clock import SystemClock
-from app.ports.journals import FoldStore, Journals
-from app.services.observing.observations import Observations
+from app.core.clusters.cluster import Cluster
+from app.core.observing.fold_files import FoldFiles
+from app.core.observing.journals import FoldStore, Journals
+from app.core.observing.live_cluster import JOURNALS
+from app.core.observing.loops.cluster_observer import ClusterObserver
+from app.core.observing.loops.observer import Observer
+from app.core.observing.service.observations import Observations
+from app.core.observing.snapshot import Phase, Snapshot
+from app.edges.db.database import Database
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka.journal_tail import KafkaJournals
+from app.kit.clock import SystemClock
 from tests.support.waiting import wait_for
 
 DEADLINE_S = 60.0
@@ -91,7 +91,7 @@ def watching(kafka: KafkaCluster, folder: Path, *, save_every_s: float = 60.0) -
 
 
 def observer_of(database: Database, folder: Path, observations: Observations, **more: Any) -> Observer:
-    """A server's observer, as app/main/server.py puts it together."""
+    """A server's observer, as app/edges/main/server.py puts it together."""
     return Observer(
         unit_of_work=database.unit_of_work,
         journals=KafkaJournals(environment={}, secrets_dir=None, topics=JOURNALS),

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from app.db.database import Database
-from app.db.repositories.deliveries import DeliveryStore
-from app.db.repositories.webhooks import WebhookStore
-from app.domain.alerts.alert import Alert, AlertKind, AlertState
-from app.domain.webhooks.retry import Pace
-from app.domain.webhooks.webhook import Delivery, DeliveryState, Webhook
-from app.loops.webhook_sender import WebhookSender
-from app.ports.clock import SystemClock
-from app.services import alerts
-from app.webhook_post import HttpWebhookPost, KeysByReference
+from app.core.alerts import service as alerts
+from app.core.alerts.alert import Alert, AlertKind, AlertState
+from app.core.alerts.store.deliveries import DeliveryStore
+from app.core.alerts.store.webhooks import WebhookStore
+from app.core.alerts.webhook import Delivery, DeliveryState, Webhook
+from app.edges.db.database import Database
+from app.kit.clock import SystemClock
+from app.products.webhooks.loop import WebhookSender
+from app.products.webhooks.post import HttpWebhookPost, KeysByReference
+from app.products.webhooks.retry import Pace
 from tests.support.waiting import wait_for_async
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET
 

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import httpx
 
-from app.db.changes import ChangeFeed
-from app.db.database import Database
-from app.domain.access import COMMAND_LINE, Role
-from app.kafka.admin import KafkaBrokers
-from app.kafka.transactions.brokers import KafkaTransactions
-from app.main.needs import NEEDS
-from app.ports.clock import SystemClock
-from app.services.access import tokens
-from app.services.migrating.questions import BrokerQuestions
-from app.services.observing.observations import Observations
-from app.services.observing.surveys import Surveys
-from app.settings import Settings
-from app.web.application import create_users_app
-from app.web.dependencies import PartHealth, Wiring
-from app.web.security.login_limit import LoginLimit
+from app.core.access.service import tokens
+from app.core.clusters.surveys import Surveys
+from app.core.observing.service.observations import Observations
+from app.edges.db.changes import ChangeFeed
+from app.edges.db.database import Database
+from app.edges.kafka.admin import KafkaBrokers
+from app.edges.kafka.transactions.brokers import KafkaTransactions
+from app.edges.main.needs import NEEDS
+from app.edges.main.users_app import create_users_app
+from app.kit.access import COMMAND_LINE, Role
+from app.kit.clock import SystemClock
+from app.kit.settings import Settings
+from app.kit.web.dependencies import PartHealth, Wiring
+from app.kit.web.security.login_limit import LoginLimit
+from app.products.migrations.service.questions import BrokerQuestions
 
 USERS_URL = "http://127.0.0.1:8700"
 WORKERS_URL = "http://127.0.0.1:8701"

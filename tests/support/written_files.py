@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from app.domain.files.reading import Portion, TopicMessage
-from app.domain.files.written_file import InputOffsets, WrittenFile
-from app.domain.pipelines.pipeline import ByDate, ByField, FileSink
-from app.wire import file_references
-from app.wire.file_references import FileReference, InputRange
+from app.core.pipelines.pipeline import ByDate, ByField, FileSink
+from app.core.wire import file_references
+from app.core.wire.file_references import FileReference, InputRange
+from app.products.files.reading import Portion, TopicMessage
+from app.products.files.written_file import InputOffsets, WrittenFile
 
 SCHEMA: dict[str, Any] = {"type": "record", "name": "flight", "fields": [{"name": "id", "type": "string"}]}
 SINK = FileSink(root="file:///lake", partition_by=(ByField(name="user", field="user.id"), ByDate(name="date")))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.spark import package
+from app.edges.spark import package
 
 ROOT = package.source_root()
 IMPORT_EVERYTHING = """\
@@ -26,7 +26,7 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
 """
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 CONTRACT = "workers-use-rules-only"
-PLANTED_IN = "app/domain/pipelines/pipeline.py"
+PLANTED_IN = "app/core/pipelines/pipeline.py"
 """A module of rules that workers import."""
 
 
@@ -81,8 +81,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("import fastapi", "fastapi"),
         ("import sqlalchemy", "sqlalchemy"),
         ("def later() -> None:\n    import kafka", "kafka"),
-        ("import app.db.repositories.pipelines", "sqlalchemy"),
-        ("import app.web.dependencies", "fastapi"),
+        ("import app.core.pipelines.store", "sqlalchemy"),
+        ("import app.kit.web.dependencies", "fastapi"),
     ],
 )
 def test_a_planted_import_that_executors_cannot_load_breaks_the_contract(

@@ -6,26 +6,26 @@ import ast
 from collections.abc import Generator
 from pathlib import Path
 
-from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
-from app.domain.pipelines.pipeline import PipelineDefinition
+from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.core.pipelines.pipeline import PipelineDefinition
 from tests.support.quiet import QUIET
-from workers.transactional.client_config import (
+from workers.loop.client_config import (
     admin_config,
     consumer_config,
     idempotent_producer_config,
     reader_config,
     transactional_producer_config,
 )
-from workers.transactional.control import TaskSpecification
+from workers.loop.control import TaskSpecification
 
 ROOT = Path(__file__).parents[2]
 LIBRDKAFKA = {"Producer", "AdminClient"}
 OF_A_TASK = {
-    "workers/transactional/group/source_topics.py",
-    "workers/transactional/producing/idempotent_producer.py",
-    "workers/transactional/producing/transactional_producer.py",
+    "workers/loop/group/source_topics.py",
+    "workers/loop/producing/idempotent_producer.py",
+    "workers/loop/producing/transactional_producer.py",
 }
-"""These are given what workers/transactional/client_config.py makes."""
+"""These are given what workers/loop/client_config.py makes."""
 
 
 def makers() -> Generator[tuple[str, str]]:

@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.allow_lists import client_options, spark_options
-from app.domain.allow_lists.options import check_consumer_overrides, check_producer_overrides, check_spark_conf
-from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, SparkSettings
-from app.spark.conf import effective
+from app.core.allow_lists import client_options, spark_options
+from app.core.allow_lists.options import check_consumer_overrides, check_producer_overrides, check_spark_conf
+from app.core.pipelines.pipeline import GroupProtocol, PipelineDefinition, SparkSettings
+from app.edges.spark.conf import effective
 from tests.support.definitions import a_definition
-from workers.transactional.client_config import (
-    consumer_config,
-    idempotent_producer_config,
-    transactional_producer_config,
-)
-from workers.transactional.control import TaskSpecification
+from workers.loop.client_config import consumer_config, idempotent_producer_config, transactional_producer_config
+from workers.loop.control import TaskSpecification
 
 MARK = "1234567"
 

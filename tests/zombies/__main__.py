@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 from tests.fault_suite.freeze_points import Point
 from tests.mutations.results import circumstances
 from tests.support.brokers import TEST_BROKER_SETTINGS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
+from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite.freeze_points import Point
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from app.wire.heartbeat import EventKind
+from app.core.wire.heartbeat import EventKind
 from tests.fault_suite.freeze_points import FreezePoints, Point
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.fault_suite.freeze_points import Point
 from tests.mutations.results import Circumstances
 from tests.zombies.cases import MUST_DOUBLE, Case, Move, Wake, every_case

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.embedded.kafka import KafkaCluster
+from app.edges.embedded.kafka import KafkaCluster
 from tests.fault_suite.freeze_points import Point
 from tests.zombies import results
 from tests.zombies.cases import MUST_DOUBLE, Case, Direction, Move, every_case, must_be_exact, must_double

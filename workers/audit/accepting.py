@@ -7,12 +7,12 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from app.domain.avro_schemas.shape import NOTHING, BadValueError, Shape
-from app.domain.file_partitions import FilePartitions, PartitionError
-from app.domain.pipelines.pipeline import FileSink, SchemaConflict
+from app.core.avro_schemas.shape import NOTHING, BadValueError, Shape
+from app.core.pipelines.file_partitions import FilePartitions, PartitionError
+from app.core.pipelines.pipeline import FileSink, SchemaConflict
+from workers.loop.records.filing import dated
 from workers.sinks.json_records import decode
 from workers.sinks.record_schemas import record_schemas
-from workers.transactional.records.filing import dated
 from workers.transforms import Output
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.domain.audits.result import Gap, GapReason, RangeRead, Side
-from app.domain.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
+from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
 from workers.audit.cluster import Brokers, Partition, UnresolvableError
 from workers.audit.collecting import deletion_gap
 from workers.audit.references import ReferenceScope, partition_name

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
-from app.domain.audits.result import Side
+from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.products.audits.result import Side
 from workers.audit.cluster import Partition, TopicSettings
 from workers.audit.collecting import timestamp_of
 from workers.audit.reading import AuditReadError, committed_records, reader

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from confluent_kafka import Message
 
-from app.domain.audits.result import Example, Finding, Gap, GapReason, Place, Side
-from app.domain.audits.specification import AuditSpecification
-from app.domain.pipelines.pipeline import FailurePolicy
+from app.core.pipelines.pipeline import FailurePolicy
+from app.products.audits.result import Example, Finding, Gap, GapReason, Place, Side
+from app.products.audits.specification import AuditSpecification
 from workers.audit.expecting import Expectations, Fate
 from workers.audit.ids import Headers, id_of
 from workers.audit.references import partition_name
@@ -25,7 +25,7 @@ from workers.audit.rows import (
     sink_bytes,
 )
 from workers.audit.splits import Split
-from workers.transactional.records.failures import HEADER_PREFIX
+from workers.loop.records.failures import HEADER_PREFIX
 from workers.transforms.carrying import as_they_are
 from workers.transforms.headers import readable
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.domain.audits.result import Finding
+from app.products.audits.result import Finding
 from workers.audit.rows import FOUND, ROW, place_of
 
 _FIELD = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.domain.audits.result import Finding, Gap, GapReason, Side
+from app.products.audits.result import Finding, Gap, GapReason, Side
 
 _R = GapReason
 _TAKES_FROM_SINK = frozenset(

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 import msgspec
 from confluent_kafka import Message
 
-from app.domain.audits.result import Example, Place, RangeRead, Side
-from app.domain.audits.specification import AuditSpecification
-from app.domain.pipelines.pipeline import FailurePolicy
+from app.core.pipelines.pipeline import FailurePolicy
+from app.products.audits.result import Example, Place, RangeRead, Side
+from app.products.audits.specification import AuditSpecification
 from workers.audit.collecting import timestamp_of
 from workers.audit.comparing import Deviation
 from workers.audit.expecting import Expectations

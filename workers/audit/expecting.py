@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
-from app.domain.audits.specification import AuditSpecification
-from app.domain.pipelines.pipeline import FailurePolicy
+from app.core.pipelines.pipeline import FailurePolicy
+from app.products.audits.specification import AuditSpecification
 from workers.audit.accepting import FileAcceptance
 from workers.audit.ids import IdOf, id_of
 from workers.transforms import Output, Transform

@@ -9,11 +9,11 @@ from typing import BinaryIO, NamedTuple
 
 from confluent_kafka import Message
 
-from app.domain.audits.result import Example, Finding, Place
-from app.domain.audits.specification import AuditSpecification
-from app.wire import file_contents
-from app.wire.file_contents import NotAsReferencedError
-from app.wire.file_references import FileReference
+from app.core.wire import file_contents
+from app.core.wire.file_contents import NotAsReferencedError
+from app.core.wire.file_references import FileReference
+from app.products.audits.result import Example, Finding, Place
+from app.products.audits.specification import AuditSpecification
 from workers.audit.collecting import Collector, timestamp_of
 from workers.audit.ids import id_in_file
 from workers.audit.references import ReferenceScope, partition_name, reference_of

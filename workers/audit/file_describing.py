@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 from confluent_kafka import Message
 
-from app.domain.audits.result import Place
-from app.domain.audits.specification import AuditSpecification
-from app.wire import file_contents
-from app.wire.file_contents import NotAsReferencedError
-from app.wire.file_references import FileReference
+from app.core.wire import file_contents
+from app.core.wire.file_contents import NotAsReferencedError
+from app.core.wire.file_references import FileReference
+from app.products.audits.result import Place
+from app.products.audits.specification import AuditSpecification
 from workers.audit.ids import id_in_file, shown
 from workers.audit.reading import AuditReadError
 from workers.audit.references import reference_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from app.domain.audits.specification import Header, IdPlace, JsonField, RecordKey
-from app.domain.transforms import field_path
-from app.domain.transforms.field_path import MISSING
+from app.core.transforms import field_path
+from app.core.transforms.field_path import MISSING
+from app.products.audits.specification import Header, IdPlace, JsonField, RecordKey
 
 Headers = Sequence[tuple[str, str | bytes | None]] | None
 IdOf = Callable[[bytes | None, bytes | None, Headers], bytes | None]

@@ -6,18 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from app.domain.audits.result import (
-    AuditResult,
-    AuditVersions,
-    Example,
-    Gap,
-    GapReason,
-    Place,
-    RangeRead,
-    Side,
-)
-from app.domain.audits.specification import AuditSpecification
-from app.domain.pipelines.pipeline import FailurePolicy, SchemaConflict
+from app.core.pipelines.pipeline import FailurePolicy, SchemaConflict
+from app.products.audits.result import AuditResult, AuditVersions, Example, Gap, GapReason, Place, RangeRead, Side
+from app.products.audits.specification import AuditSpecification
 from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation
 from workers.audit.concluding import concluded

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from confluent_kafka import Message
 
-from app.domain.audits.result import Gap, GapReason, RangeRead, Side
-from app.domain.audits.specification import AuditSpecification
-from app.wire.file_references import InputRange
+from app.core.wire.file_references import InputRange
+from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.specification import AuditSpecification
 from workers.audit.bounds import begins
 from workers.audit.collecting import deletion_gap
 from workers.audit.references import ReferenceScope, partition_name, reference_of

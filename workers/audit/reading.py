@@ -9,7 +9,7 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
 from workers.audit.references import partition_name
 from workers.audit.splits import Split
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from confluent_kafka import Message
 
-from app.domain.audits.specification import AuditSpecification
-from app.wire import file_references
-from app.wire.file_references import FileReference
+from app.core.wire import file_references
+from app.core.wire.file_references import FileReference
+from app.products.audits.specification import AuditSpecification
 
 
 def partition_name(topic: str, partition: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from app.domain.audits.result import Gap, GapReason, RangeRead, Side
-from app.domain.audits.specification import AuditSpecification, Everything
+from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.specification import AuditSpecification, Everything
 from workers.audit.bounds import Bounds, begins
 from workers.audit.cluster import Brokers, Partition, TopicSettings, UnresolvableError
 from workers.audit.references import partition_name

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from app.domain.audits.result import Gap, RangeRead, Side
+from app.products.audits.result import Gap, RangeRead, Side
 from workers.audit.references import ReferenceScope, partition_name
 
 NOT_LIMITED = 1 << 62

@@ -9,11 +9,11 @@ from typing import Any, BinaryIO, cast
 
 import fsspec.core
 
-from app.domain.pipelines.file_root import is_local
-from app.domain.store_failures import sentence_of
-from app.wire import file_contents
-from app.wire.file_contents import NotAsReferencedError
-from app.wire.file_references import FileReference
+from app.core.pipelines.file_root import is_local
+from app.core.wire import file_contents
+from app.core.wire.file_contents import NotAsReferencedError
+from app.core.wire.file_references import FileReference
+from app.kit.store_failures import sentence_of
 from workers.audit.reading import AuditReadError
 from workers.sinks.store import growing_pause_s
 from workers.sinks.uploads import StoreRefusalError, check_path

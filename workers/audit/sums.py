@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from app.domain.audits.result import (
+from app.products.audits.result import (
     AuditCounts,
     Example,
     Finding,
@@ -18,7 +18,7 @@ from app.domain.audits.result import (
     Side,
     Tally,
 )
-from app.domain.audits.specification import AuditSpecification, Everything
+from app.products.audits.specification import AuditSpecification, Everything
 from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation, first_place
 from workers.audit.concluding import concluded

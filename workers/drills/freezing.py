@@ -22,7 +22,7 @@ class NoWatchdogError(Exception):
 class Watchdog:
     """The processes that will freeze and thaw the caller. Used as a context: without `freeze` they go, and did nothing.
 
-    report: what is sent of it to one of `urls`, as app/wire/drill.py has it; without urls nothing is sent.
+    report: what is sent of it to one of `urls`, as app/core/wire/drill.py has it; without urls nothing is sent.
     Raises NoWatchdogError when they do not stand within `READY_WITHIN_S`.
     """
 

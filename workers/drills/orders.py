@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.domain.drills.drill import Act, ActStep
-from app.wire import protocol
-from app.wire.drill import DRILL_PATH, DrillAnswer, DrillOrder, DrillReport
+from app.core.wire import protocol
+from app.core.wire.drill import DRILL_PATH, DrillAnswer, DrillOrder, DrillReport
+from app.products.drills.drill import Act, ActStep
 from workers.drills.freezing import NoWatchdogError, Watchdog
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import fsspec.core
 
-from app.domain.store_failures import sentence_of
+from app.kit.store_failures import sentence_of
 from workers.sinks.uploads import StoreFaultError, StoreRefusalError, ToUpload, check_content, left_s
 
 

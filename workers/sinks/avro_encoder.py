@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 import msgspec
 from msgspec import Meta
 
-from app.domain.avro_schemas.avro import AvroSchema
-from app.domain.avro_schemas.expanding import expanded
-from app.domain.avro_schemas.fitting import branches_of, integer_range, is_nullable, misfit, type_of
-from app.domain.avro_schemas.names import is_entries, json_name
-from app.domain.avro_schemas.shape import MAX_LONG, BadValueError
+from app.core.avro_schemas.avro import AvroSchema
+from app.core.avro_schemas.expanding import expanded
+from app.core.avro_schemas.fitting import branches_of, integer_range, is_nullable, misfit, type_of
+from app.core.avro_schemas.names import is_entries, json_name
+from app.core.avro_schemas.shape import MAX_LONG, BadValueError
 from workers.sinks import avro_binary
 from workers.sinks.avro_binary import Coding, varint
 from workers.sinks.json_records import UNREADABLE, decode
@@ -28,7 +28,7 @@ class AvroEncoder:
     """Checks and encodes the values of files with one schema, inferred or given."""
 
     def __init__(self, schema: AvroSchema) -> None:
-        """schema: one without problems (app/domain/avro_schemas/given.py), expanded or not."""
+        """schema: one without problems (app/core/avro_schemas/given.py), expanded or not."""
         self._schema = expanded(schema)
         has_structs = all(map(is_nameable, _names_of(self._schema)))
         part = _Building(has_structs=has_structs).part(self._schema, b"")

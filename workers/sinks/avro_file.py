@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import fastavro
 import msgspec
 
-from app.domain.avro_schemas.shape import BadValueError
-from app.domain.pipelines.pipeline import AvroCodec
+from app.core.avro_schemas.shape import BadValueError
+from app.core.pipelines.pipeline import AvroCodec
 from workers.sinks.avro_binary import varint
 from workers.sinks.avro_encoder import AvroEncoder
 
@@ -56,7 +56,7 @@ def write(
 
     Args:
         values: JSON objects that fit the schema, encoded; they are read once, and not kept.
-        schema: of a record, inferred or given, without problems (app/domain/avro_schemas/given.py). The encoder of a
+        schema: of a record, inferred or given, without problems (app/core/avro_schemas/given.py). The encoder of a
             schema is kept for the next file.
         path: where no file is yet, in a folder that is there.
         syncs: whether to return only when the disk has it.

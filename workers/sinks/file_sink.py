@@ -10,9 +10,9 @@ from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from app.domain.avro_schemas.shape import NOTHING, Shape
-from app.domain.pipelines.pipeline import FileSink as Settings
-from app.wire.file_references import FileReference, InputRange, encode
+from app.core.avro_schemas.shape import NOTHING, Shape
+from app.core.pipelines.pipeline import FileSink as Settings
+from app.core.wire.file_references import FileReference, InputRange, encode
 from workers.sinks import avro_file
 from workers.sinks.avro_file import AvroFileError
 from workers.sinks.parts import Buffers, Part, Parts, Source

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.domain.avro_schemas.shape import BadValueError
+from app.core.avro_schemas.shape import BadValueError
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a value that is no JSON, or (msgspec.ValidationError) not of its type."""

@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from app.domain.orphans import partial_name
+from app.products.files.orphans import partial_name
 from workers.sinks.uploads import StoreFaultError, StoreRefusalError, ToUpload, check_content, left_s
 
 _BLOCK = 1 << 20

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from weakref import WeakSet
 
-from app.domain.avro_schemas.shape import NOTHING, Shape
+from app.core.avro_schemas.shape import NOTHING, Shape
 from workers.sinks.spool import Extent, Spool
 
 _LOOKS = 32

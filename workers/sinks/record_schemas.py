@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from app.domain.avro_schemas.canonical import fingerprint
-from app.domain.avro_schemas.shape import Shape
-from app.domain.pipelines.pipeline import FileSink as Settings
+from app.core.avro_schemas.canonical import fingerprint
+from app.core.avro_schemas.shape import Shape
+from app.core.pipelines.pipeline import FileSink as Settings
 from workers.sinks.avro_encoder import AvroEncoder
 from workers.sinks.values import FileSchema, ValueShapes
 
@@ -27,7 +27,7 @@ class GivenSchema:
     """Every file has the schema that the pipeline names, and a value fits it or is bad."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        """schema: one without problems (app/domain/avro_schemas/given.py)."""
+        """schema: one without problems (app/core/avro_schemas/given.py)."""
         self._check = AvroEncoder(schema).check
         self._schema = FileSchema(schema, fingerprint(schema))
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 import s3fs
 
-from app.domain.store_failures import sentence_of
+from app.kit.store_failures import sentence_of
 from workers.sinks.uploads import StoreFaultError, StoreRefusalError, ToUpload, left_s
 
 PART_BYTES = 8 << 20

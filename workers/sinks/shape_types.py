@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Union
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.domain.avro_schemas.shape import MAX_EXACT, MAX_LONG, MIN_LONG, Kind, Shape
+from app.core.avro_schemas.shape import MAX_EXACT, MAX_LONG, MIN_LONG, Kind, Shape
 
 _EXACT: Final = Annotated[int, Meta(ge=-MAX_EXACT, le=MAX_EXACT)]
 _LONG: Final = Annotated[int, Meta(ge=MIN_LONG, le=MAX_LONG)]

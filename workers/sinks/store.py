@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from app.domain.back_off import BackOff
+from app.kit.back_off import BackOff
 from workers.sinks.any_filesystem import AnyFilesystem
 from workers.sinks.local_folder import LocalFolder
 from workers.sinks.s3_bucket import S3Bucket

@@ -6,11 +6,11 @@ from typing import Any, TypedDict, cast
 
 import msgspec
 
-from app.domain.avro_schemas.shape import BadValueError
-from app.domain.file_partitions import FilePartitions, PartitionError
-from app.domain.pipelines.pipeline import ByField, FileSink
-from app.domain.transforms import field_path
-from app.domain.transforms.comparison import kind_of
+from app.core.avro_schemas.shape import BadValueError
+from app.core.pipelines.file_partitions import FilePartitions, PartitionError
+from app.core.pipelines.pipeline import ByField, FileSink
+from app.core.transforms import field_path
+from app.core.transforms.comparison import kind_of
 from workers.sinks.json_records import UNREADABLE, decode
 
 

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from app.domain.avro_schemas.avro import avro_schema
-from app.domain.avro_schemas.canonical import fingerprint
-from app.domain.avro_schemas.conflict import conflict
-from app.domain.avro_schemas.shape import BadValueError, Shape, merge, shape_of
-from app.domain.pipelines.pipeline import SchemaConflict
+from app.core.avro_schemas.avro import avro_schema
+from app.core.avro_schemas.canonical import fingerprint
+from app.core.avro_schemas.conflict import conflict
+from app.core.avro_schemas.shape import BadValueError, Shape, merge, shape_of
+from app.core.pipelines.pipeline import SchemaConflict
 from workers.sinks.json_records import UNREADABLE, decode
 from workers.sinks.shape_types import type_of
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, cast
 import fastavro
 import msgspec
 
-from app.domain.avro_schemas.avro import AvroSchema
-from app.domain.avro_schemas.reading_back import json_values
-from app.domain.store_failures import sentence_of
-from app.domain.transforms import field_path
-from app.domain.transforms.field_path import MISSING
+from app.core.avro_schemas.avro import AvroSchema
+from app.core.avro_schemas.reading_back import json_values
+from app.core.transforms import field_path
+from app.core.transforms.field_path import MISSING
+from app.kit.store_failures import sentence_of
 from workers.sinks.json_records import decode
 from workers.sinks.reading_back import Uploads
 from workers.sinks.uploads import StoreRefusalError, ToUpload, check_content

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.domain.back_off import BackOff
+from app.kit.back_off import BackOff
 from workers.spark.messages import AttemptEnd
 
 

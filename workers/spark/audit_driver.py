@@ -20,9 +20,9 @@ import msgspec
 import pyspark
 from pyspark import SparkContext
 
-from app.domain.audits.result import AuditVersions
-from app.domain.storable import storable
-from app.wire.audit import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
+from app.kit.storable import storable
+from app.products.audits.result import AuditVersions
+from app.products.audits.wire import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
 from workers import versions
 from workers.audit.brokers import ClusterBrokers
 from workers.audit.judging import judge

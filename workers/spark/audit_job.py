@@ -23,11 +23,11 @@ from functools import partial
 import msgspec
 from pyspark import RDD, SparkContext
 
-from app.domain.audits.result import Example, RangeRead
-from app.domain.audits.specification import AuditSpecification
-from app.domain.clusters import secret_reference
-from app.domain.pipelines.pipeline import FailurePolicy
-from app.wire.audit import AuditOrder
+from app.core.clusters import secret_reference
+from app.core.pipelines.pipeline import FailurePolicy
+from app.products.audits.result import Example, RangeRead
+from app.products.audits.specification import AuditSpecification
+from app.products.audits.wire import AuditOrder
 from workers import versions
 from workers.audit import listing
 from workers.audit.collecting import Collector, SplitReport

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.wire import protocol
-from app.wire.audit import (
+from app.core.wire import protocol
+from app.products.audits.wire import (
     CLAIM_PATH,
     OUTCOME_PATH,
     PROGRESS_PATH,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.wire import protocol
-from app.wire.heartbeat import ClaimAnswer
+from app.core.wire import protocol
+from app.core.wire.heartbeat import ClaimAnswer
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 
 TRY_AGAIN_S = 1.0

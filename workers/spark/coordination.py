@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 
-from app.wire.heartbeat import DesiredTaskState
+from app.core.wire.heartbeat import DesiredTaskState
 from workers.spark.attempts import AttemptBook, Patience, Verdict
 from workers.spark.messages import BEGIN_PATH, END_PATH, POLL_PATH, Admission, Begun, Ended, Polled, Word
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.domain.storable import storable
-from app.wire.heartbeat import Claim, DesiredTaskState, OutcomeKind
-from app.wire.specification import InstanceSpecification
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.wire.heartbeat import Claim, DesiredTaskState, OutcomeKind
+from app.core.wire.specification import InstanceSpecification
+from app.kit.storable import storable
 from workers import versions
 from workers.server_client import ServerClient
 from workers.spark import handover, own_process

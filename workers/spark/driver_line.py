@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from app.domain.storable import storable
+from app.kit.storable import storable
 from workers.spark.messages import BEGIN_PATH, END_PATH, POLL_PATH, Admission, Begun, Ended, Polled, Word
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.wire import protocol
-from app.wire.heartbeat import (
+from app.core.wire import protocol
+from app.core.wire.heartbeat import (
     Claim,
     DesiredTaskState,
     DriverAnswer,
@@ -165,6 +165,7 @@ class DriverReporter:
             log.warning("driver heartbeats reach the server again")
         self._failing = False
         restored = answer.database_epoch != place.database_epoch
-        # A restored database knows an older past: its "no" does not count (app/wire/heartbeat.py, HeartbeatAnswer).
+        # A restored database knows an older past: its "no" does not count (app/core/wire/heartbeat.py,
+        # HeartbeatAnswer).
         self._is_current = None if restored and answer.is_current is False else answer.is_current
         self._heard(answer.desired)

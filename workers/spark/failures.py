@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from app.domain.errors import InvalidError
-from app.wire.protocol import UnsupportedProtocolError
-from workers.transactional.errors import PipelineStopError
+from app.core.wire.protocol import UnsupportedProtocolError
+from app.kit.errors import InvalidError
+from workers.loop.errors import PipelineStopError
 from workers.transforms import TransformError
 from workers.transforms.user_code import UserCodeError
 from workers.versions import VersionMismatchError

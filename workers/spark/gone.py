@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from app.wire.heartbeat import GoneAttempt, GoneBy
+from app.core.wire.heartbeat import GoneAttempt, GoneBy
 
 TOLD_FOR_S = 60.0
 """A heartbeat may not arrive, and the server that heard it may die: it is said again until then."""

@@ -10,10 +10,11 @@ from typing import TypeVar
 
 import msgspec
 
-from app.wire import audit, protocol
-from app.wire import specification as wire
-from app.wire.audit import AuditOrder
-from app.wire.specification import InstanceSpecification
+from app.core.wire import protocol
+from app.core.wire import specification as wire
+from app.core.wire.specification import InstanceSpecification
+from app.products.audits import wire as audit
+from app.products.audits.wire import AuditOrder
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 
 Handed = TypeVar("Handed")

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.wire.heartbeat import DesiredTaskState
+from app.core.wire.heartbeat import DesiredTaskState
 
 BEGIN_PATH = "/begin"
 POLL_PATH = "/poll"

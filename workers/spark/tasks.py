@@ -17,20 +17,20 @@ from types import FrameType
 
 import msgspec
 
-from app.domain.clusters import secret_reference
-from app.domain.storable import storable
-from app.wire import protocol
-from app.wire.heartbeat import DesiredTaskState, TaskState
-from app.wire.specification import InstanceSpecification
+from app.core.clusters import secret_reference
+from app.core.wire import protocol
+from app.core.wire.heartbeat import DesiredTaskState, TaskState
+from app.core.wire.specification import InstanceSpecification
+from app.kit.storable import storable
 from workers import versions
 from workers.drills.orders import DrillOrders, DrillPlace
+from workers.loop.control import TaskEnd, TaskResult, TaskSnapshot, TaskSpecification
+from workers.loop.task import run_task
 from workers.reporting import HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
 from workers.spark.driver_line import DriverAwayError, DriverLine
 from workers.spark.failures import is_hopeless
 from workers.spark.messages import AttemptEnd, Begun, Ended, Polled, Word
-from workers.transactional.control import TaskEnd, TaskResult, TaskSnapshot, TaskSpecification
-from workers.transactional.task import run_task
 from workers.transforms.build import build
 from workers.versions import VersionMismatchError, Versions
 

@@ -9,9 +9,10 @@ from types import FrameType
 
 import msgspec
 
-from app.wire.heartbeat import DesiredTaskState, OutcomeKind
-from app.wire.specification import InstanceSpecification
+from app.core.wire.heartbeat import DesiredTaskState, OutcomeKind
+from app.core.wire.specification import InstanceSpecification
 from workers import versions
+from workers.loop.control import TaskEnd, TaskResult
 from workers.spark.application import Application, Slots, attempt_number
 from workers.spark.attempts import VerdictKind
 from workers.spark.coordination import CoordinationServer
@@ -19,7 +20,6 @@ from workers.spark.driver_reporting import DriverReporter
 from workers.spark.gone import GoneBook
 from workers.spark.spark_errors import SparkGoneError, first_line, not_taken
 from workers.spark.tasks import Luggage, pack, run_partition
-from workers.transactional.control import TaskEnd, TaskResult
 
 log = logging.getLogger(__name__)
 

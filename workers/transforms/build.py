@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.pipelines.pipeline import Identity, PythonFunction, Steps, Transform
+from app.core.pipelines.pipeline import Identity, PythonFunction, Steps, Transform
 from workers import transforms
 from workers.transforms import TransformError
 from workers.transforms.identity import IdentityTransform

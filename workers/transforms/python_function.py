@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from app.domain.pipelines.pipeline import PythonFunction, PythonScope
-from app.domain.transforms.comparison import kind_of
+from app.core.pipelines.pipeline import PythonFunction, PythonScope
+from app.core.transforms.comparison import kind_of
 from workers.transforms import Failure, Output, Processed, RecordError, TransformError
 from workers.transforms.record import Origin, Record
 from workers.transforms.user_code import load_function, place_of, sha256_of, text_of

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from app.domain.pipelines.pipeline import Route, Step
-from app.domain.transforms.comparison import kind_of
-from app.domain.transforms.steps import StepError, compile_steps
+from app.core.pipelines.pipeline import Route, Step
+from app.core.transforms.comparison import kind_of
+from app.core.transforms.steps import StepError, compile_steps
 from workers.transforms import Failure, Output, Processed, TransformError
 
 # orjson is no faster here, and reads an integer beyond 64 bits as a float: an id would change in silence.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from app.domain.migrations.mode import DEFINED_BY, Mode
+from app.core.runs.mode import DEFINED_BY, Mode
 from tests.fault_suite.freeze_points import Point, is_stopped
 from tests.fault_suite.migration.stage import MigrationStage
 from tests.fault_suite.run import Do

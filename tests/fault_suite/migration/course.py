@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
-from app.domain.migrations.migration import Stage
-from app.domain.migrations.mode import Mode
-from app.domain.migrations.plan import stages_to
+from app.core.runs.mode import Mode
+from app.products.migrations.migration import Stage
+from app.products.migrations.plan import stages_to
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.migration.drawn import BOUNCES, Meant
 from tests.fault_suite.migration.proven import gates_of, unproven

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
 
-from app.domain.migrations.migration import Stage
-from app.domain.migrations.mode import Mode
+from app.core.runs.mode import Mode
+from app.products.migrations.migration import Stage
 from tests.fault_suite.plan import Fault, Kind
 
 BOUNCES: dict[Mode, tuple[Stage, Stage]] = {

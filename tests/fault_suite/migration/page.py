@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.domain.migrations.migration import Stage
+from app.products.migrations.migration import Stage
 from tests.fault_suite.ledger import Entry
 from tests.fault_suite.migration.result import MigrationRun, Way, read, read_control
 from tests.fault_suite.page import quoted

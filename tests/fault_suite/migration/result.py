@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.migrations.migration import Stage
-from app.domain.migrations.mode import Mode
+from app.core.runs.mode import Mode
+from app.products.migrations.migration import Stage
 from tests.fault_suite.ledger import Entry
 from tests.fault_suite.migration.drawn import BOUNCES, KILLS
 from tests.fault_suite.plan import Kind

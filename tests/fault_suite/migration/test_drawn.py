@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from app.domain.migrations.migration import Stage
+from app.products.migrations.migration import Stage
 from tests.fault_suite.migration.drawn import BOUNCES, KILLS, Meant, drawn
 from tests.fault_suite.migration.stage import INSTANCES
 from tests.fault_suite.plan import Kind

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.migrations.migration import Stage
-from app.domain.migrations.mode import Mode
+from app.core.runs.mode import Mode
+from app.products.migrations.migration import Stage
 from tests.fault_suite.migration.drawn import BOUNCES, drawn
 from tests.fault_suite.migration.page import PAGE, page
 from tests.fault_suite.migration.result import Met, MigrationRun, Way, append, read, read_control

@@ -12,8 +12,8 @@ from pathlib import Path
 import confluent_kafka
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.maven import KAFKA_VERSION
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.recovery import page
 from tests.fault_suite.recovery.goals import Loss, Measured, Report, Timeouts, table
 from tests.fault_suite.recovery.measuring import RECORDS_PER_S, Measuring

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 
 _SPARE_S = 3.0
 _DRAINED_S = 5.0

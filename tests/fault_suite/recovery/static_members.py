@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
-from app.embedded.kafka import KafkaCluster
+from app.core.pipelines.pipeline import GroupProtocol
+from app.edges.embedded.kafka import KafkaCluster
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.reading import Follower
 from tests.fault_suite.standstill import Standstills

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.fault_suite.recovery import page
 from tests.fault_suite.recovery.__main__ import keep
 from tests.fault_suite.recovery.goals import Loss, Measured, Timeouts, bound_s, table

@@ -10,9 +10,9 @@ from typing import Self
 import msgspec
 from sqlalchemy import make_url
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.embedded.postgres import EmbeddedPostgres
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.embedded.spark import SparkCluster
 from tests.fault_suite.offset_log import Asked
 from tests.support.databases import create_database, drop_database, end_sessions
 from tests.support.server_process import ServerProcess

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.core.pipelines.pipeline import GroupProtocol
 from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.pipelines.pipeline import PipelineDefinition
+from app.core.pipelines.pipeline import PipelineDefinition
 from tests.support.spark_instances import SparkInstances, StartedInstance
 
 _DRAINED_S = 60.0

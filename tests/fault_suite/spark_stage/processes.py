@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 
 import psutil
 
-from app.embedded.spark import Executor, SparkCluster
-from app.spark import driver_processes
+from app.edges.embedded.spark import Executor, SparkCluster
+from app.edges.spark import driver_processes
 from tests.fault_suite.plan import NotDoneError
 from tests.support.waiting import wait_for
 

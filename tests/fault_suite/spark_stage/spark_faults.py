@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import psutil
 
-from app.embedded.spark import SparkCluster, SparkNode
+from app.edges.embedded.spark import SparkCluster, SparkNode
 from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
 from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, Wait

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee, SparkSettings
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee, SparkSettings
+from app.edges.embedded.spark import SparkCluster
 from tests.fault_suite.freeze_points import FreezePoints
 from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.pipeline_stage import PipelineStage

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.spark.driver_files import _sentence  # pyright: ignore[reportPrivateUsage]
+from app.edges.spark.driver_files import _sentence  # pyright: ignore[reportPrivateUsage]
 from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.spark_stage import control_faults
 from tests.fault_suite.spark_stage.control_faults import ControlFaults, refused_writes

@@ -14,8 +14,8 @@ from typing import cast
 import psutil
 import pytest
 
-from app.embedded.ports import free_ports
-from app.embedded.spark import Executor, SparkCluster
+from app.edges.embedded.ports import free_ports
+from app.edges.embedded.spark import Executor, SparkCluster
 from tests.fault_suite.plan import NotDoneError
 from tests.fault_suite.spark_stage.processes import Driver, SparkProcesses, chosen, hit, send
 from tests.support.waiting import wait_for

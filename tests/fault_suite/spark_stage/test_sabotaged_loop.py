@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.pipelines.pipeline import SparkSettings
-from app.embedded.kafka import KafkaCluster
-from app.embedded.spark import SparkCluster
+from app.core.pipelines.pipeline import SparkSettings
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.spark import SparkCluster
 from tests.fault_suite.copier import Copier
 from tests.fault_suite.freeze_points import FreezePoints
 from tests.fault_suite.spark_stage.control_plane import ControlPlane

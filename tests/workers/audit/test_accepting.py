@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
-from app.domain.pipelines.pipeline import (
+from app.core.pipelines.pipeline import (
     ByDate,
     ByField,
     ErrorHandling,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.audits.result import Finding
+from app.products.audits.result import Finding
 from workers.audit.comparing import BucketReport, compare
 from workers.audit.rows import EXPECTED, FOUND, PADDING, WINDOW, Pieces, TooLargeError, base_of, place_of, sink_bytes
 

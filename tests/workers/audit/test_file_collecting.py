@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.audits.result import Finding, Side
-from app.domain.audits.specification import AuditBounds, RecordKey
-from app.domain.transforms.field_path import FieldPathError
-from app.wire.file_references import FileReference
+from app.core.transforms.field_path import FieldPathError
+from app.core.wire.file_references import FileReference
+from app.products.audits.result import Finding, Side
+from app.products.audits.specification import AuditBounds, RecordKey
 from tests.support.audited_files import a_file_specification, reference_message, write_ids
 from workers.audit.collecting import SplitReport
 from workers.audit.file_collecting import FileCollector

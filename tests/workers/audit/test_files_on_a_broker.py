@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.domain.audits.result import AuditResult, Finding, GapReason, Side, Tally, Verdict, verdict
-from app.domain.audits.specification import OffsetRange, OffsetWindow, TimeWindow, Window
-from app.domain.audits.telling import verdict_sentence
-from app.embedded.kafka import KafkaCluster
-from app.wire.file_references import FileReference, encode
+from app.core.wire.file_references import FileReference, encode
+from app.edges.embedded.kafka import KafkaCluster
+from app.products.audits.result import AuditResult, Finding, GapReason, Side, Tally, Verdict, verdict
+from app.products.audits.specification import OffsetRange, OffsetWindow, TimeWindow, Window
+from app.products.audits.telling import verdict_sentence
 from tests.conftest import MakeTopic
 from tests.support.audited_files import a_file_specification, write_ids
 from tests.support.audits import Writer, audit_here, ids_of

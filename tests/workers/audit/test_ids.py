@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.audits.specification import Header, JsonField, RecordKey
-from app.domain.transforms.field_path import FieldPathError
+from app.core.transforms.field_path import FieldPathError
+from app.products.audits.specification import Header, JsonField, RecordKey
 from workers.audit.ids import id_in_file, id_of, shown
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from app.domain.audits.result import (
+from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, FileSink, SchemaConflict
+from app.products.audits.result import (
     AuditResult,
     Example,
     Finding,
@@ -21,8 +22,7 @@ from app.domain.audits.result import (
     Verdict,
     verdict,
 )
-from app.domain.audits.specification import Everything, TimeWindow, Window
-from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, FileSink, SchemaConflict
+from app.products.audits.specification import Everything, TimeWindow, Window
 from tests.support.audits import VERSIONS, a_specification
 from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation

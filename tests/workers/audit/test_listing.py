@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.audits.result import Gap, GapReason, RangeRead, Side
-from app.domain.audits.specification import AuditBounds
-from app.wire.file_references import FileReference, InputRange
+from app.core.wire.file_references import FileReference, InputRange
+from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.specification import AuditBounds
 from tests.support.audited_files import a_file_specification, reference_message, write_ids
 from workers.audit.listing import FilesListed, list_files, with_files
 from workers.audit.references import ReferenceScope

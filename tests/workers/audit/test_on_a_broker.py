@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.domain.audits.result import Finding, GapReason, Side, Tally, Verdict, verdict
-from app.domain.audits.specification import OffsetRange, OffsetWindow, TimeWindow
-from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, Filter, Route, StepOperator, Steps
-from app.embedded.kafka import KafkaCluster
+from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, Filter, Route, StepOperator, Steps
+from app.edges.embedded.kafka import KafkaCluster
+from app.products.audits.result import Finding, GapReason, Side, Tally, Verdict, verdict
+from app.products.audits.specification import OffsetRange, OffsetWindow, TimeWindow
 from tests.conftest import MakeTopic
 from tests.support.audits import Writer, a_specification, audit_here, examples_of, ids_of
 from tests.support.topics import unique_name

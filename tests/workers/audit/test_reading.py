@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from app.domain.audits.result import Side
+from app.products.audits.result import Side
 from workers.audit.reading import AuditReadError, committed_records
 from workers.audit.splits import Split
 

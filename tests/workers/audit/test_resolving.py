@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import pytest
 
-from app.domain.audits.result import GapReason, RangeRead, Side
-from app.domain.audits.specification import AuditBounds, Everything, OffsetRange, OffsetWindow, TimeWindow, Window
-from app.domain.pipelines.pipeline import FileSink
+from app.core.pipelines.pipeline import FileSink
+from app.products.audits.result import GapReason, RangeRead, Side
+from app.products.audits.specification import AuditBounds, Everything, OffsetRange, OffsetWindow, TimeWindow, Window
 from tests.support.audits import a_specification
 from workers.audit.cluster import Partition, TopicSettings, UnresolvableError
 from workers.audit.resolving import resolve

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.audits.result import RangeRead, Side
-from app.domain.audits.specification import AuditBounds
+from app.products.audits.result import RangeRead, Side
+from app.products.audits.specification import AuditBounds
 from tests.support.audits import a_specification
 from workers.audit.splits import NOT_LIMITED, Plan, splits_of
 from workers.spark.audit_job import buckets_of

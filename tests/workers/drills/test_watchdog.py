@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 import psutil
 import pytest
 
-from app.wire.drill import DRILL_PATH, DrillAnswer
+from app.core.wire.drill import DRILL_PATH, DrillAnswer
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from workers.drills.freezing import NoWatchdogError, Watchdog

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from app.wire.heartbeat import DesiredTaskState, HeartbeatAnswer, TaskHeartbeat, TaskState
+from app.core.wire.heartbeat import DesiredTaskState, HeartbeatAnswer, TaskHeartbeat, TaskState
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from workers.reporting import HEARTBEAT_PATH, HeartbeatReporter, TaskPlace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from tests.workers.reporting.reporter import (
@@ -20,10 +20,10 @@ from tests.workers.reporting.reporter import (
     wait_for_heartbeat,
     wait_until_wanted,
 )
+from workers.loop.control import TaskSnapshot
 from workers.reporting import HEARTBEAT_PATH, HeartbeatReporter
-from workers.transactional.control import TaskSnapshot
 
-RECORDED = Path(__file__).parents[2] / "wire/version_1"
+RECORDED = Path(__file__).parents[2] / "core/wire/version_1"
 
 
 def test_the_recorded_answer_is_understood(worker_listener: WorkerListener) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.wire.heartbeat import EventKind, TaskState
+from app.core.wire.heartbeat import EventKind, TaskState
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from tests.workers.reporting.reporter import accepting, heard, reporter_to, wait_for_heartbeat
+from workers.loop.control import ProducerIdentity, TaskSnapshot
 from workers.reporting import HEARTBEAT_PATH, EventStore, HeartbeatReporter
-from workers.transactional.control import ProducerIdentity, TaskSnapshot
 
 
 def test_event_names_the_producer_that_it_is_about(

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.wire.heartbeat import Counters, EventKind, PartitionProgress, TaskHeartbeat, TaskState
+from app.core.wire.heartbeat import Counters, EventKind, PartitionProgress, TaskHeartbeat, TaskState
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from tests.workers.reporting.reporter import PLACE, accepting, heard, reporter_to, wait_for_heartbeat
 from workers import reporting
+from workers.loop.control import TaskSnapshot
 from workers.reporting import HEARTBEAT_PATH, HeartbeatReporter
 from workers.server_client import ServerClient
-from workers.transactional.control import TaskSnapshot
 
 
 def test_a_heartbeat_says_who_and_how(reporter: HeartbeatReporter, worker_listener: WorkerListener) -> None:

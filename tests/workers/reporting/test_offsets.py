@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from app.domain.offset_log.events import Checkpoint, Outcome
-from app.domain.offset_log.hearing import Init
-from app.wire.heartbeat import HeartbeatAnswer, TaskState
+from app.core.wire.heartbeat import HeartbeatAnswer, TaskState
+from app.core.wire.offset_events import Checkpoint, Outcome
+from app.products.offset_log.hearing import Init
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from tests.workers.reporting.reporter import answer, heard, reporter_to
+from workers.loop.control import TaskSnapshot
+from workers.loop.group.ownership import Ownership
+from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.offset_teller import EVERY_S, OffsetTeller
 from workers.reporting import HEARTBEAT_PATH
-from workers.transactional.control import TaskSnapshot
-from workers.transactional.group.ownership import Ownership
-from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 P = ("orders", 0)
 STORED = msgspec.structs.replace(answer(), offsets_stored=True, answered_ms=50)

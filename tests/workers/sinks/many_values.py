@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.domain.pipelines.pipeline import ByField
-from app.domain.pipelines.pipeline import FileSink as Settings
+from app.core.pipelines.pipeline import ByField
+from app.core.pipelines.pipeline import FileSink as Settings
 from workers.sinks.file_sink import Dated, FileSink, Identity
 from workers.sinks.parts import Buffers
 from workers.sinks.store import Store

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.avro_schemas import given as given_schemas
-from app.domain.avro_schemas.avro import avro_schema
-from app.domain.avro_schemas.expanding import expanded
-from app.domain.avro_schemas.fitting import misfit
-from app.domain.avro_schemas.shape import BadValueError, merge, shape_of
-from tests.domain.avro_schemas.json_objects import MAX_EXACT, objects
+from app.core.avro_schemas import given as given_schemas
+from app.core.avro_schemas.avro import avro_schema
+from app.core.avro_schemas.expanding import expanded
+from app.core.avro_schemas.fitting import misfit
+from app.core.avro_schemas.shape import BadValueError, merge, shape_of
+from tests.core.avro_schemas.json_objects import MAX_EXACT, objects
 from workers.sinks.avro_binary import varint
 from workers.sinks.avro_encoder import AvroEncoder
 

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.avro_schemas.avro import avro_schema
-from app.domain.avro_schemas.reading_back import json_values
-from app.domain.avro_schemas.shape import MAX_FIELDS, BadValueError, merge, shape_of
-from app.domain.pipelines.pipeline import AvroCodec
-from tests.domain.avro_schemas.json_objects import MAX_EXACT, objects
+from app.core.avro_schemas.avro import avro_schema
+from app.core.avro_schemas.reading_back import json_values
+from app.core.avro_schemas.shape import MAX_FIELDS, BadValueError, merge, shape_of
+from app.core.pipelines.pipeline import AvroCodec
+from tests.core.avro_schemas.json_objects import MAX_EXACT, objects
 from workers.sinks import avro_file
 from workers.sinks.avro_file import AvroFileError, write
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from workers.loop.records.batching import MAX_RECORDS
 from workers.sinks.upload_pace import Load, UploadPace
-from workers.transactional.records.batching import MAX_RECORDS
 
 WITHIN_S = 60.0
 KB = 1_000

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from app.domain.avro_schemas.canonical import fingerprint
-from app.domain.avro_schemas.shape import MAX_FIELDS, NOTHING, BadValueError, Shape, merge, shape_of
-from app.domain.pipelines.pipeline import SchemaConflict
-from tests.domain.avro_schemas.json_objects import MAX_EXACT, objects, values
+from app.core.avro_schemas.canonical import fingerprint
+from app.core.avro_schemas.shape import MAX_FIELDS, NOTHING, BadValueError, Shape, merge, shape_of
+from app.core.pipelines.pipeline import SchemaConflict
+from tests.core.avro_schemas.json_objects import MAX_EXACT, objects, values
 from workers.sinks import values as values_module
 from workers.sinks.shape_types import is_nameable, type_of
 from workers.sinks.values import ValueShapes

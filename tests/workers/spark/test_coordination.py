@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from app.wire.heartbeat import DesiredTaskState
+from app.core.wire.heartbeat import DesiredTaskState
 from tests.support.waiting import wait_for
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_line import DriverAwayError, DriverLine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.wire.heartbeat import GoneAttempt, GoneBy
+from app.core.wire.heartbeat import GoneAttempt, GoneBy
 from workers.spark.gone import TOLD_FOR_S, FailedAttempt, GoneBook, gone_by
 
 CRASHED = """org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)

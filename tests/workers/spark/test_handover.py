@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import PipelineDefinition
-from app.wire import specification as wire
-from app.wire.specification import InstanceSpecification, TaskIdentity
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.wire import specification as wire
+from app.core.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.worker_listener import WorkerListener
 from workers.spark import handover
 

@@ -13,12 +13,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import FileSink, PipelineDefinition, SparkSettings
-from app.wire.heartbeat import Counters, DesiredTaskState, GoneAttempt, GoneBy, OutcomeKind
-from app.wire.specification import InstanceSpecification, TaskIdentity
+from app.core.pipelines.pipeline import FileSink, PipelineDefinition, SparkSettings
+from app.core.wire.heartbeat import Counters, DesiredTaskState, GoneAttempt, GoneBy, OutcomeKind
+from app.core.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.definitions import a_definition
 from tests.support.java_errors import SHUT_DOWN, JavaError
 from tests.support.waiting import wait_for
+from workers.loop.control import TaskEnd, TaskResult
 from workers.spark.application import Application, Slots
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver import for_files
@@ -27,7 +28,6 @@ from workers.spark.gone import FailedAttempt
 from workers.spark.messages import BEGIN_PATH, END_PATH, AttemptEnd, Begun, Ended
 from workers.spark.spark_errors import SparkGoneError
 from workers.spark.watch import Bounds, Ending, SignalFlag, StageWatch
-from workers.transactional.control import TaskEnd, TaskResult
 
 SPECIFICATION = InstanceSpecification(
     fenceline_version="1",

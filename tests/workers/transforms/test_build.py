@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.pipelines.pipeline import Filter, Identity, PythonFunction, SetField, StepOperator, Steps
+from app.core.pipelines.pipeline import Filter, Identity, PythonFunction, SetField, StepOperator, Steps
 from tests.support.messages import a_message
 from workers.transforms import TransformError
 from workers.transforms.build import build

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from app.domain.pipelines.pipeline import (
+from app.core.pipelines.pipeline import (
     Condition,
     ErrorHandling,
     FailurePolicy,
@@ -20,12 +20,12 @@ from app.domain.pipelines.pipeline import (
     Step,
     StepOperator,
 )
-from app.wire.heartbeat import EventKind
+from app.core.wire.heartbeat import EventKind
 from tests.support.messages import a_message
+from workers.loop.errors import PipelineStopError
+from workers.loop.records.failures import BadRecords
+from workers.loop.telling.tally import Work
 from workers.sinks.avro_encoder import AvroEncoder
-from workers.transactional.errors import PipelineStopError
-from workers.transactional.records.failures import BadRecords
-from workers.transactional.telling.tally import Work
 from workers.transforms import Failure, Transform
 from workers.transforms.python_function import PythonTransform
 from workers.transforms.steps import StepsTransform

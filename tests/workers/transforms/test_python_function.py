@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from app.domain.pipelines.pipeline import PythonFunction, PythonScope
+from app.core.pipelines.pipeline import PythonFunction, PythonScope
 from tests.support.messages import a_message, json_messages
 from workers.transforms import Failure, Output, Processed, RecordError, TransformError
 from workers.transforms.python_function import PythonTransform

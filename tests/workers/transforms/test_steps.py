@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TI
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pipelines.pipeline import Condition, Filter, Project, Route, SetField, StepOperator, Steps
+from app.core.pipelines.pipeline import Condition, Filter, Project, Route, SetField, StepOperator, Steps
 from tests.support.messages import a_message, json_messages
 from workers.transforms import Output, TransformError
 from workers.transforms.build import build

@@ -1,0 +1,93 @@
+"""Who is asking, tokens, one-time login links, and the command log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.core.access import schemas as access
+from app.core.access.command import Command
+from app.core.access.service import command_log, tokens
+from app.kit.access import Principal, Session, Token, Verb
+from app.kit.page import Page
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.paging import After, Limit
+from app.kit.web.api.shown import Items, Shown
+from app.kit.web.api.words import IdInPath, NameInPath, Why
+from app.kit.web.dependencies import CurrentPrincipal, Uow, WiringDep, may
+
+router = APIRouter()
+
+
+@router.get("/me", responses=refusals(), tags=["access"])
+async def who_am_i(principal: CurrentPrincipal) -> Shown[Principal]:
+    """Whose credential this is, and its role."""
+    return principal
+
+
+@router.get("/tokens", responses=refusals(), tags=["access"])
+async def list_tokens(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> Shown[Items[Token]]:
+    """All tokens, revoked ones too, newest first; never their secrets."""
+    return Items(await tokens.list_tokens(uow, by=by))
+
+
+@router.post("/tokens", status_code=201, responses=refusals(409, 413), tags=["access"])
+async def create_token(
+    body: access.TokenGiven, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.CREATE_TOKEN)]
+) -> access.NewToken:
+    """Make a token. Its secret is in this answer and nowhere else, so there is no idempotency key here."""
+    token, secret = await tokens.create_token(
+        uow, name=body.name, role=body.role, by=by, why=body.why, now=wiring.clock.now()
+    )
+    await uow.commit()
+    return access.NewToken(token=token, secret=secret)
+
+
+@router.delete("/tokens/{name}", status_code=204, responses=refusals(404), tags=["access"])
+async def revoke_token(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.REVOKE_TOKEN)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Revoke the valid token of this name; sessions that began with it end, their event streams too."""
+    await tokens.revoke_token(uow, name=name, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()
+
+
+@router.get("/sessions", responses=refusals(), tags=["access"])
+async def list_sessions(
+    uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.VIEW_SESSIONS)]
+) -> Shown[Items[Session]]:
+    """Every browser that is logged in, newest first, with the token or one-time link that it began with."""
+    found = await tokens.list_sessions(uow, by=by, now=wiring.clock.now())
+    return Items(found)
+
+
+@router.delete("/sessions/{id}", status_code=204, responses=refusals(404), tags=["access"])
+async def end_session(
+    id: IdInPath,  # noqa: A002 - the path's name
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.END_SESSION)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Log a browser out; its event streams end, too."""
+    await tokens.end_session(uow, id, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()
+
+
+@router.get("/commands", responses=refusals(), tags=["command log"])
+async def list_commands(
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    target: Annotated[
+        str | None, Query(max_length=200, pattern=r"^[a-z_]+:[A-Za-z0-9._-]+$", examples=["pipeline:delayed-flights"])
+    ] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> Shown[Page[Command]]:
+    """Who did what to which thing, when and why; newest first."""
+    return await command_log.list_commands(uow, target=target, after=after, limit=limit)

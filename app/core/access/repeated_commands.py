@@ -1,0 +1,95 @@
+"""Commands that may be sent twice: the same Idempotency-Key with the same request gets the first answer again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Depends, Header, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+
+from app.core.access.service import idempotency
+from app.kit.web.dependencies import CurrentPrincipal, Uow, WiringDep
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A word of your choice (a UUID). The same request with the same key is carried out once.",
+    ),
+]
+
+
+class Once:
+    """Carries out the command of one request, and commits; a repetition is answered from memory.
+
+    Key, effect and answer are one transaction: after a crash either all of them are there or none.
+    A refusal is not remembered, as nothing was done.
+    """
+
+    def __init__(
+        self, request: Request, uow: Uow, wiring: WiringDep, principal: CurrentPrincipal, key: Key = None
+    ) -> None:
+        self._request = request
+        self._uow = uow
+        self._now = wiring.clock.now()
+        self._principal = principal
+        self._key = key
+
+    async def do(self, act: Callable[[], Awaitable[object]], *, status: int = 200) -> Response:
+        """Run `act` unless it was done already; the answer as JSON, as the route's `response_model` shows it."""
+        if self._key is None:
+            body = self._encoded(await act())
+            await self._uow.commit()
+            return _json(body, status)
+        known = await idempotency.recall(
+            self._uow,
+            key=self._key,
+            by=self._principal,
+            request_sha256=await self._fingerprint(),
+            now=self._now,
+        )
+        if known is not None and known.status is not None:
+            response = _json(msgspec.json.encode(known.body), known.status)
+            response.headers["Idempotency-Replayed"] = "true"
+            return response
+        body = self._encoded(await act())
+        await idempotency.remember(
+            self._uow,
+            key=self._key,
+            by=self._principal,
+            status=status,
+            body=msgspec.json.decode(body),
+        )
+        await self._uow.commit()
+        return _json(body, status)
+
+    def _encoded(self, answer: object) -> bytes:
+        route: APIRoute = self._request.scope["route"]
+        adapter = _adapter(route.response_model)
+        return adapter.dump_json(adapter.validate_python(answer, from_attributes=True), by_alias=True)
+
+    async def _fingerprint(self) -> str:
+        """What makes it the same request: method, address and body."""
+        url = self._request.url
+        head = f"{self._request.method} {url.path}?{url.query}\n".encode()
+        return hashlib.sha256(head + await self._request.body()).hexdigest()
+
+
+@cache
+def _adapter(response_model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(response_model)
+
+
+def _json(body: bytes, status: int) -> Response:
+    return Response(body, status_code=status, media_type="application/json")
+
+
+OnceDep = Annotated[Once, Depends()]

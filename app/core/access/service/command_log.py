@@ -1,0 +1,46 @@
+"""The command log: every change that a person or a loop makes, with who, when and why."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from app.core.access.command import Command
+from app.core.access.store.commands import CommandStore
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.page import Page, checked_limit
+
+MAX_WHY = 1000
+
+
+async def record(
+    uow: UnitOfWork,
+    *,
+    by: Principal,
+    verb: Verb,
+    target: str,
+    why: str | None,
+    now: datetime,
+    outcome: str,
+    details: dict[str, Any] | None = None,
+) -> Command:
+    """Write one row in the caller's transaction, so that no change is ever without its row."""
+    command = await uow.of(CommandStore).add(
+        at=now,
+        by=by,
+        verb=verb,
+        target=target,
+        why=why.strip()[:MAX_WHY] or None if why else None,
+        details=details or {},
+        outcome=outcome,
+    )
+    uow.notify("command", str(command.id))
+    return command
+
+
+async def list_commands(
+    uow: UnitOfWork, *, target: str | None = None, after: str | None = None, limit: int = 50
+) -> Page[Command]:
+    """Newest first; `target` (`pipeline:delayed-flights`) narrows to one thing."""
+    return await uow.of(CommandStore).list(target=target, after=after, limit=checked_limit(limit))

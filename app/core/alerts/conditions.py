@@ -1,0 +1,282 @@
+"""What lasts: transactions that are open for too long, observers that do not see. Raised once, resolved once.
+
+`seen` says what is so by the observer's snapshots, `changes` what is to be told since last time. What cannot be seen
+now is not resolved: a cluster whose journal is not read keeps the alerts of its transactions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.core.clocks.broker_clocks import BrokerClocks
+from app.core.clusters.cluster import Cluster
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
+from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.kit.storable import moment_of_ms
+
+ABORTED_WITHIN_MS = 15_000
+"""A coordinator looks for transactions that timed out every 10 s, by its default."""
+MAX_OPEN_TOLD = 20
+"""Of one cluster at a time: with a coordinator away thousands are open for too long, for one reason."""
+_NOT_SEEING = {
+    Phase.CONNECTING: "no broker has been reached yet",
+    Phase.REFUSED: "it may not be read",
+    Phase.LOST: "no broker answers",
+}
+
+Key = tuple[AlertKind, str]
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """transaction_open: older transactions are told, whatever their own timeout. observer: longer blindness is told."""
+
+    transaction_open: timedelta = timedelta(seconds=120)
+    observer: timedelta = timedelta(seconds=60)
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """conditions: what is so. transactions_of: the Kafka cluster ids whose transactions are all known now.
+
+    undecided: the subjects of observers of which neither is sure: too well to be told, not well enough to be resolved.
+    """
+
+    conditions: tuple[Alert, ...]
+    transactions_of: frozenset[str]
+    undecided: frozenset[str]
+
+
+def key_of(alert: Alert) -> Key:
+    return alert.kind, alert.subject
+
+
+class FirstSeen:
+    """When open transactions were seen first, by our clock: they are at least so old, whatever brokers' clocks say."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[str, int] = {}
+
+    def ages_ms(self, subjects: Iterable[str], *, now_ms: int) -> dict[str, int]:
+        """By subject; those that are not named have ended and are forgotten."""
+        self._since_ms = {subject: self._since_ms.get(subject, now_ms) for subject in subjects}
+        return {subject: max(0, now_ms - since_ms) for subject, since_ms in self._since_ms.items()}
+
+
+def seen(
+    clusters: Iterable[Cluster],
+    snapshots: Mapping[str, Snapshot],
+    bounds: Bounds,
+    *,
+    now: datetime,
+    first_seen: FirstSeen | None = None,
+    raised: Collection[Alert] = (),
+) -> Seen:
+    """What the snapshots, by the names of their clusters, show now.
+
+    first_seen: of the looks before this one. raised: what was told and not resolved; a transaction that is still open
+        has only grown older.
+    """
+    open_ones: dict[str, _Open] = {}
+    conditions: list[Alert] = []
+    known: set[str] = set()
+    undecided: set[str] = set()
+    for cluster in clusters:
+        snapshot = snapshots.get(cluster.name)
+        if snapshot is None:
+            continue
+        for journal in (snapshot.transaction_journal, snapshot.group_journal):
+            found = _of_observer(cluster, journal, bounds, now)
+            conditions += found
+            if not found and not _is_well(journal, bounds, now):
+                undecided.add(_subject(cluster, journal))
+        if _is_current(snapshot.transaction_journal, bounds, now):
+            known.add(cluster.kafka_cluster_id)
+            open_ones |= _open_transactions(cluster, snapshot)
+    told = {alert.subject for alert in raised if alert.kind is AlertKind.TRANSACTION_OPEN}
+    conditions += _open_for_too_long(
+        open_ones, bounds, first_seen or FirstSeen(), told, now_ms=int(now.timestamp() * 1000)
+    )
+    return Seen(conditions=tuple(conditions), transactions_of=frozenset(known), undecided=frozenset(undecided))
+
+
+def changes(
+    raised: Collection[Alert], now_seen: Seen, *, registered: Collection[str], now: datetime
+) -> tuple[list[Alert], list[Alert]]:
+    """What is to be raised, and what is to be resolved.
+
+    raised: what was told and not resolved. registered: the Kafka cluster ids that are watched at all.
+    """
+    is_so = {key_of(alert) for alert in now_seen.conditions}
+    told = {key_of(alert) for alert in raised}
+    over = [
+        resolved(alert, now=now)
+        for alert in raised
+        if key_of(alert) not in is_so and _can_be_resolved(alert, now_seen, registered)
+    ]
+    still = Counter(
+        alert.kafka_cluster_id
+        for alert in raised
+        if alert.kind is AlertKind.TRANSACTION_OPEN and key_of(alert) in is_so
+    )
+    return _bounded([alert for alert in now_seen.conditions if key_of(alert) not in told], still), over
+
+
+def _bounded(new: Iterable[Alert], told_by_cluster: Counter[str | None]) -> list[Alert]:
+    """Of each cluster's transactions the oldest, MAX_OPEN_TOLD with those that are told already; and how many more."""
+    others: list[Alert] = []
+    by_cluster: defaultdict[str | None, list[Alert]] = defaultdict(list)
+    for alert in new:
+        (by_cluster[alert.kafka_cluster_id] if alert.kind is AlertKind.TRANSACTION_OPEN else others).append(alert)
+    for cluster, waiting in by_cluster.items():
+        waiting.sort(key=lambda alert: alert.at)
+        room = max(0, MAX_OPEN_TOLD - told_by_cluster[cluster])
+        more = len(waiting) - room
+        word = f" {more} more there have been open for too long, which are not told one by one." if more > 0 else ""
+        others += [msgspec.structs.replace(alert, sentence=alert.sentence + word) for alert in waiting[:room]]
+    return others
+
+
+def resolved(alert: Alert, *, now: datetime) -> Alert:
+    """That what was raised is over."""
+    lasted_s = max(0, (now - alert.at).total_seconds())
+    return msgspec.structs.replace(
+        alert,
+        state=AlertState.RESOLVED,
+        at=now,
+        sentence=f"Over after {lasted_s:.0f} s. It was: {alert.sentence}",
+    )
+
+
+def _can_be_resolved(alert: Alert, now_seen: Seen, registered: Collection[str]) -> bool:
+    match alert.kind:
+        case AlertKind.TRANSACTION_OPEN:
+            return alert.kafka_cluster_id in now_seen.transactions_of or alert.kafka_cluster_id not in registered
+        case AlertKind.OBSERVER_BEHIND | AlertKind.OBSERVER_BLIND:
+            return alert.subject not in now_seen.undecided
+        case AlertKind.CRASH_LOOPING | AlertKind.NOT_PROGRESSING:
+            return True
+        case _:
+            # Somebody else searches for those.
+            return False
+
+
+def _is_well(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
+    """Not only just: what is told at a bound is resolved at half of it, or it would be told again and again."""
+    if journal.phase in _NOT_SEEING:
+        return False
+    if journal.phase in (Phase.OFF, Phase.ABSENT):
+        return True
+    return journal.as_of_ms >= 0 and now - moment_of_ms(journal.as_of_ms) < bounds.observer / 2
+
+
+def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
+    is_asked = journal.phase in (Phase.LIVE, Phase.CATCHING_UP, Phase.REFUSED)
+    return is_asked and journal.as_of_ms >= 0 and now - moment_of_ms(journal.as_of_ms) < bounds.observer
+
+
+class _Open(NamedTuple):
+    """A transaction that is open, and its age by its coordinator's clock as far as that is measured."""
+
+    cluster: Cluster
+    live: LiveTransaction
+    clocks: BrokerClocks
+
+
+def _open_transactions(cluster: Cluster, snapshot: Snapshot) -> dict[str, _Open]:
+    """By subject: without the epoch, which moves on when the end is decided, and the transaction is the same."""
+    return {
+        subject_of("transaction", cluster.kafka_cluster_id, live.state.producer_id, live.state.start_ms): _Open(
+            cluster, live, snapshot.clocks
+        )
+        for live in snapshot.transactions.values()
+        if live.is_open and live.state.start_ms > 0
+    }
+
+
+def _open_for_too_long(
+    open_ones: Mapping[str, _Open], bounds: Bounds, first_seen: FirstSeen, told: Collection[str], *, now_ms: int
+) -> list[Alert]:
+    longest_ms = int(bounds.transaction_open.total_seconds() * 1000)
+    known_for_ms = first_seen.ages_ms(open_ones, now_ms=now_ms)
+    found: list[Alert] = []
+    for subject, one in open_ones.items():
+        state = one.live.state
+        age = one.clocks.age_at(TRANSACTIONS, one.live.partition, state.start_ms, now_ms=now_ms)
+        least_ms = max(known_for_ms[subject], age.least_ms if age is not None else 0)
+        if subject in told or least_ms > min(longest_ms, state.timeout_ms + ABORTED_WITHIN_MS):
+            found.append(_open_for_long(subject, one, least_ms, is_exact=age is not None, now_ms=now_ms))
+    return found
+
+
+def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, now_ms: int) -> Alert:
+    cluster, live, state = one.cluster, one.live, one.live.state
+    is_overdue = least_ms > state.timeout_ms + ABORTED_WITHIN_MS
+    bound = "over, and its coordinator has not ended it" if is_overdue else "not over yet"
+    age = f"{least_ms / 1000:.0f} s" if is_exact else f"at least {least_ms / 1000:.0f} s"
+    return Alert(
+        kind=AlertKind.TRANSACTION_OPEN,
+        state=AlertState.RAISED,
+        subject=subject,
+        at=moment_of_ms(now_ms - least_ms),
+        sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age} "
+        f"({state.status.word}); its timeout of {state.timeout_ms / 1000:g} s is {bound}. "
+        "Readers of committed data wait for it in its partitions.",
+        page="/stuck?" + urlencode({"cluster": cluster.name}),
+        cluster=cluster.name,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        transactional_id=live.transactional_id,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        timeout_ms=state.timeout_ms,
+        partitions=state.partition_names,
+    )
+
+
+def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: datetime) -> list[Alert]:
+    if journal.phase_since_ms < 0:
+        # This server's observer has not looked yet: it reads what it has saved, and knows of no blindness.
+        return []
+    phase_since = moment_of_ms(journal.phase_since_ms)
+    if journal.phase in _NOT_SEEING:
+        if now - phase_since < bounds.observer:
+            return []
+        why = journal.problem or _NOT_SEEING[journal.phase]
+        sentence = f"The observer cannot read {journal.topic} of {cluster.name}: {why}."
+        return [_about_observer(AlertKind.OBSERVER_BLIND, cluster, journal, sentence, at=phase_since)]
+    if journal.phase in (Phase.OFF, Phase.ABSENT):
+        return []
+    as_of = moment_of_ms(journal.as_of_ms) if journal.as_of_ms >= 0 else phase_since
+    if now - as_of < bounds.observer:
+        return []
+    behind = f"{journal.lag_records} records are not read yet" if journal.lag_records else "leaders do not answer"
+    age_s = (now - as_of).total_seconds()
+    sentence = (
+        f"The observer is behind in {journal.topic} of {cluster.name}: what it knows is {age_s:.0f} s old, "
+        f"{journal.problem or behind}."
+    )
+    return [_about_observer(AlertKind.OBSERVER_BEHIND, cluster, journal, sentence, at=as_of)]
+
+
+def _about_observer(kind: AlertKind, cluster: Cluster, journal: JournalStatus, sentence: str, *, at: datetime) -> Alert:
+    return Alert(
+        kind=kind,
+        state=AlertState.RAISED,
+        subject=_subject(cluster, journal),
+        at=at,
+        sentence=sentence,
+        page=f"/clusters/{quote(cluster.name, safe='')}",
+        cluster=cluster.name,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        topic=journal.topic,
+    )
+
+
+def _subject(cluster: Cluster, journal: JournalStatus) -> str:
+    return subject_of("observer", cluster.kafka_cluster_id, journal.topic)

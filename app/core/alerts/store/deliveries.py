@@ -1,0 +1,218 @@
+"""The outbox of webhooks: written with what it tells, taken by one server at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from app.core.alerts.alert import Alert, AlertState
+from app.core.alerts.tables import webhook_deliveries
+from app.core.alerts.webhook import Delivery, DeliveryAttempt, DeliveryState
+from app.kit.db.store import DatabaseStore
+from app.kit.errors import InvalidError
+from app.kit.page import Page, decode_cursor, encode_cursor
+from app.products.webhooks.retry import Answered
+
+_D = webhook_deliveries.c
+_IS_UNSENT = sa.and_(_D.state == DeliveryState.PENDING, _D.attempts == 0)
+_ALERT_STATE = _D.alert["state"].as_string()
+# What a receiver has heard before is not changed by what it will hear instead of this.
+_AS_TOLD = sa.func.jsonb_build_object("state", _D.alert["state"], "said_before", _D.alert["said_before"])
+
+# With a lock on the webhook's key, so that one that is being removed takes nobody's transaction down with it.
+_WRITE = sa.text(
+    """
+    INSERT INTO webhook_deliveries (webhook, subject, alert, state, written_at, attempts, next_attempt_at, is_refused)
+    SELECT name, :subject, CAST(:alert AS jsonb), 'pending', clock_timestamp(), 0,
+           clock_timestamp() + CAST(:wait AS interval), false
+    FROM (
+        SELECT name FROM webhooks
+        WHERE CASE WHEN CAST(:only AS text) IS NULL THEN kinds = '{}' OR :kind = ANY(kinds) ELSE name = :only END
+          AND name <> ALL(CAST(:except_for AS text[]))
+        ORDER BY name FOR KEY SHARE
+    ) AS told
+    RETURNING webhook
+    """
+)
+_DUE = """
+    SELECT waiting.sequence FROM webhook_deliveries AS waiting
+    WHERE waiting.webhook = webhooks.name AND waiting.state = 'pending'
+      AND waiting.next_attempt_at <= clock_timestamp()
+      AND NOT EXISTS (
+          SELECT FROM webhook_deliveries AS earlier
+          WHERE earlier.webhook = waiting.webhook AND earlier.state = 'pending'
+            AND earlier.sequence < waiting.sequence
+            AND (NOT earlier.is_refused OR earlier.subject = waiting.subject))
+    """
+_NAMES_DUE = sa.text(
+    f"SELECT name FROM webhooks WHERE paused_at IS NULL AND EXISTS ({_DUE}) ORDER BY name"  # noqa: S608 - our own text
+)
+# Who locks the row first has it; whoever comes at the same time finds it skipped, or not due any more.
+_BEGIN = sa.text(
+    f"""
+    UPDATE webhook_deliveries SET attempts = attempts + 1, last_attempt_at = clock_timestamp(),
+           next_attempt_at = clock_timestamp() + CAST(:lease AS interval)
+    WHERE sequence = (
+        SELECT due.sequence FROM webhooks
+        JOIN LATERAL ({_DUE} ORDER BY waiting.sequence LIMIT 1 FOR UPDATE OF waiting SKIP LOCKED) AS due ON true
+        WHERE webhooks.name = :webhook AND webhooks.paused_at IS NULL)
+    RETURNING id, attempts, alert
+    """  # noqa: S608 - our own text
+).columns(id=sa.Uuid(as_uuid=False))
+
+
+class DeliveryStore(DatabaseStore):
+    """The outbox. Its times are Postgres' own, so the servers need not agree on theirs."""
+
+    async def write(
+        self, alert: Alert, *, wait_s: float = 0.0, only: str | None = None, except_for: Collection[str] = ()
+    ) -> list[str]:
+        """Write the alert down for every webhook that is told its kind (or for `only` one); their names."""
+        rows = await self._db.rows(
+            _WRITE,
+            {
+                "subject": alert.subject,
+                "alert": msgspec.json.encode(alert).decode(),
+                "kind": alert.kind.value,
+                "wait": timedelta(seconds=wait_s),
+                "only": only,
+                "except_for": list(except_for),
+            },
+        )
+        return [row.webhook for row in rows]
+
+    async def replace_unsent(self, alert: Alert) -> set[str]:
+        """Let what nobody began to send of this subject say this instead, in the state it had; for which webhooks."""
+        given = sa.literal(msgspec.to_builtins(alert), _D.alert.type)
+        rows = await self._db.rows(
+            sa.update(webhook_deliveries)
+            .where(_IS_UNSENT, _D.subject == alert.subject)
+            .values(alert=given.op("||")(_AS_TOLD))
+            .returning(_D.webhook)
+        )
+        return {row.webhook for row in rows}
+
+    async def take_back_unsent(self, subject: str) -> set[str]:
+        """Remove what nobody began to send of what HAPPENED to this subject; for which webhooks."""
+        rows = await self._db.rows(
+            sa.delete(webhook_deliveries)
+            .where(_IS_UNSENT, _D.subject == subject, AlertState.HAPPENED.value == _ALERT_STATE)
+            .returning(_D.webhook)
+        )
+        return {row.webhook for row in rows}
+
+    async def list(self, webhook: str, *, after: str | None, limit: int) -> Page[Delivery]:
+        """Newest first."""
+        statement = (
+            sa.select(webhook_deliveries).where(_D.webhook == webhook).order_by(_D.sequence.desc()).limit(limit + 1)
+        )
+        if after is not None:
+            (before,) = decode_cursor(after, keys=1)
+            if not before.isdecimal():
+                raise InvalidError("this cursor is not one of ours: take it from next_cursor unchanged", field="after")
+            statement = statement.where(_D.sequence < int(before))
+        rows = await self._db.rows(statement)
+        cursor = encode_cursor(str(rows[limit - 1].sequence)) if len(rows) > limit else None
+        return Page(items=tuple(_delivery(row) for row in rows[:limit]), next_cursor=cursor)
+
+    async def due(self) -> list[str]:
+        """The webhooks that something is to be sent to now, by name."""
+        return [row.name for row in await self._db.rows(_NAMES_DUE)]
+
+    async def begin(self, webhook: str, *, lease_s: float) -> DeliveryAttempt | None:
+        """Take the next delivery that is due; it belongs to the caller for `lease_s`. Commit before it is sent.
+
+        In the order in which they were written: behind one that waits for its next attempt all wait, but for those of
+        other subjects behind one that the receiver has refused.
+        """
+        row = await self._db.row(_BEGIN, {"webhook": webhook, "lease": timedelta(seconds=lease_s)})
+        if row is None:
+            return None
+        return DeliveryAttempt(delivery_id=row.id, number=row.attempts, alert=msgspec.convert(row.alert, Alert))
+
+    async def note_delivered(self, attempt: DeliveryAttempt, answered: Answered) -> None:
+        await self._db.execute(
+            sa.update(webhook_deliveries)
+            .where(_D.id == attempt.delivery_id, _D.state == DeliveryState.PENDING)
+            .values(
+                state=DeliveryState.DELIVERED,
+                ended_at=sa.func.clock_timestamp(),
+                answer_status=answered.status,
+                answer=answered.text,
+                error=None,
+            )
+        )
+
+    async def note_failed(
+        self, attempt: DeliveryAttempt, *, pause_s: float, error: str, answered: Answered | None = None
+    ) -> None:
+        """To be tried again after `pause_s`; nothing happens when another attempt has begun meanwhile."""
+        await self._db.execute(
+            sa.update(webhook_deliveries)
+            .where(
+                _D.id == attempt.delivery_id,
+                _D.state == DeliveryState.PENDING,
+                _D.attempts == attempt.number,
+            )
+            .values(
+                next_attempt_at=sa.func.clock_timestamp() + timedelta(seconds=pause_s),
+                is_refused=answered is not None and answered.is_refusal,
+                answer_status=None if answered is None else answered.status,
+                answer=None if answered is None else answered.text,
+                error=error,
+            )
+        )
+
+    async def hurry(self, webhook: str, *, lease_s: float) -> None:
+        """Try at once what waits for its next attempt; what may be on its way now, when its lease ends."""
+        lease_ends = _D.last_attempt_at + timedelta(seconds=lease_s)
+        at_once = sa.func.least(_D.next_attempt_at, sa.func.greatest(sa.func.clock_timestamp(), lease_ends))
+        await self._db.execute(
+            sa.update(webhook_deliveries)
+            .where(_D.webhook == webhook, _D.state == DeliveryState.PENDING, _D.attempts > 0)
+            .values(next_attempt_at=at_once)
+        )
+
+    async def give_up(self, *, older_than: timedelta) -> dict[str, int]:
+        """Give up what was written longer ago and is not being sent now; how many, by webhook."""
+        gone = (
+            sa.update(webhook_deliveries)
+            .where(
+                _D.state == DeliveryState.PENDING,
+                _D.written_at < sa.func.clock_timestamp() - older_than,
+                _D.next_attempt_at <= sa.func.clock_timestamp(),
+                # However late: after a server that was away for long, everybody is told at least once.
+                _D.attempts > 0,
+            )
+            .values(state=DeliveryState.GIVEN_UP, ended_at=sa.func.clock_timestamp())
+            .returning(_D.webhook)
+            .cte("gone")
+        )
+        rows = await self._db.rows(
+            sa.select(gone.c.webhook, sa.func.count().label("given_up")).group_by(gone.c.webhook)
+        )
+        return {row.webhook: row.given_up for row in rows}
+
+
+def _delivery(row: sa.Row[Any]) -> Delivery:
+    alert = msgspec.convert(row.alert, Alert)
+    return Delivery(
+        id=row.id,
+        webhook=row.webhook,
+        type=alert.type,
+        subject=row.subject,
+        sentence=alert.sentence,
+        state=DeliveryState(row.state),
+        written_at=row.written_at,
+        attempts=row.attempts,
+        next_attempt_at=row.next_attempt_at,
+        last_attempt_at=row.last_attempt_at,
+        answer_status=row.answer_status,
+        answer=row.answer,
+        error=row.error,
+        ended_at=row.ended_at,
+    )

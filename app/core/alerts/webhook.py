@@ -1,0 +1,128 @@
+"""A webhook: where alerts are sent, which of them, and how they are signed. A delivery: one alert on its way there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from app.core.alerts.alert import Alert, AlertKind
+from app.core.alerts.target import origin_of, problem_of_url
+from app.core.clusters import secret_reference
+from app.kit.errors import Problem
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+RESERVED_NAMES = frozenset({"stream"})
+"""Words that stand where a webhook's name does in the addresses of pages."""
+MAX_WEBHOOKS = 50
+"""Every alert is written down once for each of them."""
+MAX_SECRETS = 2
+LONGEST_URL = 1_000
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """secrets: references. Every delivery is signed with each of them; the second one is there while they are changed.
+
+    kinds: what it is told; empty: everything. paused_at: since when nothing is sent; what is written meanwhile waits.
+    pause_reason: who or what paused it.
+    """
+
+    name: str
+    url: str
+    secrets: tuple[str, ...]
+    kinds: tuple[AlertKind, ...] = ()
+    created_at: datetime
+    created_by: str
+    paused_at: datetime | None = None
+    pause_reason: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port: the rest of an address is often a secret of its own."""
+        return origin_of(self.url)
+
+
+class DeliveryState(StrEnum):
+    """PENDING ─▶ DELIVERED;  PENDING ─▶ GIVEN_UP (tried for too long, or the receiver wants no more)."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    GIVEN_UP = "given_up"
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One alert for one webhook, as the page shows it.
+
+    attempts: how often it was begun to be sent. next_attempt_at: not before then; while it is being sent, when
+    another server may take it over. answer_status, answer: the last answer, its text cut. error: why the last attempt
+    did not deliver it.
+    """
+
+    id: str
+    webhook: str
+    type: str
+    subject: str
+    sentence: str
+    state: DeliveryState
+    written_at: datetime
+    attempts: int
+    next_attempt_at: datetime
+    last_attempt_at: datetime | None = None
+    answer_status: int | None = None
+    answer: str | None = None
+    error: str | None = None
+    ended_at: datetime | None = None
+
+
+class WebhookCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """pending: on their way. given_up: those that are still kept. oldest_pending_at: when the oldest was written."""
+
+    pending: int = 0
+    delivered: int = 0
+    given_up: int = 0
+    oldest_pending_at: datetime | None = None
+
+
+def check_webhook(
+    *, name: str, url: str, secrets: Sequence[str], kinds: Collection[AlertKind], allowed_hosts: Collection[str]
+) -> list[Problem]:
+    """Everything that is wrong with it, without asking anybody."""
+    problems: list[Problem] = []
+    if name in RESERVED_NAMES:
+        message = f"`{name}` is a word of Fenceline's own addresses; choose another name"
+        problems.append(Problem(field="name", message=message))
+    elif not _NAME.fullmatch(name):
+        problems.append(
+            Problem(field="name", message="a webhook's name has 1 to 63 of a-z, 0-9 and -, and begins with a letter")
+        )
+    if len(url) > LONGEST_URL:
+        problems.append(Problem(field="url", message=f"an address has at most {LONGEST_URL} characters"))
+    elif (problem := problem_of_url(url, allowed_hosts=allowed_hosts)) is not None:
+        problems.append(Problem(field="url", message=problem))
+    if not 1 <= len(secrets) <= MAX_SECRETS:
+        problems.append(
+            Problem(field="secrets", message="name one secret, or two while the receiver changes from one to the other")
+        )
+    problems += [
+        Problem(
+            field="secrets",
+            message="a secret is named, not given: env:FENCELINE_SECRET_NAME, or file:NAME for a file in the folder "
+            "that FENCELINE_SECRETS_DIR names",
+        )
+        for secret in secrets
+        if not secret_reference.is_reference(secret)
+    ][:1]
+    if AlertKind.TEST in kinds:
+        problems.append(Problem(field="kinds", message="a test is told whenever it is asked for, and not chosen"))
+    return problems
+
+
+class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt at one delivery, which is this server's until its lease ends. `number` counts from 1."""
+
+    delivery_id: str
+    number: int
+    alert: Alert

@@ -1,0 +1,115 @@
+"""What to do about an open transaction that its coordinator knows: wait, look at its owner, or fence its id.
+
+Its age is told by its coordinator's clock. Where that was not measured, nothing is advised that cannot be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from app.core.blocked.facts import ONGOING, KnownTransaction, Owner
+from app.core.blocked.wording import clock
+from app.core.clocks.clock_offset import ClockOffset
+from app.kit.words import count, span
+
+WAIT_AT_MOST_MS = 60_000
+"""What ends by itself within this time is waited for."""
+# Kafka looks for timed-out transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms).
+_OVERDUE_MS = 20_000
+_HEARTBEAT_FRESH_MS = 5_000
+
+
+class Verdict(StrEnum):
+    """Worst first. UNSETTLED: the answers are of different moments, look again. FREE: nothing waits here."""
+
+    END = "end"
+    FENCE = "fence"
+    OWNER = "look at its owner"
+    WAIT = "wait"
+    NO_MEMBERS = "no members"
+    BEHIND = "consumer is behind"
+    CANNOT_TELL = "cannot tell"
+    UNSETTLED = "unsettled"
+    ONLY_MARKERS = "only markers"
+    FREE = "free"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, and when. owners: by transactional id, those that are ours; None when no server was there to ask.
+
+    clocks: of brokers, as the server has measured them.
+    """
+
+    bootstrap_servers: str
+    now_ms: int
+    owners: Mapping[str, Owner] | None = None
+    clocks: Mapping[int, ClockOffset] = {}
+
+
+def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
+    if not known.has_timeout:
+        decided = (
+            f"It is decided ({known.state}), its markers are being written: wait. If it stays so, look at the logs of "
+            f"broker {known.coordinator_id}, its coordinator, and of the partition's leader; fencing would not help."
+        )
+        return Verdict.WAIT, decided
+    age, until_ms = known.age, known.times_out_at_ms(asked.now_ms)
+    if is_alive(asked, known.transactional_id):
+        until = "it ends" if until_ms is None else clock(until_ms)
+        return (
+            Verdict.OWNER,
+            f"Its owner is alive. Wait until {until}, or drain its run; a fenced task would begin again.",
+        )
+    if age is None or until_ms is None:
+        return _without_its_age(known, asked)
+    overdue_ms = age.least_ms - known.timeout_ms
+    if overdue_ms > _OVERDUE_MS:
+        overdue = (
+            f"Its coordinator, broker {known.coordinator_id}, should have ended it {span(overdue_ms)} ago by its own "
+            "clock"
+        )
+        return Verdict.FENCE, f"{overdue}: look at that broker, and fence the id."
+    if known.timeout_ms - age.most_ms <= WAIT_AT_MOST_MS:
+        left_ms = known.timeout_ms - age.least_ms
+        when = f"in {span(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next look"
+        return Verdict.WAIT, f"It ends by itself {when}. Nothing to do."
+    late = f"It would end by itself only at {clock(until_ms)}, in {span(known.timeout_ms - age.most_ms)}"
+    return Verdict.FENCE, f"{late}. If the process is dead, fence the id. If it is alive, fix it first."
+
+
+def _without_its_age(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
+    """Whatever its age is, from now on it has its timeout at most, and that is told by one clock."""
+    look_again = clock(asked.now_ms + known.timeout_ms + _OVERDUE_MS)
+    how = (
+        f"How old it is is not known, because the clock of broker {known.coordinator_id} is not measured. It ends by "
+        f"itself within {span(known.timeout_ms)}. If it is still open at {look_again}, look at that broker."
+    )
+    return Verdict.WAIT if known.timeout_ms <= WAIT_AT_MOST_MS else Verdict.CANNOT_TELL, how
+
+
+def known_sentence(known: KnownTransaction, now_ms: int) -> str:
+    """What its coordinator says of it, as a clause."""
+    age, until_ms = known.age, known.times_out_at_ms(now_ms)
+    for_how_long = f" for {span(age.least_ms)}" if age is not None else ""
+    if age is None and known.start_ms >= 0:
+        for_how_long = f" since {clock(known.start_ms)} by broker {known.coordinator_id}'s clock, which is not measured"
+    ends = f": it ends at {clock(until_ms)}" if until_ms is not None else ""
+    timeout = f", timeout {span(known.timeout_ms)}{ends}" if known.has_timeout else ""
+    state = "ongoing" if known.state == ONGOING else known.state
+    return (
+        f"which is {known.transactional_id}, {state}{for_how_long}, in {count(len(known.partitions), 'partition')}"
+        f"{timeout}"
+    )
+
+
+def is_alive(asked: Asked, transactional_id: str) -> bool:
+    """Whether the id is ours and its task was heard of just now."""
+    owner = (asked.owners or {}).get(transactional_id)
+    return (
+        owner is not None
+        and owner.heartbeat_ms is not None
+        and asked.now_ms - owner.heartbeat_ms <= _HEARTBEAT_FRESH_MS
+    )

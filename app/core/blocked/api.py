@@ -1,0 +1,144 @@
+"""Why readers wait, and ending a transaction by hand: previewed first, refused while somebody may still end it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.core.access.repeated_commands import OnceDep
+from app.core.blocked.diagnosis import Explanation, Kind
+from app.core.blocked.ending import EndPlan, Plan
+from app.core.blocked.schemas import EndGiven, EndTarget, FenceGiven, FenceTarget
+from app.core.blocked.service import operating
+from app.core.blocked.service.ending import Ended, Fenced
+from app.kit.access import Principal, Verb
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.shown import Shown
+from app.kit.web.api.words import NameInPath
+from app.kit.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/clusters/{name}", tags=["stuck"])
+Target = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=300,
+        pattern=r"^[^\x00]+$",
+        description="A group, a topic, or TOPIC:PARTITION.",
+        examples=["delayed-flights:0"],
+    ),
+]
+
+
+@router.get("/stuck", responses=refusals(404))
+async def explain_stuck(
+    name: NameInPath,
+    target: Target,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    kind: Annotated[Kind | None, Query(description="What `target` is, where a group and a topic share a name.")] = None,
+) -> Shown[Explanation]:
+    """Why a group, or the readers of a topic or partition, do not get on: the brokers are asked now."""
+    return await operating.explain(
+        wiring.unit_of_work,
+        wiring.transactions,
+        cluster=name,
+        target=target,
+        kind=kind,
+        observations=wiring.observations,
+        clock=wiring.clock,
+    )
+
+
+@router.post("/transactions/preview-fence", responses=refusals(404, 413))
+async def preview_fence(
+    name: NameInPath,
+    body: FenceTarget,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
+) -> Shown[Plan]:
+    """What fencing the id would do now, and what speaks against it. Nothing is changed."""
+    return await operating.preview_fence(
+        wiring.unit_of_work,
+        wiring.transactions,
+        cluster=name,
+        transactional_id=body.transactional_id,
+        observations=wiring.observations,
+        clock=wiring.clock,
+    )
+
+
+@router.post("/transactions/fence", response_model=Shown[Fenced], responses=refusals(404, 409, 413))
+async def fence(
+    name: NameInPath,
+    body: FenceGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
+) -> Response:
+    """Abort what a transactional id has open, and refuse whoever uses the id now (InitProducerId)."""
+
+    async def act() -> Fenced:
+        return await operating.fence(
+            uow,
+            wiring.unit_of_work,
+            wiring.transactions,
+            cluster=name,
+            transactional_id=body.transactional_id,
+            force=body.force,
+            by=by,
+            why=body.why,
+            observations=wiring.observations,
+            clock=wiring.clock,
+        )
+
+    return await once.do(act)
+
+
+@router.post("/transactions/preview-end", responses=refusals(404, 413))
+async def preview_end(
+    name: NameInPath, body: EndTarget, wiring: WiringDep, _: Annotated[Principal, may(Verb.END_TRANSACTION)]
+) -> Shown[EndPlan]:
+    """What an abort marker in this partition would do now, and what speaks against it. Nothing is changed."""
+    return await operating.preview_end(
+        wiring.unit_of_work,
+        wiring.transactions,
+        cluster=name,
+        topic=body.topic,
+        partition=body.partition,
+        start_offset=body.start_offset,
+        observations=wiring.observations,
+        clock=wiring.clock,
+    )
+
+
+@router.post("/transactions/end", response_model=Shown[Ended], responses=refusals(404, 409, 412, 413))
+async def end(
+    name: NameInPath,
+    body: EndGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.END_TRANSACTION)],
+) -> Response:
+    """End a hanging transaction in one partition by an abort marker (WriteTxnMarkers)."""
+
+    async def act() -> Ended:
+        return await operating.end(
+            uow,
+            wiring.unit_of_work,
+            wiring.transactions,
+            cluster=name,
+            topic=body.topic,
+            partition=body.partition,
+            expected=(body.producer_id, body.producer_epoch, body.start_offset),
+            force=body.force,
+            by=by,
+            why=body.why,
+            observations=wiring.observations,
+            clock=wiring.clock,
+        )
+
+    return await once.do(act)

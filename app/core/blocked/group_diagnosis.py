@@ -1,0 +1,185 @@
+"""Why a group does not get on: partition by partition, lag that can be read now told apart from lag that cannot."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.core.blocked.diagnosis import (
+    Asked,
+    Diagnosis,
+    Explanation,
+    Kind,
+    Link,
+    Source,
+    Verdict,
+    diagnose_partition,
+    holder_at,
+    judge_holder,
+    worst_first,
+)
+from app.core.blocked.facts import GroupFacts, GroupPosition, LogEnds, OpenTransaction, PartitionFacts, Refused, Stretch
+from app.core.journals.live_groups import SHARE_STATE_NOT_DECODED
+from app.kit.words import count
+
+
+def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:
+    """Why the members of a group, or those who would be, do not get on."""
+    found = worst_first(_of_position(facts, position, asked) for position in facts.positions)
+    links = [
+        Link(
+            f"the group {facts.group} is {facts.state} with {count(facts.members, 'member')}",
+            Source.GROUP,
+            facts.described_at_ms,
+        )
+    ]
+    if facts.pending_refused is not None:
+        links.append(Link(facts.pending_refused.sentence, Source.OFFSETS_LOG, facts.offsets_at_ms))
+    worst = found[0].verdict if found else Verdict.CANNOT_TELL if facts.is_share else Verdict.FREE
+    return Explanation(
+        kind=Kind.GROUP,
+        subject=facts.group,
+        verdict=worst,
+        headline=_headline(facts, found),
+        links=tuple(links),
+        partitions=found,
+    )
+
+
+def _headline(facts: GroupFacts, found: tuple[Diagnosis, ...]) -> str:
+    if facts.is_share:
+        return f"{facts.group}: {SHARE_STATE_NOT_DECODED}"
+    if not found:
+        return f"{facts.group} has committed nothing yet, so nothing says what it reads."
+    troubled = [one for one in found if one.verdict not in (Verdict.FREE, Verdict.ONLY_MARKERS)]
+    if not troubled:
+        return f"{facts.group} has read everything that can be read, in {count(len(found), 'partition')}."
+    return (
+        f"{facts.group} does not get to the end of {len(troubled)} of {count(len(found), 'partition')}: "
+        f"{troubled[0].verdict} ({troubled[0].subject})."
+    )
+
+
+def _of_position(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Diagnosis:
+    ends = position.partition.ends
+    if position.is_unstable:
+        return _of_pending(facts, position, asked)
+    if isinstance(ends, Refused) or position.committed is None:
+        return diagnose_partition(position.partition, asked)
+    ahead = position.ahead
+    readable = 0 if ahead is None else ahead.records + ahead.undecided
+    if readable or (ahead is not None and not ahead.is_whole):
+        return _behind(facts, position, ends, readable, ahead)
+    if ends.last_stable < ends.high_watermark:
+        return diagnose_partition(position.partition, asked)
+    if position.committed < ends.last_stable:
+        return _only_markers(position, ends, position.committed, ahead)
+    return diagnose_partition(position.partition, asked)
+
+
+def _behind(
+    facts: GroupFacts, position: GroupPosition, ends: LogEnds, readable: int, ahead: Stretch | None
+) -> Diagnosis:
+    """There is something to read, and nobody reads it, or not fast enough."""
+    name = position.partition.name
+    more = "" if ahead is None or ahead.is_whole else "at least "
+    waits = _more_behind(position.partition, ends)
+    links = (
+        Link(f"the group has committed offset {position.committed:,}", Source.OFFSETS, facts.offsets_at_ms),
+        Link(
+            f"the last stable offset is {ends.last_stable:,} and the high watermark {ends.high_watermark:,}",
+            Source.LIST_OFFSETS,
+            position.partition.ends_at_ms,
+        ),
+    )
+    headline = f"{more}{count(readable, 'record')} of {name} can be read now and are not committed.{waits}"
+    if facts.members:
+        return Diagnosis(
+            subject=name,
+            verdict=Verdict.BEHIND,
+            headline=headline,
+            links=links,
+            advice="No transaction is in the way: look at the consumers (slow, paused, failing, or the partition is "
+            "not assigned), not at the brokers.",
+        )
+    return Diagnosis(
+        subject=name,
+        verdict=Verdict.NO_MEMBERS,
+        headline=headline,
+        links=links,
+        advice="Nobody reads: start a consumer of the group.",
+    )
+
+
+def _more_behind(facts: PartitionFacts, ends: LogEnds) -> str:
+    """What lies after the last stable offset, as a sentence: of an open transaction only where its leader names one."""
+    offsets = ends.high_watermark - ends.last_stable
+    if not offsets:
+        return ""
+    if isinstance(facts.open, Refused):
+        return (
+            f" {count(offsets, 'more offset')} come after the last stable offset; whether a transaction is open there "
+            "is not known."
+        )
+    return f" {count(offsets, 'more offset')} wait behind an open transaction." if holder_at(facts, ends) else ""
+
+
+def _only_markers(position: GroupPosition, ends: LogEnds, committed: int, ahead: Stretch | None) -> Diagnosis:
+    name = position.partition.name
+    what = [] if ahead is None else [count(ahead.markers, "marker")]
+    if ahead is not None and ahead.aborted:
+        what.append(count(ahead.aborted, "aborted record"))
+    lies = " and ".join(what) or "nothing that a reader is given"
+    return Diagnosis(
+        subject=name,
+        verdict=Verdict.ONLY_MARKERS,
+        headline=f"The lag of {ends.last_stable - committed:,} in {name} is not of records: a reader is given none.",
+        links=(Link(f"from offset {committed:,} on lie {lies}", Source.LOG, position.partition.ends_at_ms),),
+        advice="Nothing to do: the number goes away with the next record.",
+    )
+
+
+def _of_pending(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Diagnosis:
+    """An open transaction has written its offset: a new owner may not begin before that is decided."""
+    name = position.partition.name
+    headline = f"A new owner of {name} cannot begin: an open transaction has an offset of {facts.group} for it pending."
+    unstable = Link("its offset is not stable", Source.OFFSETS, facts.offsets_at_ms)
+    holders = facts.offsets_partition
+    if holders is None or not position.pending:
+        refused = facts.pending_refused
+        return Diagnosis(
+            subject=name,
+            verdict=Verdict.CANNOT_TELL if refused else Verdict.UNSETTLED,
+            headline=headline,
+            links=(unstable,),
+            advice=f"By whom is not told: {refused.sentence}." if refused else "Look again: it may be decided by now.",
+        )
+    judged = [
+        _judged(holders, one, asked, headline, unstable, pending.offset)
+        for pending in position.pending
+        if (one := _row(holders, pending.producer_id)) is not None
+    ]
+    if not judged:
+        return Diagnosis(
+            subject=name,
+            verdict=Verdict.UNSETTLED,
+            headline=headline,
+            links=(unstable,),
+            advice="Look again: its transaction was decided while the brokers were asked.",
+        )
+    return msgspec.structs.replace(worst_first(judged)[0], subject=name)
+
+
+def _judged(
+    holders: PartitionFacts, one: OpenTransaction, asked: Asked, headline: str, unstable: Link, offset: int
+) -> Diagnosis:
+    pending = Link(
+        f"producer {one.producer_id} epoch {one.producer_epoch} has offset {offset:,} pending",
+        Source.OFFSETS_LOG,
+        holders.open_at_ms,
+    )
+    return judge_holder(holders, one, asked, headline=headline, links=(unstable, pending))
+
+
+def _row(holders: PartitionFacts, producer_id: int) -> OpenTransaction | None:
+    rows = () if isinstance(holders.open, Refused) else holders.open
+    return next((one for one in rows if one.producer_id == producer_id and one.identity in holders.still_open), None)

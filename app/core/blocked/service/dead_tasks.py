@@ -1,0 +1,146 @@
+"""Ending what a dead task left open, so that the next owner of its partitions need not wait for the timeout."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from app.core.access.command import Command
+from app.core.access.service import command_log
+from app.core.blocked.brokers import FencedProducer, NotEnded, TransactionBrokers
+from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, left_by
+from app.core.blocked.facts import Refused
+from app.core.clusters.cluster import Cluster
+from app.core.fencing.cases import case_of_command
+from app.core.fencing.evidence import CommandVerb, CommandWord
+from app.core.fencing.service.events import record_cases
+from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.mappings.mapping import IdKind
+from app.kit.access import RECONCILER, Verb, require
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWorkFactory
+from app.kit.errors import OutcomeUnknownError, UnavailableError
+
+_BY = RECONCILER
+_TIMEOUT_S = 5.0
+_NOT_ENDED = {NotEnded.MOVED_ON: DeadEnd.MOVED_ON, NotEnded.UNSUPPORTED: DeadEnd.UNSUPPORTED}
+
+
+class Ended(NamedTuple):
+    """What became of it; `said` is why not, in the brokers' words."""
+
+    result: DeadEnd
+    said: str = ""
+
+
+async def end_what_is_left(
+    unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, cluster: Cluster, dead: DeadProducer, *, clock: Clock
+) -> Ended:
+    """End the open transaction of a dead producer, if its id is still at it.
+
+    1. whose is the id            a worker's word proves nothing of what its pipeline does not own
+    2. ask its coordinator        most have left nothing, and a new owner's init needs no help
+    3. the command log            committed before the act, as for those of people: a server may die in between
+    4. end it                     its coordinator compares once more; what moved on since 2 is left alone
+    5. the fencing event          with the answer as proof; without one, the journal and 3 tell as much
+
+    Done again, by this server or another, it does what is left to do.
+    """
+    require(_BY, Verb.END_DEAD_TRANSACTION)
+    connection = cluster.connection()
+    if not await _is_owned(unit_of_work, cluster, dead):
+        return Ended(DeadEnd.NOT_OURS, f"the pipeline does not own the id {dead.transactional_id}")
+    try:
+        known = await brokers.describe_transaction(connection, dead.transactional_id, timeout_s=_TIMEOUT_S)
+        if isinstance(known, Refused):
+            return Ended(DeadEnd.UNANSWERED if known.is_open else DeadEnd.REFUSED, known.sentence)
+        result = left_by(dead, known)
+        if result is not None:
+            return Ended(result)
+        if not await brokers.can_end_transactions(connection, dead.transactional_id, timeout_s=_TIMEOUT_S):
+            return Ended(DeadEnd.UNSUPPORTED, "it takes brokers of 4.0 or later with transaction.version 2")
+    except UnavailableError as error:
+        return Ended(DeadEnd.UNANSWERED, error.message)
+    command = await _written(unit_of_work, cluster, dead, clock=clock)
+    try:
+        answer = await brokers.end_transaction(
+            connection,
+            dead.transactional_id,
+            producer_id=dead.producer_id,
+            producer_epoch=dead.producer_epoch,
+            timeout_s=_TIMEOUT_S,
+        )
+    except OutcomeUnknownError as error:
+        return Ended(DeadEnd.UNANSWERED, error.message)
+    except UnavailableError as error:
+        return Ended(DeadEnd.REFUSED, error.message)
+    if isinstance(answer, NotEnded):
+        return Ended(_NOT_ENDED[answer])
+    await _told(unit_of_work, cluster, dead, command, answer, clock=clock)
+    return Ended(DeadEnd.ENDED)
+
+
+async def _is_owned(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer) -> bool:
+    """Whether it is the id of this very task, by the rows that were written when its run was begun."""
+    async with unit_of_work() as uow:
+        owners = await uow.of(TransactionalIdStore).owners(
+            kafka_cluster_id=cluster.kafka_cluster_id, ids=[dead.transactional_id]
+        )
+    return any(
+        (one.pipeline, one.kind, one.ordinal, one.task) == (dead.pipeline, IdKind.TASK, dead.ordinal, dead.task)
+        for one in owners
+    )
+
+
+async def _written(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer, *, clock: Clock) -> Command:
+    async with unit_of_work() as uow:
+        command = await command_log.record(
+            uow,
+            by=_BY,
+            verb=Verb.END_DEAD_TRANSACTION,
+            target=f"cluster:{cluster.name}",
+            why=dead.why,
+            now=clock.now(),
+            outcome=f"asked for an end of what {dead.task_name} of {dead.pipeline} left open: {dead.transactional_id}",
+            details={
+                "transactional_id": dead.transactional_id,
+                "producer_id": dead.producer_id,
+                "producer_epoch": dead.producer_epoch,
+                "pipeline": dead.pipeline,
+                "run": dead.run_id,
+                "ordinal": dead.ordinal,
+                "lease": dead.lease,
+                "task": dead.task,
+                "attempt": dead.attempt,
+            },
+        )
+        await uow.commit()
+    return command
+
+
+async def _told(
+    unit_of_work: UnitOfWorkFactory,
+    cluster: Cluster,
+    dead: DeadProducer,
+    command: Command,
+    answer: FencedProducer,
+    *,
+    clock: Clock,
+) -> None:
+    case = case_of_command(
+        CommandWord(
+            command_id=command.id,
+            verb=CommandVerb.END_DEAD,
+            at_ms=int(command.at.timestamp() * 1000),
+            who=command.who,
+            why=command.why,
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+        ),
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        transactional_id=dead.transactional_id,
+        producer_id=dead.producer_id,
+        producer_epoch=dead.producer_epoch,
+    )
+    async with unit_of_work() as uow:
+        await record_cases(uow, [case], now=clock.now())
+        await uow.commit()

@@ -1,0 +1,71 @@
+"""Why readers wait: what brokers say about a group, a topic or a partition, turned into a chain of reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+from app.core.blocked import diagnosis
+from app.core.blocked.brokers import TransactionBrokers
+from app.core.blocked.diagnosis import Asked, Explanation, Kind
+from app.core.blocked.facts import PartitionFacts
+from app.core.blocked.group_diagnosis import diagnose_group
+from app.core.clusters.brokers import Connection
+from app.kit.errors import InvalidError, NotFoundError
+
+Ask = Callable[[Collection[str]], Awaitable[Asked]]
+"""Who asks, at this moment, and whose these transactional ids are; called when the brokers have answered."""
+
+_PARTITION = re.compile(r"(.+):([0-9]{1,9})")
+
+
+async def explain(
+    brokers: TransactionBrokers, connection: Connection, target: str, ask: Ask, *, kind: Kind | None = None
+) -> Explanation:
+    """What `target` names: TOPIC:PARTITION, else a group, else a topic; only what `kind` says, if it is given.
+
+    Raises NotFoundError when it is nothing of these.
+    """
+    partition = _PARTITION.fullmatch(target)
+    if partition is not None and kind is not Kind.GROUP:
+        return await explain_topic(brokers, connection, partition[1], ask, only=[int(partition[2])])
+    if kind is Kind.TOPIC:
+        return await explain_topic(brokers, connection, target, ask)
+    try:
+        return await explain_group(brokers, connection, target, ask)
+    except NotFoundError:
+        if kind is Kind.GROUP:
+            raise
+    try:
+        return await explain_topic(brokers, connection, target, ask)
+    except NotFoundError as error:
+        raise NotFoundError(f"there is neither a group nor a topic {target} on this cluster") from error
+
+
+async def explain_topic(
+    brokers: TransactionBrokers, connection: Connection, topic: str, ask: Ask, *, only: Collection[int] = ()
+) -> Explanation:
+    """Each partition of a topic, or those of `only`.
+
+    Raises NotFoundError without the topic, InvalidError without one of the partitions.
+    """
+    there = await brokers.partitions_of(connection, topic)
+    wanted = [at for at in there if at.partition in only] if only else list(there)
+    if len(wanted) < len(only):
+        raise InvalidError(f"{topic} has partitions 0 to {len(there) - 1} only", field="partition")
+    facts = await brokers.look_at_partitions(connection, wanted)
+    return diagnosis.explain_topic(topic, facts, await ask(ids_in(facts)))
+
+
+async def explain_group(brokers: TransactionBrokers, connection: Connection, group: str, ask: Ask) -> Explanation:
+    """A group and each partition that it has a position in. Raises NotFoundError without the group."""
+    facts = await brokers.look_at_group(connection, group)
+    looked_at = [position.partition for position in facts.positions]
+    if facts.offsets_partition is not None:
+        looked_at.append(facts.offsets_partition)
+    return diagnose_group(facts, await ask(ids_in(looked_at)))
+
+
+def ids_in(facts: Iterable[PartitionFacts]) -> frozenset[str]:
+    """The transactional ids that these answers tell of."""
+    return frozenset(one.transactional_id for part in facts for one in part.coordinators.known.values())

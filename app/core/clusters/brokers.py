@@ -1,0 +1,188 @@
+"""What we ask of Kafka brokers, apart from the data path.
+
+`connection` is what Cluster.connection() returns: bootstrap.servers and security settings, secrets as references that
+the implementation resolves. Every call is bounded by `timeout_s` and raises BrokerUnreachableError, naming address,
+error and how long it was tried, or UnavailableError with the broker's own refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from app.core.blocked.facts import Refused
+from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.core.clusters.survey import Survey
+from app.core.journals.log_look import Landmark, Look
+from app.core.runs.recorded_offset import TruncatedOffset
+
+DEFAULT_TIMEOUT_S = 5.0
+
+Connection = Mapping[str, str]
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker as the cluster advertises it."""
+
+    id: int
+    host: str
+    port: int
+
+
+class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """`brokers` are the *advertised* addresses: what a client connects to after the first answer."""
+
+    cluster_id: str
+    controller_id: int | None
+    brokers: tuple[Broker, ...]
+
+
+SHARE = "share"
+"""The protocol of share groups (KIP-932), which commit no offsets."""
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none.
+
+    protocol: classic, consumer, streams or share.
+    assignor: that of a classic group whose members have agreed on one.
+    """
+
+    group: str
+    state: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+    assignor: str = ""
+
+
+class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """`last_stable` is the end under read_committed, `high_watermark` under read_uncommitted."""
+
+    earliest: int
+    last_stable: int
+    high_watermark: int
+
+
+class TransactionalIds(NamedTuple):
+    """Transactional ids by the producer ids that they have or had. `note`: a sentence where they may be fewer."""
+
+    ids: dict[int, str]
+    note: str | None = None
+
+
+class Brokers(Protocol):
+    async def describe_cluster(
+        self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> ClusterDescription: ...
+
+    async def reach_each(
+        self, connection: Connection, brokers: Collection[Broker], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Raises BrokerUnreachableError that names each one that does not answer where it is advertised, and why."""
+        ...
+
+    async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
+        """Each broker with its version and settings, and the cluster's features; what nobody tells is left open."""
+        ...
+
+    async def facts(
+        self,
+        connection: Connection,
+        *,
+        topics: Collection[str],
+        groups: Collection[str] = (),
+        own_client_ids: Collection[str] = (),
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> ClusterFacts:
+        """What the checks of a pipeline need. Members whose client id begins with one of `own_client_ids` are ours."""
+        ...
+
+    async def topics(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, TopicFacts]:
+        """All topics that are not internal, by name; without their configuration."""
+        ...
+
+    async def describe_group(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupDescription:
+        """Raises a FencelineError where its coordinator does not answer."""
+        ...
+
+    async def committed_offsets(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        """The group's committed offsets, without those that an open transaction has pending."""
+        ...
+
+    async def truncated_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[TruncatedOffset]:
+        """The group's committed offsets whose leader epoch ended before them, as the leaders say; those without an
+        epoch say nothing."""
+        ...
+
+    async def offsets(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Raises UnavailableError where the leader of one does not answer."""
+        ...
+
+    async def offsets_of_each(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        """The same, with the refusal of each partition whose leader does not answer."""
+        ...
+
+    async def offsets_at(
+        self,
+        connection: Connection,
+        partitions: Collection[TopicPartition],
+        *,
+        timestamp_ms: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after the timestamp; the end where there is none."""
+        ...
+
+    async def alter_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Set the committed offsets of a group without members. Raises ConflictError while it has any."""
+        ...
+
+    async def read_partition_log(
+        self,
+        connection: Connection,
+        at: TopicPartition,
+        *,
+        start: int | Landmark,
+        limit: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Look:
+        """At least `limit` raw batches from `start` on; fewer at the log's end, or when they are very large.
+
+        Raises NotFoundError for a topic or partition that is not there, InvalidError for an offset that is not.
+        """
+        ...
+
+    async def read_transactional_ids(
+        self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> TransactionalIds:
+        """Whose producer ids these are or were, as `__transaction_state` tells, else as the coordinators do."""
+        ...

@@ -1,0 +1,89 @@
+"""`fenceline clusters`: the Kafka clusters that pipelines may name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.core.clusters.cluster import Cluster
+from app.kit.cli.client import as_record, connect
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.meanwhile import saying_that_it_waits
+from app.kit.cli.names import ClusterName
+from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
+
+app = typer.Typer(help="Kafka clusters that pipelines may name.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """All registered clusters."""
+    items = connect().get("/clusters")["items"]
+    if as_json:
+        print_json(items)
+        return
+    clusters = [as_record(item, Cluster) for item in items]
+    console.print(
+        table(
+            ("NAME", "BOOTSTRAP SERVERS", "KAFKA CLUSTER ID", "REGISTERED"),
+            (
+                (c.name, c.bootstrap_servers, c.kafka_cluster_id, f"{ago(c.created_at)} by {c.created_by}")
+                for c in clusters
+            ),
+            empty="No cluster yet: fenceline clusters register NAME --bootstrap-servers HOST:PORT",
+        )
+    )
+
+
+@app.command()
+def register(
+    name: str,
+    bootstrap_servers: Annotated[str, typer.Option(help="As HOST:PORT, several separated by commas.")],
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", help="A librdkafka security setting, KEY=VALUE; secrets as env:… or file:…"),
+    ] = None,
+    why: Why = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register a cluster; its brokers must answer now."""
+    client_config: dict[str, str] = {}
+    for pair in config or []:
+        key, is_pair, value = pair.partition("=")
+        if not is_pair:
+            raise CommandError(f"--config {pair}: expected KEY=VALUE", code=ExitCode.USAGE)
+        client_config[key] = value
+    body = {"name": name, "bootstrap_servers": bootstrap_servers, "client_config": client_config, "why": why}
+    with saying_that_it_waits(f"the brokers at {bootstrap_servers}"):
+        item = connect().post("/clusters", body)
+    if as_json:
+        print_json(item)
+    else:
+        say(f"registered {name}; its brokers call it {item['kafka_cluster_id']}")
+
+
+@app.command()
+def probe(name: ClusterName, as_json: AsJson = False) -> None:
+    """Ask the cluster's brokers now."""
+    with saying_that_it_waits(f"the brokers of {name}"):
+        item = connect().post(f"/clusters/{name}/probe")
+    if as_json:
+        print_json(item)
+        return
+    say(f"{name} answers; its brokers call it {item['cluster_id']}")
+    console.print(
+        table(
+            ("BROKER#", "ADVERTISED AS"),
+            ((str(b["id"]), f"{b['host']}:{b['port']}") for b in item["brokers"]),
+            empty="It names no brokers.",
+        )
+    )
+
+
+@app.command()
+def remove(name: ClusterName, why: Why = None, yes: Yes = False) -> None:
+    """Forget a cluster that no pipeline names. Nothing in Kafka changes."""
+    confirm_or_exit(f"Forget the cluster {name}?", is_confirmed=yes)
+    connect().delete(f"/clusters/{name}", why=why)
+    say(f"removed {name}")

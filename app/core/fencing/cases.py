@@ -1,0 +1,190 @@
+"""From one thing that was seen to the case that it belongs to, and from a case to the event that it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from app.core.fencing.epoch_verdict import judge_epoch
+from app.core.fencing.evidence import (
+    ClientWord,
+    CommandVerb,
+    CommandWord,
+    CoordinatorRecord,
+    Evidence,
+    GroupRecord,
+    MarkerRecord,
+    merged,
+)
+from app.core.fencing.fencing_event import Case, FencingEvent, FencingKey, FencingKind, Verdict
+from app.core.fencing.marker_verdict import judge_marker, record_beside
+from app.core.fencing.membership_verdict import is_about_membership, judge_membership
+from app.core.journals.live_groups import LiveGroup
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.journals.record_batch import MarkerType
+from app.core.runs.task import EventKind
+
+
+def told(case: Case) -> FencingEvent | None:
+    """The event that a case proves, fencing or named as what it is instead; None while it proves nothing.
+
+    Depends on the evidence alone, not on the order or the number of times in which it came.
+    """
+    evidence = merged(case.evidence)
+    verdict = _judge(case.key, evidence)
+    return None if verdict is None else FencingEvent(key=case.key, verdict=verdict, evidence=evidence)
+
+
+def _judge(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
+    match key.kind:
+        case FencingKind.EPOCH:
+            return judge_epoch(key, evidence)
+        case FencingKind.MEMBERSHIP:
+            return judge_membership(key, evidence)
+        case FencingKind.MARKER:
+            return judge_marker(key, evidence)
+
+
+def joined(cases: Iterable[Case]) -> list[Case]:
+    """One case for each key: what brokers, clients and commands say of the same loss is one story."""
+    by_key: dict[FencingKey, tuple[Evidence, ...]] = {}
+    for case in cases:
+        by_key[case.key] = merged(by_key.get(case.key, ()), case.evidence)
+    return [Case(key, evidence) for key, evidence in by_key.items()]
+
+
+def case_of_word(
+    word: ClientWord,
+    *,
+    kafka_cluster_id: str,
+    transactional_id: str | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    generations: Iterable[GroupRecord] = (),
+) -> Case | None:
+    """The case of what a task reports of its producer; None for what is no fencing, or of a producer that it had not.
+
+    generations: those that its group reached (`generations_of`), for what is about membership.
+    """
+    if transactional_id is None or producer_id is None or producer_epoch is None:
+        return None
+    if is_about_membership(word):
+        kind, beside = FencingKind.MEMBERSHIP, _next_generation(word, generations)
+    elif word.kind in _ABOUT_THE_EPOCH:
+        kind, beside = FencingKind.EPOCH, ()
+    else:
+        return None
+    key = FencingKey(
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        kind=kind,
+    )
+    return Case(key, merged([word], beside))
+
+
+_ABOUT_THE_EPOCH = frozenset({EventKind.FENCED, EventKind.SUPERSEDED, EventKind.REBUILT})
+"""The latter two say what the task did then. Alone they are no event."""
+
+
+def generations_of(group: LiveGroup) -> tuple[GroupRecord, ...]:
+    """What the group reached, as far as its journal is remembered."""
+    return tuple(
+        GroupRecord(
+            group=group.group,
+            number=reached.number,
+            is_epoch=group.has_epoch,
+            members=reached.members,
+            partition=group.partition,
+            offset=reached.journal_offset,
+            at_ms=reached.at_ms,
+        )
+        for reached in group.rebalances
+    )
+
+
+def _next_generation(word: ClientWord, reached: Iterable[GroupRecord]) -> tuple[GroupRecord, ...]:
+    """The one record that matters: the first generation after the member's own."""
+    generation = word.generation
+    if generation is None:
+        return ()
+    later = [record for record in reached if record.number > generation]
+    return (min(later, key=lambda record: record.number),) if later else ()
+
+
+def case_of_command(
+    command: CommandWord, *, kafka_cluster_id: str, transactional_id: str, producer_id: int, producer_epoch: int
+) -> Case:
+    """The case of a command of ours, by the producer that it was meant for."""
+    key = FencingKey(
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        kind=FencingKind.MARKER if command.verb is CommandVerb.END else FencingKind.EPOCH,
+    )
+    return Case(key, (command,))
+
+
+def case_of_marker(
+    marker: MarkerRecord,
+    *,
+    kafka_cluster_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    live: LiveTransaction | None,
+) -> Case | None:
+    """The case of an ABORT that no coordinator decided; None for a marker that is accounted for.
+
+    live: the id that has this producer id, in a journal that has been read to the time of the marker; None where none
+        has. That nobody knows the producer id proves less: its id may have expired.
+    """
+    known: CoordinatorRecord | None = None
+    if live is not None:
+        record = record_beside(marker, producer_id, producer_epoch, live)
+        if record is None:
+            return None
+        known = CoordinatorRecord(live.partition, record)
+    return _case_beside(
+        marker,
+        known,
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id="" if live is None else live.transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
+def case_of_torn(
+    marker: MarkerRecord, *, kafka_cluster_id: str, transactional_id: str, known: CoordinatorRecord
+) -> Case | None:
+    """The case of an ABORT that was written while the coordinator had the transaction open, by its record `known`."""
+    return _case_beside(
+        marker,
+        known,
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id=transactional_id,
+        producer_id=known.record.producer_id,
+        producer_epoch=known.record.producer_epoch,
+    )
+
+
+def _case_beside(
+    marker: MarkerRecord,
+    known: CoordinatorRecord | None,
+    *,
+    kafka_cluster_id: str,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+) -> Case | None:
+    if marker.type is MarkerType.COMMIT:
+        return None
+    key = FencingKey(
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        kind=FencingKind.MARKER,
+    )
+    return Case(key, merged([marker], () if known is None else [known]))

@@ -1,0 +1,386 @@
+"""Why a producer's epoch is over, from the records around it, the client's words and our own commands.
+
+`own` is the producer's last record, at epoch e. What the coordinator did to it:
+  its transaction was ended at e+1, then InitProducerId was answered     takeover, the return of the same application
+                                                                         (comeback.py), or an operator's FenceProducers
+  its transaction was ended at e+1 when its timeout was over             timeout
+  its transaction was ended at e+1 by EndTxn of our server               a task that is dead
+  its transaction was ended at e+1, none of these                        the coordinator's abort, reason not recorded
+  nothing was open, InitProducerId was answered                          clean restart, until the old one is refused
+From KIP-890 on (TV_2) a client ends its transactions at e+1 too, so an abort alone is nobody's fencing.
+Source: Kafka, TransactionCoordinator.prepareInitProducerIdTransit and .endTransaction; TransactionMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from app.core.fencing.comeback import Comeback, comeback_of
+from app.core.fencing.evidence import ClientWord, CommandVerb, CommandWord, CoordinatorRecord, Evidence
+from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, Verdict
+from app.core.fencing.steps import IDLE, is_ended_by, is_init_after, is_next_owner
+from app.core.journals.live_transactions import RecordedState
+from app.core.journals.transaction_state import TransactionStatus
+from app.core.runs.task import EventKind
+
+RETRY_MS = 2_000
+"""Whoever asks for an id with something open is told to come again: librdkafka does after 0.5 s, Java after 1 s at most
+(retry.backoff.max.ms). An init that comes later than this after the abort was hardly what caused it."""
+
+COMMAND_WINDOW_MS = 60_000
+"""A FenceProducers of ours without an answer is held against an init that is no further away than this."""
+
+_KIP_890 = 2
+_COMMITS = frozenset({TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT})
+
+
+class _Story(msgspec.Struct, frozen=True, kw_only=True):
+    """The records in their parts; None for what is not there, or does not fit."""
+
+    own: RecordedState | None = None
+    abort: RecordedState | None = None
+    end: RecordedState | None = None
+    init: RecordedState | None = None
+    then: RecordedState | None = None
+    refusals: tuple[ClientWord, ...] = ()
+    ends: tuple[ClientWord, ...] = ()
+    commands: tuple[CommandWord, ...] = ()
+    dead_ends: tuple[CommandWord, ...] = ()
+    comeback: Comeback | None = None
+
+    @property
+    def taker(self) -> Cause:
+        """What an init by another producer is called: a takeover only where nothing fits better."""
+        is_better = self.comeback is not None and not self.comeback.is_doubtful
+        return Cause.APPLICATION_RETURNED if is_better else Cause.TAKEOVER
+
+    @property
+    def is_kip_890(self) -> bool:
+        return self.own is not None and _is_kip_890(self.own)
+
+    @property
+    def lasted_ms(self) -> int:
+        return -1 if self.abort is None else self.abort.last_update_ms - self.abort.start_ms
+
+    @property
+    def timed_out(self) -> bool:
+        return self.abort is not None and self.lasted_ms >= self.abort.timeout_ms
+
+    @property
+    def init_came_at_once(self) -> bool:
+        end = self.end or self.abort
+        return self.init is not None and end is not None and self.init.timestamp_ms - end.timestamp_ms <= RETRY_MS
+
+    @property
+    def new_one_works(self) -> bool:
+        return self.init is not None and self._wrote_next(self.init)
+
+    @property
+    def went_on(self) -> bool:
+        """The old producer did, at the epoch that the end of its transaction gave it."""
+        return self.abort is not None and self.init is None and self._wrote_next(self.abort)
+
+    def _wrote_next(self, at: RecordedState) -> bool:
+        """Whether what came then is of the producer that had this epoch; a commit may have given it the next one."""
+        if self.then is None or self.then.producer_id != at.producer_id:
+            return False
+        is_moved = self.then.status in _COMMITS and _is_kip_890(self.then)
+        return self.then.producer_epoch == at.producer_epoch + is_moved
+
+
+def _is_kip_890(written: RecordedState) -> bool:
+    """Whether a client of TV_2 wrote it; version 0 says nothing of it, and where it is written there are none."""
+    return written.version >= 1 and written.client_transaction_version >= _KIP_890
+
+
+def judge_epoch(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
+    """The cause that this evidence of kind EPOCH shows; None while it shows nothing."""
+    story = _read(key, evidence)
+    verdict = (
+        _by_command(key, story)
+        or _by_server(key, story)
+        or _aborted(key, story)
+        or _over_idle(key, story)
+        or _refused_only(key, story)
+    )
+    return None if verdict is None else _with_refusals(verdict, story)
+
+
+def _read(key: FencingKey, evidence: Sequence[Evidence]) -> _Story:
+    records = sorted(
+        (one.record for one in evidence if isinstance(one, CoordinatorRecord)), key=lambda record: record.offset
+    )
+    owner = (key.producer_id, key.producer_epoch)
+    own = next((one for one in reversed(records) if (one.producer_id, one.producer_epoch) == owner), None)
+    later = [one for one in records if own is not None and one.offset > own.offset]
+    abort = end = init = then = None
+    for record in later:
+        if own is None:
+            break
+        if abort is None and init is None and is_ended_by(own, record):
+            abort = record
+        elif abort is not None and init is None and record.status.is_abort:
+            end = record
+        elif init is None and _is_init(own, end or abort, record):
+            init = record
+        elif then is None:
+            then = record
+    return _Story(
+        own=own,
+        abort=abort,
+        end=end,
+        init=init,
+        then=then,
+        refusals=tuple(one for one in evidence if isinstance(one, ClientWord) and one.kind is EventKind.FENCED),
+        ends=tuple(one for one in evidence if isinstance(one, ClientWord) and one.kind is EventKind.SUPERSEDED),
+        commands=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.FENCE),
+        dead_ends=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.END_DEAD),
+        comeback=comeback_of(key, evidence, own=own, init=init),
+    )
+
+
+def _is_init(own: RecordedState, abort: RecordedState | None, record: RecordedState) -> bool:
+    return is_init_after(own, record) if abort is None else is_next_owner(abort, record)
+
+
+def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
+    """Our own FenceProducers: its answer names the very epoch that the journal shows, or it was near and unanswered.
+
+    An answer is proof by itself while the journal has not been read that far.
+    """
+    for command in story.commands:
+        is_answered = command.producer_id is not None
+        if story.init is None:
+            is_ours = is_answered
+        elif is_answered:
+            answer = (command.producer_id, command.producer_epoch)
+            is_ours = answer == (story.init.producer_id, story.init.producer_epoch)
+        else:
+            is_near = abs(command.at_ms - story.init.timestamp_ms) <= COMMAND_WINDOW_MS
+            is_ours = is_near and not story.new_one_works
+        if is_ours:
+            why = f", because: {command.why}" if command.why else ""
+            taken = story.abort or story.init
+            return Verdict(
+                cause=Cause.OPERATOR_FENCE,
+                confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
+                at_ms=command.at_ms if taken is None else taken.timestamp_ms,
+                sentence=f"{command.who} fenced {_whose(key)}{why}. {'' if taken is None else _lost(story)}".strip(),
+                alternatives=() if is_answered else (story.taker,),
+            )
+    return None
+
+
+def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
+    """Our own end of what a dead task had open: its answer is the epoch of the abort.
+
+    Whoever asks just after a timeout's or an init's abort gets the same answer, so these two stay possible.
+    """
+    abort = story.abort
+    for command in story.dead_ends:
+        if abort is None:
+            is_ours = command.is_answered
+        elif command.is_answered:
+            answer = (command.producer_id, command.producer_epoch)
+            # The end has the next producer id where the abort took the last epoch.
+            is_ours = any(answer == (one.producer_id, one.producer_epoch) for one in (abort, story.end) if one)
+        else:
+            is_ours = abs(command.at_ms - abort.timestamp_ms) <= COMMAND_WINDOW_MS
+        if is_ours:
+            alternatives = (
+                *([story.taker] if story.init_came_at_once or not command.is_answered else ()),
+                *([Cause.TIMEOUT] if story.timed_out else ()),
+            )
+            why = f", because {command.why}" if command.why else ""
+            return Verdict(
+                cause=Cause.DEAD_TASK,
+                confidence=Confidence.LIKELY if alternatives else Confidence.CERTAIN,
+                at_ms=command.at_ms if abort is None else abort.timestamp_ms,
+                sentence=f"The {command.who} ended the transaction of {_whose(key)}{why}. "
+                f"{'' if abort is None else _lost(story)}".strip(),
+                alternatives=alternatives,
+            )
+    return None
+
+
+def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
+    abort = story.abort
+    if abort is None:
+        return None
+    if story.went_on and not story.refusals:
+        return _verdict(
+            Cause.OWN_ABORT,
+            Confidence.LIKELY if story.timed_out else Confidence.CERTAIN,
+            abort,
+            f"{_name(key)} ended its own transaction and went on at epoch {abort.producer_epoch}. Nobody was fenced.",
+            *([Cause.TIMEOUT] if story.timed_out else ()),
+        )
+    could_be_own = story.is_kip_890 and not story.refusals
+    if story.timed_out:
+        could_be_init = story.init is None or story.init_came_at_once
+        alternatives = (
+            *([story.taker] if could_be_init else ()),
+            *([Cause.OPERATOR_FENCE] if could_be_init and not story.new_one_works else ()),
+            *([Cause.OWN_ABORT] if could_be_own else ()),
+        )
+        return _verdict(
+            Cause.TIMEOUT,
+            Confidence.LIKELY if alternatives else Confidence.CERTAIN,
+            abort,
+            f"The coordinator ended the transaction of {_whose(key)} after {_seconds(story.lasted_ms)}: its timeout of "
+            f"{_seconds(abort.timeout_ms)} was over. {_lost(story)}",
+            *alternatives,
+        )
+    if story.init is not None and (story.init_came_at_once or not could_be_own):
+        return _taken_over(key, story, story.init, could_be_own=could_be_own)
+    if could_be_own:
+        return _verdict(
+            Cause.OWN_ABORT,
+            Confidence.LIKELY,
+            abort,
+            f"{_name(key)} most likely ended its own transaction, as clients do from KIP-890 on.",
+            story.taker,
+            *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
+        )
+    return _verdict(
+        Cause.COORDINATOR_ABORT,
+        Confidence.OPEN,
+        abort,
+        f"The coordinator ended the transaction of {_whose(key)}{_lasted('after', story)}, before its "
+        f"timeout of {_seconds(abort.timeout_ms)}: somebody asked for its id, and no answer is recorded. "
+        f"{_lost(story)}",
+        story.taker,
+        Cause.OPERATOR_FENCE,
+        Cause.DEAD_TASK,
+    )
+
+
+def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> Verdict:
+    """`init` ended the transaction. Whether its sender is a producer is known once it writes."""
+    comeback, cause = story.comeback, story.taker
+    other = {Cause.TAKEOVER: Cause.APPLICATION_RETURNED, Cause.APPLICATION_RETURNED: Cause.TAKEOVER}[cause]
+    alternatives = (
+        *([other] if comeback is not None else ()),
+        *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
+        *([Cause.DEAD_TASK] if story.abort is not None and not story.init_came_at_once else ()),
+        *([Cause.OWN_ABORT] if could_be_own else ()),
+        *([Cause.OWN_EPOCH] if not story.refusals and not story.is_kip_890 else ()),
+    )
+    said = f"A new producer took {_whose(key)} over: {_moved(key, init)}."
+    if comeback is not None and cause is Cause.APPLICATION_RETURNED:
+        said = f"{comeback.sentence} {_whose(key)}: {_moved(key, init)}."
+    elif comeback is not None:
+        said += " Two members of its thread take turns in the group, as of two processes with a copied state folder."
+    return _verdict(
+        cause,
+        Confidence.LIKELY if alternatives else Confidence.CERTAIN,
+        story.abort or init,
+        f"{said} {_lost(story)}{_is_idle_since(story, init)}",
+        *alternatives,
+    )
+
+
+def _over_idle(key: FencingKey, story: _Story) -> Verdict | None:
+    own, init = story.own, story.init
+    if own is None or init is None or own.status not in IDLE:
+        return None
+    if story.refusals:
+        return _verdict(
+            Cause.ZOMBIE_REFUSED,
+            Confidence.CERTAIN,
+            init,
+            f"A new producer of {key.transactional_id} had begun ({_moved(key, init)}) with nothing open, "
+            f"and the old one still tried to write. Nothing of it was taken.",
+        )
+    unseen: tuple[Cause, ...] = ()
+    if init.producer_id != own.producer_id:
+        cause = Cause.EPOCHS_USED_UP
+        # The epochs of two producer ids do not say whether records are missing between them.
+        unseen = (story.taker, Cause.TIMEOUT)
+        said = f"The epochs of producer id {own.producer_id} are used up, so the next init got another: "
+    else:
+        cause, said = Cause.CLEAN_RESTART, f"{key.transactional_id} was initialised again with nothing open: "
+    return _verdict(
+        cause,
+        Confidence.LIKELY,
+        init,
+        f"{said}{_moved(key, init)}. Nobody was fenced, unless the old producer still lives.",
+        Cause.ZOMBIE_REFUSED,
+        *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
+        Cause.OWN_EPOCH,
+        *unseen,
+    )
+
+
+def _refused_only(key: FencingKey, story: _Story) -> Verdict | None:
+    if not story.refusals:
+        return None
+    return Verdict(
+        cause=Cause.UNEXPLAINED,
+        confidence=Confidence.OPEN,
+        at_ms=story.refusals[0].at_ms,
+        sentence=f"{_name(key)} is over, and what has been read of the journal does not say why.",
+        alternatives=(story.taker, Cause.TIMEOUT, Cause.OPERATOR_FENCE),
+    )
+
+
+def _with_refusals(verdict: Verdict, story: _Story) -> Verdict:
+    """Who felt it, and what it did then."""
+    if not story.refusals or not verdict.cause.is_fencing:
+        return verdict
+    ended = ", and it ended as superseded" if story.ends else ""
+    said = f"{verdict.sentence} The broker refused {story.refusals[0].who}{ended}."
+    return msgspec.structs.replace(verdict, sentence=said)
+
+
+def _verdict(
+    cause: Cause, confidence: Confidence, record: RecordedState, sentence: str, *alternatives: Cause
+) -> Verdict:
+    return Verdict(
+        cause=cause,
+        confidence=confidence,
+        at_ms=record.timestamp_ms,
+        sentence=sentence.strip(),
+        alternatives=alternatives,
+    )
+
+
+def _name(key: FencingKey) -> str:
+    return f"Producer {key.producer_id} epoch {key.producer_epoch} of {key.transactional_id}"
+
+
+def _whose(key: FencingKey) -> str:
+    return f"{key.transactional_id} (producer {key.producer_id} epoch {key.producer_epoch})"
+
+
+def _moved(key: FencingKey, init: RecordedState) -> str:
+    if init.producer_id == key.producer_id:
+        return f"epoch {key.producer_epoch} → {init.producer_epoch}"
+    return f"producer {key.producer_id} → {init.producer_id}, epoch {key.producer_epoch} → {init.producer_epoch}"
+
+
+def _lost(story: _Story) -> str:
+    if story.own is None or story.abort is None:
+        return "Nothing was open."
+    topics = ", ".join(sorted({at.topic for at in story.own.partitions if not at.topic.startswith("__")}))
+    into = f" into {topics}" if topics else ""
+    return f"What it had written{into}{_lasted('in', story)} was aborted; readers of committed data skip it."
+
+
+def _lasted(preposition: str, story: _Story) -> str:
+    """For how long it was open; nothing when it was ended by another clock, at a time before its begin."""
+    return f" {preposition} {_seconds(story.lasted_ms)}" if story.lasted_ms >= 0 else ""
+
+
+def _is_idle_since(story: _Story, init: RecordedState) -> str:
+    if story.new_one_works:
+        return ""
+    differs = story.own is not None and init.timeout_ms != story.own.timeout_ms
+    timeout = f" and has another timeout ({_seconds(init.timeout_ms)}), as after FenceProducers" if differs else ""
+    return f" The new one has written nothing so far{timeout}."
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{duration_ms / 1000:.1f} s" if duration_ms >= 100 else f"{duration_ms} ms"

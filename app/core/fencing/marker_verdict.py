@@ -1,0 +1,88 @@
+"""Why a partition has the end of a transaction that its coordinator did not decide: an operator wrote it.
+
+`kafka-transactions.sh abort` (WriteTxnMarkers, KIP-664) writes an ABORT marker into one partition and leaves the
+coordinator's journal as it is. What the coordinator knew then tells a hanging transaction from one that was alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.core.fencing.evidence import CommandVerb, CommandWord, CoordinatorRecord, Evidence, MarkerRecord
+from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, Verdict
+from app.core.fencing.steps import IDLE
+from app.core.journals.live_transactions import LiveTransaction, RecordedState, Step
+from app.core.journals.transaction_state import TransactionStatus
+
+
+def record_beside(
+    marker: MarkerRecord, producer_id: int, producer_epoch: int, live: LiveTransaction
+) -> RecordedState | None:
+    """The record that shows that the coordinator did not decide this ABORT of a producer; None where it may have.
+
+    Its transaction is open, or its epoch was over, or its end recorded, before the marker was written: by the clocks
+    of two brokers, so a marker that comes within their skew after a true end would pass for one.
+    """
+    newest = live.newest
+    if (newest.producer_id, newest.producer_epoch) == (producer_id, producer_epoch):
+        is_over = newest.status in IDLE and newest.timestamp_ms < marker.at_ms
+        return newest if newest.status is TransactionStatus.ONGOING or is_over else None
+    steps = live.steps
+    for step in steps:
+        is_later = step.producer_id != producer_id or step.producer_epoch > producer_epoch
+        if is_later and step.record.timestamp_ms < marker.at_ms and _was_held(steps, producer_id, producer_epoch, step):
+            return step.record
+    return None
+
+
+def _was_held(steps: Sequence[Step], producer_id: int, producer_epoch: int, until: Step) -> bool:
+    """Whether the id is known to have had this epoch before that step, so that the step is what came after it."""
+    return any(
+        (step.producer_id, step.producer_epoch) == (producer_id, producer_epoch) and step.offset < until.offset
+        for step in steps
+    )
+
+
+def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
+    """The cause that this evidence of kind MARKER shows; None without a marker and a command that was answered."""
+    markers = [one for one in evidence if isinstance(one, MarkerRecord)]
+    commands = [
+        one
+        for one in evidence
+        if isinstance(one, CommandWord) and one.verb is CommandVerb.END and (one.partitions or markers)
+    ]
+    if not markers and not commands:
+        return None
+    is_answered = any(one.partitions for one in commands)
+    known = [one.record for one in evidence if isinstance(one, CoordinatorRecord)]
+    partitions = {f"{one.topic}-{one.partition}" for one in markers}.union(*(one.partitions for one in commands))
+    is_alive = any(one.was_open for one in commands) or any(_has_open(record, key, partitions) for record in known)
+    by = f"{commands[0].who} ended" if commands else "Somebody ended"
+    why = f", because: {commands[0].why}" if commands and commands[0].why else ""
+    owner = key.transactional_id or "an id that no coordinator knows"
+    where = ", ".join(sorted(partitions))
+    what = f"of producer {key.producer_id} epoch {key.producer_epoch} ({owner}) in {where}{why}."
+    at_ms = min(one.at_ms for one in markers or commands)
+    if is_alive:
+        return Verdict(
+            cause=Cause.OPERATOR_ABORT,
+            confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
+            at_ms=at_ms,
+            sentence=f"{by} the open transaction {what} Its coordinator still had it open: what it wrote there is "
+            f"lost, and the rest of it may still be committed.",
+        )
+    return Verdict(
+        cause=Cause.HANGING_ENDED,
+        confidence=Confidence.CERTAIN if is_answered or known else Confidence.LIKELY,
+        at_ms=at_ms,
+        sentence=f"{by} the hanging transaction {what} Its coordinator knew nothing of it; readers go on.",
+        alternatives=() if is_answered or known else (Cause.OPERATOR_ABORT,),
+    )
+
+
+def _has_open(record: RecordedState, key: FencingKey, partitions: set[str]) -> bool:
+    return (
+        record.status is TransactionStatus.ONGOING
+        and (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch)
+        and any(f"{at.topic}-{number}" in partitions for at in record.partitions for number in at.partitions)
+    )

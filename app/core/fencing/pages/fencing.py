@@ -1,0 +1,212 @@
+"""Fencing events: who fenced my producer, and should I worry?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.core.clusters import service as clusters
+from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.pages.incarnations import drawing_of
+from app.core.fencing.record import KEPT_FOR, FencingFilter
+from app.core.fencing.runbook import runbook
+from app.core.fencing.service import feed as fencing_feed
+from app.core.fencing.service.feed import FencingLine
+from app.core.fencing.story import story_of
+from app.core.observing.service import groups
+from app.core.observing.service.observations import Observations
+from app.core.observing.snapshot import Phase
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.printable import one_line
+from app.kit.storable import moment_of_ms
+from app.kit.web.dependencies import Wiring, WiringDep, may
+from app.kit.web.pages import screen
+from app.kit.web.pages.display import words
+from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.screen import Look, Screen
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+Name = Annotated[str, Query(max_length=100, pattern=r"^[^\x00]*$")]
+_PAGE = 50
+_AS_IT_SHOULD_BE = (Phase.LIVE, Phase.ABSENT)
+
+
+class Within(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+_SPANS = {
+    Within.HOUR: timedelta(hours=1),
+    Within.DAY: timedelta(days=1),
+    Within.WEEK: timedelta(days=7),
+    Within.MONTH: KEPT_FOR,
+}
+_WITHIN_WORDS = {
+    Within.HOUR: "last hour",
+    Within.DAY: "last 24 hours",
+    Within.WEEK: "last 7 days",
+    Within.MONTH: f"last {KEPT_FOR.days} days",
+}
+_CONFIDENCE_WORDS = {
+    Confidence.CERTAIN: "the records allow nothing else",
+    Confidence.LIKELY: "what else it could be is rarer",
+    Confidence.OPEN: "the records do not tell it from what else it could be",
+}
+
+
+class Wanted:
+    """What the page's form asks for; what is not chosen is an empty string there."""
+
+    def __init__(
+        self,
+        cluster: Name = "",
+        pipeline: Name = "",
+        transactional_id: Annotated[str, Query(alias="id", max_length=32_767)] = "",
+        group: Annotated[str, Query(max_length=32_767)] = "",
+        cause: Cause | str = "",
+        within: Within = Within.DAY,
+        after: str | None = None,
+    ) -> None:
+        self.cluster = cluster or None
+        self.pipeline = pipeline.strip() or None
+        self.transactional_id = transactional_id or None
+        self.group = group or None
+        # None for all, and for a word that is no cause.
+        self.cause = Cause(cause) if cause in set(Cause) else None
+        self.within = within
+        self.after = after
+
+    @property
+    def is_filtered(self) -> bool:
+        return any((self.cluster, self.pipeline, self.transactional_id, self.group, self.cause))
+
+    def query(self) -> dict[str, str | None]:
+        """What the form would send, without the place in the list."""
+        return {
+            "cluster": self.cluster,
+            "pipeline": self.pipeline,
+            "id": self.transactional_id,
+            "group": self.group,
+            "cause": self.cause,
+            "within": self.within,
+        }
+
+
+WantedDep = Annotated[Wanted, Depends()]
+
+
+def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        # What is no fencing is shown to those who ask for it by its name.
+        of_group = None
+        if asked.group is not None:
+            of_group = await groups.losses_of(wiring.observations, cluster=asked.cluster, group=asked.group)
+        wanted = FencingFilter(
+            pipeline=asked.pipeline,
+            transactional_id=asked.transactional_id,
+            of_group=of_group,
+            cause=asked.cause,
+            since=now - _SPANS[asked.within],
+            with_what_is_none=asked.cause is not None and not asked.cause.is_fencing,
+        )
+        found = await fencing_feed.list_lines(uow, wanted, cluster=asked.cluster, after=asked.after, limit=_PAGE)
+        counts = await fencing_feed.count_by_cause(uow, wanted, cluster=asked.cluster)
+        query = asked.query()
+        context = {
+            "lines": found.items,
+            "counts": counts,
+            "total": sum(counts.values()),
+            "older": screen.url_of("fencing", **query, after=found.next_cursor) if found.next_cursor else None,
+            "unread": _unread(wiring.observations),
+            "is_filtered": asked.is_filtered,
+            "clusters": [("", "all"), *((one.name, one.name) for one in await clusters.list_clusters(uow))],
+            "causes": [("", "all fencing"), *((one, words(one)) for one in Cause)],
+            "spans": list(_WITHIN_WORDS.items()),
+            "span": _WITHIN_WORDS[asked.within],
+            "chosen": query,
+        }
+        return Screen(template="fencing/list", title="Fencing", context=context, concerns=frozenset())
+
+    return look
+
+
+def _unread(observations: Observations) -> list[Mapping[str, str]]:
+    """The clusters whose journal of transactions is not read as it should be, and why: nothing is seen of them now."""
+    return [
+        {"cluster": one.cluster, "phase": status.phase, "problem": status.problem}
+        for one in observations.all()
+        if (status := one.transaction_journal).phase not in _AS_IT_SHOULD_BE
+    ]
+
+
+@router.get("/fencing")
+@router.get("/fencing/stream")
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list(wiring, wanted))
+
+
+def looking_at(event_id: str) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal, now
+        line = await fencing_feed.get_line(uow, event_id)
+        verdict = line.record.event.verdict
+        story = story_of(line.record.event)
+        context = {
+            "line": line,
+            "record": line.record,
+            "key": line.record.event.key,
+            "place": line.record.place,
+            "verdict": verdict,
+            "confidence_words": _CONFIDENCE_WORDS[verdict.confidence],
+            "story": story,
+            "drawing": drawing_of(story),
+            "runbook": runbook(verdict.cause),
+            "partitions": [_partition(name) for name in line.record.place.partitions],
+            "text": as_text(line),
+            "moment": moment_of_ms,
+        }
+        title = f"{words(verdict.cause)} of {line.record.event.key.transactional_id or 'an unknown id'}"
+        return Screen(template="fencing/detail", title=title, context=context, concerns=frozenset())
+
+    return look
+
+
+def _partition(name: str) -> Mapping[str, str]:
+    topic, _, number = name.rpartition("-")
+    return {"name": name, "topic": topic, "number": number}
+
+
+def as_text(line: FencingLine) -> str:
+    """The event for an incident channel: what, how sure, what proves it, what to do. Each row is one line."""
+    event = line.record.event
+    verdict = event.verdict
+    others = ", ".join(words(one) for one in verdict.alternatives)
+    doubt = f"; it could also be: {others}" if others else ""
+    rows = [
+        f"{_moment(verdict.at_ms)} {words(verdict.cause)} on {line.cluster or event.key.kafka_cluster_id}",
+        verdict.sentence,
+        f"{verdict.confidence}: {_CONFIDENCE_WORDS[verdict.confidence]}{doubt}",
+        *(f"  {_moment(one.at_ms)} {one.side}: {one.what} ({one.source})" for one in story_of(event).moments),
+        *(f"{number}. {step}" for number, step in enumerate(runbook(verdict.cause), 1)),
+    ]
+    return "\n".join(map(one_line, rows))
+
+
+def _moment(at_ms: int) -> str:
+    return moment_of_ms(at_ms).isoformat(timespec="milliseconds")
+
+
+@router.get("/fencing/{event_id}")
+@router.get("/fencing/{event_id}/stream")
+async def show(request: Request, wiring: WiringDep, by: Viewer, event_id: str) -> Response:
+    return await screen.live(request, wiring, by, looking_at(event_id))

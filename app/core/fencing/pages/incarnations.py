@@ -1,0 +1,46 @@
+"""A fencing event as a drawing: a lane for each side, with when it lived and what is told of it."""
+
+from __future__ import annotations
+
+from app.core.fencing.story import Moment, Side, Story
+from app.kit.web.pages.timeline import Bar, Lane, Mark, Timeline, Tone, places
+
+_MARGIN_PERCENT = 4.0
+_NAMES = {Side.OLD: "the old producer", Side.NEW: "the new producer", Side.GROUP: "the group", Side.OPERATOR: "by hand"}
+
+
+def drawing_of(story: Story) -> Timeline:
+    """The lanes of those who did something, each as long as it lived."""
+    reached = places([*(moment.at_ms for moment in story.moments), story.taken_at_ms], margin=_MARGIN_PERCENT)
+    cut = reached[story.taken_at_ms]
+    lanes: list[Lane] = []
+    for side in Side:
+        moments = [moment for moment in story.moments if moment.side is side]
+        if not moments and side is not Side.OLD:
+            continue
+        marks = [Mark(left=reached[moment.at_ms], title=f"{_NAMES[side]} {moment.what}") for moment in moments]
+        bars: list[Bar] = []
+        if side is Side.OLD:
+            bars = _old(marks, moments, cut)
+        elif side is Side.NEW:
+            bars = [Bar(left=marks[0].left, width=100 - marks[0].left, title="has the id", tone=Tone.NEW)]
+        lanes.append(Lane(name=_NAMES[side], detail=_detail(story, side), bars=tuple(bars), marks=tuple(marks)))
+    words = f"Producer {story.old.producer_id} epoch {story.old.producer_epoch} was ended"
+    if story.new is not None:
+        words += f"; producer {story.new.producer_id} epoch {story.new.producer_epoch} has its id after it"
+    return Timeline(lanes=tuple(lanes), cut=cut, words=f"{words}. The table below says the same.")
+
+
+def _old(marks: list[Mark], moments: list[Moment], cut: float) -> list[Bar]:
+    # From the line's beginning: its first record that is kept is seldom its first one.
+    bars = [Bar(left=0, width=cut, title="had the id", tone=Tone.OLD)]
+    said = [mark.left for mark, moment in zip(marks, moments, strict=True) if moment.is_own_word]
+    late_until = max(said, default=0.0)
+    if late_until > cut:
+        bars.append(Bar(left=cut, width=round(late_until - cut, 1), title="went on without it", tone=Tone.LATE))
+    return bars
+
+
+def _detail(story: Story, side: Side) -> str:
+    who = {Side.OLD: story.old, Side.NEW: story.new}.get(side)
+    return "" if who is None else f"producer {who.producer_id} · epoch {who.producer_epoch}"

@@ -1,0 +1,126 @@
+"""Fencing events are kept once, however many servers and workers tell of the same loss, and corrected in place.
+
+`record_cases` is what everybody calls who has seen something: the observer with `cases_of` an id's steps, the workers'
+listener with `case_of_word`, a command of ours with `case_of_command`, a look at a partition with `case_of_marker`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from app.core.alerts.service import tell_of_fencing
+from app.core.fencing.cases import joined, told
+from app.core.fencing.evidence import merged
+from app.core.fencing.fencing_event import Case, Cause, FencingEvent, Verdict
+from app.core.fencing.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, kept_id, place_of
+from app.core.fencing.service.own_commands import OwnCommands
+from app.core.fencing.store import FencingStore
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.page import Page, checked_limit
+from app.kit.storable import moment_of_ms, storable
+
+NOTICE = "fencing"
+
+
+async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime) -> list[FencingEvent]:
+    """Join these with what is kept, and keep what they prove; the events that are new or say something else now.
+
+    Whoever calls it again with the same, here or on another server, changes nothing. Rows are locked in one order, so
+    that two servers with the same cases take turns; call it last in a unit of work that holds other locks.
+    """
+    wanted = {case.key: case for case in joined(storable(_findable(case)) for case in cases)}
+    kept = await uow.of(FencingStore).evidence_of(wanted)
+    commands = OwnCommands(uow, now=now)
+    changed: list[FencingEvent] = []
+    told_anew: Counter[tuple[str, Cause]] = Counter()
+    for key in sorted(wanted, key=msgspec.structs.astuple):
+        case = wanted[key]
+        if key in kept and merged(kept[key], case.evidence) == kept[key]:
+            continue
+        change = await _record(uow, case, commands, now=now)
+        if change is not None:
+            changed.append(change.event)
+            cause = change.event.verdict.cause
+            told_anew[key.kafka_cluster_id, cause] += change.cause_before is not cause
+    if told_anew.total():
+        await uow.of(FencingStore).add_told(+told_anew)
+    return changed
+
+
+class _Change(NamedTuple):
+    """cause_before: what was said of it until now; None of a new one."""
+
+    event: FencingEvent
+    cause_before: Cause | None = None
+
+
+async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: datetime) -> _Change | None:
+    before = await uow.of(FencingStore).find(case.key, for_update=True)
+    if before is None:
+        event = await _told(case, commands)
+        if event is None or not _is_worth_a_row(event, now=now):
+            return None
+        place = place_of(event, await uow.of(FencingStore).place_of_producer(event.key))
+        if await uow.of(FencingStore).add(event, place=place, now=now):
+            _notify(uow, event, place.pipeline)
+            await _tell(uow, event, None, now=now)
+            return _Change(event)
+        before = await uow.of(FencingStore).find(case.key, for_update=True)
+    if before is None:
+        # Another server wrote it and retention has removed it, all since our first look: it was too old to keep.
+        return None
+    if before.is_foreign:
+        return None
+    event = await _told(Case(case.key, merged(before.event.evidence, case.evidence)), commands)
+    if event is None or event == before.event:
+        return None
+    place = place_of(event, before.place)
+    corrections = corrected(before.corrections, before.event.verdict, event.verdict, at=now)
+    await uow.of(FencingStore).change(before.id, event, place=place, corrections=corrections, now=now)
+    _notify(uow, event, place.pipeline)
+    await _tell(uow, event, before.event.verdict, now=now)
+    return _Change(event, before.event.verdict.cause)
+
+
+async def _told(case: Case, commands: OwnCommands) -> FencingEvent | None:
+    event = told(case)
+    words = () if event is None else await commands.words_for(event)
+    return told(Case(case.key, merged(case.evidence, words))) if words else event
+
+
+async def _tell(uow: UnitOfWork, event: FencingEvent, before: Verdict | None, *, now: datetime) -> None:
+    record = await uow.of(FencingStore).find(event.key)
+    if record is not None:
+        await tell_of_fencing(uow, record, before, now=now)
+
+
+async def list_events(
+    uow: UnitOfWork, wanted: FencingFilter, *, after: str | None = None, limit: int = 50
+) -> Page[FencingRecord]:
+    """Newest first. Raises InvalidError for a cursor or a limit that is none."""
+    return await uow.of(FencingStore).list(wanted, after=after, limit=checked_limit(limit))
+
+
+async def get_event(uow: UnitOfWork, record_id: str) -> FencingRecord:
+    """Raises NotFoundError."""
+    return await uow.of(FencingStore).get(record_id)
+
+
+def _is_worth_a_row(event: FencingEvent, *, now: datetime) -> bool:
+    """A client of KIP-890 ends its own transactions as a matter of course: that only ever corrects what was said."""
+    return event.verdict.cause is not Cause.OWN_ABORT and moment_of_ms(event.verdict.at_ms) >= now - KEPT_FOR
+
+
+def _findable(case: Case) -> Case:
+    return Case(msgspec.structs.replace(case.key, transactional_id=kept_id(case.key.transactional_id)), case.evidence)
+
+
+def _notify(uow: UnitOfWork, event: FencingEvent, pipeline: str | None) -> None:
+    uow.notify(NOTICE, event.key.kafka_cluster_id)
+    if pipeline is not None:
+        uow.notify("pipeline", pipeline)

@@ -1,0 +1,190 @@
+"""A fencing event as it went: who did what when, the old producer and the one after it, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import accumulate
+
+import msgspec
+
+from app.core.fencing.evidence import (
+    ClientWord,
+    CommandVerb,
+    CommandWord,
+    CoordinatorRecord,
+    Evidence,
+    GroupRecord,
+    MarkerRecord,
+    MemberRecord,
+)
+from app.core.fencing.fencing_event import FencingEvent, FencingKey
+from app.core.journals import group_records, transaction_state
+from app.core.journals.live_transactions import RecordedState
+from app.core.journals.transaction_state import TransactionStatus
+from app.core.runs.task import EventKind
+
+
+class Side(StrEnum):
+    """Whose moment it is. OLD: the producer that was ended. NEW: whoever has its id after it."""
+
+    OLD = "old"
+    NEW = "new"
+    GROUP = "group"
+    OPERATOR = "operator"
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """what: goes on from its side's name. source: where that is written, to look it up.
+
+    is_own_word: the producer itself said it, so it lived then; what is written of it may be others' doing.
+    """
+
+    at_ms: int
+    side: Side
+    what: str
+    source: str
+    is_own_word: bool = False
+
+
+class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
+    producer_id: int
+    producer_epoch: int
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """moments: the coordinator's in the order of its journal, whatever their clocks say, the others among them by time.
+
+    new: None as yet.
+    """
+
+    old: Incarnation
+    new: Incarnation | None
+    taken_at_ms: int
+    moments: tuple[Moment, ...]
+
+
+def story_of(event: FencingEvent) -> Story:
+    """Every piece of evidence is one moment; the clocks are those of whoever wrote it down."""
+    key = event.key
+    records = _by_side(key, [one for one in event.evidence if isinstance(one, CoordinatorRecord)])
+    others = [_of_another(one) for one in event.evidence if not isinstance(one, CoordinatorRecord)]
+    first_new = next((one.record for side, one in records if side is Side.NEW), None)
+    return Story(
+        old=Incarnation(producer_id=key.producer_id, producer_epoch=key.producer_epoch),
+        new=None
+        if first_new is None
+        else Incarnation(producer_id=first_new.producer_id, producer_epoch=first_new.producer_epoch),
+        taken_at_ms=event.verdict.at_ms,
+        moments=_in_order([_of_record(key, side, one) for side, one in records], others),
+    )
+
+
+def _in_order(recorded: Sequence[Moment], others: Sequence[Moment]) -> tuple[Moment, ...]:
+    """By time, but a record never before those that its journal has before it: coordinators' clocks may differ."""
+    reached_ms = accumulate((moment.at_ms for moment in recorded), max)
+    timed = [*zip(reached_ms, recorded, strict=True), *((moment.at_ms, moment) for moment in others)]
+    return tuple(moment for _, moment in sorted(timed, key=lambda one: one[0]))
+
+
+def _by_side(key: FencingKey, records: Sequence[CoordinatorRecord]) -> list[tuple[Side, CoordinatorRecord]]:
+    """The coordinator ends a transaction at the next epoch; that one is the old producer's until somebody begins."""
+    found: list[tuple[Side, CoordinatorRecord]] = []
+    side, is_aborted = Side.OLD, False
+    for one in sorted(records, key=lambda one: one.record.offset):
+        record = one.record
+        is_own = (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch)
+        is_next = (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch + 1)
+        is_aborted = is_aborted or (is_next and record.status.is_abort)
+        if not is_own and not (is_next and is_aborted and record.status is not TransactionStatus.EMPTY):
+            side = Side.NEW
+        found.append((side, one))
+    return found
+
+
+def _of_record(key: FencingKey, side: Side, one: CoordinatorRecord) -> Moment:
+    record = one.record
+    return Moment(
+        at_ms=record.timestamp_ms,
+        side=side,
+        what=_what(key, record),
+        source=f"{transaction_state.TOPIC}-{one.partition}, offset {record.offset}",
+    )
+
+
+def _what(key: FencingKey, record: RecordedState) -> str:
+    at = f"epoch {record.producer_epoch}"
+    if record.producer_id != key.producer_id:
+        at = f"producer {record.producer_id} {at}"
+    match record.status:
+        case TransactionStatus.EMPTY:
+            return f"was initialised at {at} with a timeout of {record.timeout_ms:,} ms"
+        case TransactionStatus.ONGOING:
+            where = ", ".join(f"{part.topic}-{number}" for part in record.partitions for number in part.partitions)
+            open_for_ms = record.timestamp_ms - record.start_ms
+            since = f", begun {open_for_ms:,} ms before" if record.start_ms >= 0 and open_for_ms > 0 else ""
+            return f"had a transaction open at {at}{f' in {where}' if where else ''}{since}"
+        case TransactionStatus.PREPARE_ABORT:
+            return f"had its transaction aborted at {at}: decided"
+        case TransactionStatus.COMPLETE_ABORT:
+            return f"had its transaction aborted at {at}: done in every partition"
+        case TransactionStatus.PREPARE_COMMIT:
+            return f"committed at {at}: decided"
+        case TransactionStatus.COMPLETE_COMMIT:
+            return f"committed at {at}: done in every partition"
+        case _:
+            return f"was {record.status.word} at {at}"
+
+
+def _of_another(one: Evidence) -> Moment:
+    match one:
+        case ClientWord():
+            told = "was refused" if one.kind in (EventKind.FENCED, EventKind.ABORTED) else one.kind.replace("_", " ")
+            error = f" with {one.error}" if one.error else ""
+            return Moment(
+                at_ms=one.at_ms,
+                side=Side.OLD,
+                what=f"{told}{error}: {one.message}",
+                source=f"told by {one.who}",
+                is_own_word=True,
+            )
+        case MarkerRecord():
+            where = f"{one.topic}-{one.partition}"
+            return Moment(
+                at_ms=one.at_ms,
+                side=Side.OLD,
+                what=f"got the marker {one.type.name} in {where}, of coordinator epoch {one.coordinator_epoch}",
+                source=f"{where}, offset {one.offset}",
+            )
+        case CommandWord():
+            verb = {
+                CommandVerb.FENCE: "fenced the id",
+                CommandVerb.END: f"ended it in {', '.join(one.partitions)}",
+                CommandVerb.END_DEAD: "ended what it had open",
+            }[one.verb]
+            answer = "" if one.producer_epoch is None else f"; the answer was epoch {one.producer_epoch}"
+            why = f", because: {one.why}" if one.why else ""
+            return Moment(
+                at_ms=one.at_ms,
+                side=Side.OPERATOR,
+                what=f"{one.who} {verb}{why}{answer}",
+                source=f"command {one.command_id} of the command log",
+            )
+        case GroupRecord():
+            noun = "epoch" if one.is_epoch else "generation"
+            return Moment(
+                at_ms=one.at_ms,
+                side=Side.GROUP,
+                what=f"{one.group} reached {noun} {one.number} with {one.members} members",
+                source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
+            )
+        case MemberRecord():
+            did = "left" if one.has_left else "joined"
+            return Moment(
+                at_ms=one.at_ms,
+                side=Side.GROUP,
+                what=f"{one.client_id or one.member_id} on {one.host} {did} {one.group}, which then had {one.members}",
+                source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
+            )
+        case CoordinatorRecord():
+            raise AssertionError("told by its side")

@@ -1,0 +1,37 @@
+"""What hangs on a cluster, found by this server's search without anybody asking, and what hung before."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from app.core.hanging import service as hanging
+from app.core.hanging.record import HangingRecord
+from app.core.hanging.schemas import Hanging
+from app.kit.access import Principal, Verb
+from app.kit.page import Page
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.paging import After, Limit
+from app.kit.web.api.shown import Shown
+from app.kit.web.api.words import NameInPath
+from app.kit.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/clusters/{name}/hanging", tags=["stuck"])
+
+
+@router.get("", responses=refusals(404))
+async def get_hanging(
+    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Hanging:
+    """Transactions that nobody will ever end, with what ends them, and offsets that new owners wait for."""
+    now = wiring.clock.now()
+    return Hanging.of_look(await hanging.look(uow, wiring.observations, cluster=name, now=now), now=now)
+
+
+@router.get("/history", responses=refusals(404))
+async def list_hanging(
+    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
+) -> Shown[Page[HangingRecord]]:
+    """All that were found, newest first, with how they ended; ended ones are kept for 30 days."""
+    return await hanging.list_records(uow, cluster=name, after=after, limit=limit)

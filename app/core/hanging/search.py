@@ -1,0 +1,271 @@
+"""Which partitions of a cluster are worth asking about, when each is asked next, and what the answers showed.
+
+        ListOffsets of all ─▶ held back, by `last_stable` since `since_ms` ─▶ (longer than `Accounts` allow) asked
+                                    │                                              │
+                                    ╰─▶ moved: begins anew, gone: forgotten        ├─▶ hanging: asked every 30 s
+                                                                                   ╰─▶ not: later and later
+What is accounted for is asked about too, with what is left of the rate: another may hang behind the one that is well.
+Only what is held back is kept, so memory is bounded by that. A transaction that was found is asked about at once when
+its partition's last stable offset moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from app.core.blocked.diagnosis import hanging_sentence, is_hanging
+from app.core.blocked.ending import marker_epoch
+from app.core.blocked.facts import LogEnds, OpenTransaction, Partition, PartitionFacts, Refused, strangers_in
+from app.core.hanging.accounting import Accounts, OpenThere
+from app.core.hanging.hanging_transaction import Ending, HangingKey, HangingTransaction
+from app.kit.back_off import BackOff
+
+AGAIN = BackOff(10.0, 300.0)
+FOUND_AGAIN_MS = 30_000
+
+
+class StableEnd(NamedTuple):
+    """Where readers of committed data stop, and where the log ends."""
+
+    last_stable: int
+    high_watermark: int
+
+
+class HeldBack(msgspec.Struct):
+    """A partition whose readers of committed data stand at `last_stable`: since then, and until then, by our clock.
+
+    high_watermark: as it was at `until_ms`. known_open: what the journal has open there, and when that was known first.
+    unclear: why the last look told nothing. is_accounted_for: by a transaction that is well, and only what may hang
+    behind it is looked for.
+    """
+
+    last_stable: int
+    since_ms: int
+    until_ms: int
+    high_watermark: int
+    known_open: dict[OpenThere, int] = {}
+    ask_at_ms: int = 0
+    looks: int = 0
+    unclear: str = ""
+    is_accounted_for: bool = False
+
+    def note_open(self, there: Collection[OpenThere] | None, *, now_ms: int) -> None:
+        if there is not None:
+            self.known_open = {one: self.known_open.get(one, now_ms) for one in there}
+
+
+class Unclear(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that is held back for too long, and why nobody can say whether its transaction hangs."""
+
+    topic: str
+    partition: int
+    since_ms: int
+    reason: str
+
+
+class Looked(NamedTuple):
+    """What one look changed. over: open no longer; ADOPTED ones are told, of the others their marker will tell."""
+
+    found: tuple[HangingTransaction, ...] = ()
+    over: tuple[tuple[HangingTransaction, Ending | None], ...] = ()
+
+
+class Search:
+    """One cluster's. Pure: times are given, nothing is asked.
+
+    asks_per_s: so many partitions a second, at most, are asked about.
+    """
+
+    def __init__(self, kafka_cluster_id: str, *, asks_per_s: float, known: Iterable[HangingTransaction] = ()) -> None:
+        self._kafka_cluster_id = kafka_cluster_id
+        self._asks_per_s = asks_per_s
+        self._allowance = 0.0
+        self._allowance_at_ms: int | None = None
+        self._held: dict[Partition, HeldBack] = {}
+        self._found: dict[Partition, dict[tuple[int, int, int], HangingTransaction]] = {}
+        self._ask_at_once: dict[Partition, None] = {}
+        self._moved: dict[Partition, HeldBack] = {}
+        for one in known:
+            self._found.setdefault(one.at, {})[one.identity] = one
+            self._ask_at_once[one.at] = None
+
+    @property
+    def held(self) -> Mapping[Partition, HeldBack]:
+        return self._held
+
+    @property
+    def found(self) -> tuple[HangingTransaction, ...]:
+        """Those that hang now, by where they are."""
+        ones = (one for of_partition in self._found.values() for one in of_partition.values())
+        return tuple(sorted(ones, key=lambda one: one.key))
+
+    @property
+    def unclear(self) -> tuple[Unclear, ...]:
+        """The longest first."""
+        ones = [
+            Unclear(topic=topic, partition=number, since_ms=held.since_ms, reason=held.unclear)
+            for (topic, number), held in self._held.items()
+            if held.unclear and not held.is_accounted_for
+        ]
+        return tuple(sorted(ones, key=lambda one: (one.since_ms, one.topic, one.partition)))
+
+    def note_ends(self, ends: Mapping[Partition, StableEnd], *, now_ms: int) -> None:
+        """What ListOffsets said of these partitions."""
+        for at, end in ends.items():
+            held = self._held.get(at)
+            if held is not None and held.last_stable == end.last_stable < end.high_watermark:
+                held.until_ms, held.high_watermark = now_ms, end.high_watermark
+                continue
+            if held is not None and held.known_open:
+                self._moved[at] = held
+            if at in self._found and any(identity[2] < end.last_stable for identity in self._found[at]):
+                self._ask_at_once[at] = None
+            if end.last_stable < end.high_watermark:
+                self._held[at] = HeldBack(end.last_stable, now_ms, now_ms, end.high_watermark)
+            else:
+                self._held.pop(at, None)
+
+    def note_partitions(self, there: Collection[Partition]) -> None:
+        """These are all that there are: of others nothing is kept, but that what was found there is to be asked for."""
+        for at in [at for at in self._held if at not in there]:
+            del self._held[at]
+        self._ask_at_once |= dict.fromkeys(at for at in self._found if at not in there)
+
+    def take_moved(self) -> dict[Partition, HeldBack]:
+        """Those whose readers got on after they had stood still, by how they stood; each is given once."""
+        moved, self._moved = self._moved, {}
+        return moved
+
+    def suspects(self, *, for_ms: int, now_ms: int) -> tuple[Partition, ...]:
+        """Those that stand still for so long and may be asked about now, or were accounted for: only these are worth an
+        account."""
+        return tuple(
+            at
+            for at, held in self._held.items()
+            if (held.ask_at_ms <= now_ms or held.is_accounted_for) and held.until_ms - held.since_ms >= for_ms
+        )
+
+    def due(self, accounts: Accounts, *, now_ms: int, torn: Iterable[Partition] = ()) -> list[Partition]:
+        """Whom to ask about now: never more than the rate allows, what was found and moved first, then the longest of
+        those that nothing accounts for, where something may be torn, and the longest of the others.
+
+        accounts: of the suspects, at least.
+        """
+        if self._allowance_at_ms is None:
+            self._allowance = self._asks_per_s
+        else:
+            self._allowance += self._asks_per_s * max(0, now_ms - self._allowance_at_ms) / 1000
+        self._allowance = min(self._allowance, max(1.0, self._asks_per_s))
+        self._allowance_at_ms = now_ms
+        limit = int(self._allowance)
+        if limit == 0:
+            return []
+        late: list[tuple[int, Partition]] = []
+        behind: list[tuple[int, Partition]] = []
+        for at, held in self._held.items():
+            if at in self._ask_at_once:
+                continue
+            held.note_open(accounts.open_in(at), now_ms=now_ms)
+            stood_ms, is_time = held.until_ms - held.since_ms, held.ask_at_ms <= now_ms
+            if stood_ms >= accounts.bound_ms(at, since_ms=held.since_ms):
+                if is_time or held.is_accounted_for:
+                    late.append((held.since_ms, at))
+            elif is_time and accounts.behind_ms is not None and stood_ms >= accounts.behind_ms:
+                behind.append((held.since_ms, at))
+        overdue, hidden = [at for _, at in sorted(late)], [at for _, at in sorted(behind)]
+        chosen = list(dict.fromkeys((*self._ask_at_once, *overdue, *torn, *hidden)))[:limit]
+        self._note_why(overdue, hidden)
+        self._allowance -= len(chosen)
+        return chosen
+
+    def _note_why(self, overdue: Collection[Partition], hidden: Collection[Partition]) -> None:
+        for at in overdue:
+            held = self._held[at]
+            if held.is_accounted_for:
+                # Not by its looks so far, which come later and later.
+                held.is_accounted_for, held.looks, held.ask_at_ms = False, 0, 0
+        for at in hidden:
+            self._held[at].is_accounted_for = True
+
+    def note_look(self, facts: PartitionFacts, *, now_ms: int) -> Looked:
+        """What a partition's leader and the coordinators said. What they left open stays as it was."""
+        at = (facts.topic, facts.partition)
+        held = self._held.get(at)
+        reason = why_unclear(facts)
+        if held is not None:
+            held.looks += 1
+            held.unclear = reason
+            held.ask_at_ms = now_ms + int(AGAIN.wait_s(held.looks) * 1_000)
+        self._ask_at_once.pop(at, None)
+        if isinstance(facts.ends, Refused) or isinstance(facts.open, Refused):
+            is_gone = isinstance(facts.ends, Refused) and facts.ends.is_no_such_partition
+            gone = self._found.pop(at, {}) if is_gone else {}
+            return Looked(over=tuple((one, Ending.GONE) for one in gone.values()))
+        known = self._found.get(at, {})
+        now = {
+            row.identity: self._hanging(facts, facts.ends, row, known.get(row.identity), now_ms)
+            for row in facts.open
+            if is_hanging(facts, row)
+        }
+        over: list[tuple[HangingTransaction, Ending | None]] = []
+        for identity, one in known.items():
+            if identity in now:
+                continue
+            row = next((row for row in facts.open if row.identity == identity), None)
+            if row is None or identity not in facts.still_open:
+                over.append((one, None))
+            elif row.producer_id in facts.coordinators.known:
+                over.append((one, Ending.ADOPTED))
+            else:
+                now[identity] = one
+        if now and held is not None:
+            held.ask_at_ms = now_ms + FOUND_AGAIN_MS
+        found = tuple(one for identity, one in now.items() if identity not in known)
+        self._keep(at, now)
+        return Looked(found=found, over=tuple(over))
+
+    def _keep(self, at: Partition, now: dict[tuple[int, int, int], HangingTransaction]) -> None:
+        if now:
+            self._found[at] = now
+        else:
+            self._found.pop(at, None)
+
+    def _hanging(
+        self,
+        facts: PartitionFacts,
+        ends: LogEnds,
+        row: OpenTransaction,
+        before: HangingTransaction | None,
+        now_ms: int,
+    ) -> HangingTransaction:
+        known = facts.coordinators.known.get(row.producer_id)
+        return HangingTransaction(
+            key=HangingKey(
+                kafka_cluster_id=self._kafka_cluster_id,
+                topic=facts.topic,
+                partition=facts.partition,
+                producer_id=row.producer_id,
+                producer_epoch=row.producer_epoch,
+                start_offset=row.start_offset,
+            ),
+            coordinator_epoch=marker_epoch(row),
+            last_written_ms=row.last_ms,
+            transactional_id=None if known is None else known.transactional_id,
+            is_corroborated=known is not None or facts.coordinators.is_corroborated,
+            why=hanging_sentence(facts, row),
+            found_ms=now_ms if before is None else before.found_ms,
+            seen_ms=now_ms,
+            high_watermark=ends.high_watermark,
+        )
+
+
+def why_unclear(facts: PartitionFacts) -> str:
+    """Why these answers do not say whether something hangs; empty when they do."""
+    for answer in (facts.ends, facts.open):
+        if isinstance(answer, Refused):
+            return answer.sentence
+    is_untold = bool(strangers_in(facts) and facts.coordinators.unanswered)
+    return facts.coordinators.unanswered[0].sentence if is_untold else ""

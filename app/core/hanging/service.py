@@ -1,0 +1,110 @@
+"""Hanging transactions are kept once, however many servers find them, and each is told when found and when ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from app.core.alerts.alert import AlertKind
+from app.core.alerts.service import raise_alert, resolve_alert
+from app.core.alerts.told import hanging_alert, hanging_subject
+from app.core.clusters.store import ClusterStore
+from app.core.hanging.hanging_transaction import Ended, HangingTransaction
+from app.core.hanging.pending import PendingHold, pending_holds
+from app.core.hanging.record import HangingRecord
+from app.core.hanging.report import SearchReport
+from app.core.hanging.store import HangingStore
+from app.core.observing.service.observations import Observations
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.page import Page, checked_limit
+from app.kit.storable import moment_of_ms
+
+NOTICE = "hanging"
+
+
+class HangingLook(msgspec.Struct, frozen=True, kw_only=True):
+    """What hangs on a cluster now, and whose offsets are pending. pending_problem: why offsets may be missing."""
+
+    bootstrap_servers: str
+    search: SearchReport
+    pending: tuple[PendingHold, ...]
+    pending_problem: str
+
+
+class HangingLine(msgspec.Struct, frozen=True, kw_only=True):
+    """cluster: the name that its Kafka cluster is registered under."""
+
+    cluster: str
+    transaction: HangingTransaction
+
+    @property
+    def found_at(self) -> datetime:
+        return moment_of_ms(self.transaction.found_ms)
+
+
+async def lines_of_all(uow: UnitOfWork) -> list[HangingLine]:
+    """What hangs on any registered cluster, as any server has found it."""
+    names = await _names(uow)
+    return [
+        HangingLine(cluster=names[one.key.kafka_cluster_id], transaction=one)
+        for one in await uow.of(HangingStore).open_ones()
+        if one.key.kafka_cluster_id in names
+    ]
+
+
+async def record_found(
+    uow: UnitOfWork, found: Iterable[HangingTransaction], *, now: datetime
+) -> list[HangingTransaction]:
+    """Keep them; those that nobody had kept before. Whoever tells of a find does it by this answer."""
+    new = [one for one in _in_one_order(found) if await uow.of(HangingStore).add(one, now=now)]
+    names = await _names(uow) if new else {}
+    for one in new:
+        await raise_alert(uow, hanging_alert(one, cluster=names.get(one.key.kafka_cluster_id)))
+        uow.notify(NOTICE, one.key.kafka_cluster_id)
+    return new
+
+
+async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime) -> list[Ended]:
+    """Note their ends; those that nobody had noted before."""
+    new = [
+        one
+        for one in sorted(ended, key=lambda one: one.transaction.key)
+        if await uow.of(HangingStore).end(one, now=now)
+    ]
+    for one in new:
+        await resolve_alert(uow, AlertKind.TRANSACTION_HANGING, hanging_subject(one.transaction.key), now=now)
+        uow.notify(NOTICE, one.transaction.key.kafka_cluster_id)
+    return new
+
+
+async def look(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> HangingLook:
+    """What this server knows now. Raises NotFoundError when there is no such cluster."""
+    entry = await uow.of(ClusterStore).get(cluster)
+    search, snapshot = observations.search_of(cluster), observations.of(cluster)
+    pending = pending_holds(snapshot, search.hanging, now_ms=int(now.timestamp() * 1000))
+    return HangingLook(
+        bootstrap_servers=entry.bootstrap_servers,
+        search=search,
+        pending=pending,
+        pending_problem=snapshot.group_journal.problem,
+    )
+
+
+async def list_records(
+    uow: UnitOfWork, *, cluster: str, after: str | None = None, limit: int = 50
+) -> Page[HangingRecord]:
+    """All that were found, ended ones too, newest first. Raises NotFoundError, InvalidError."""
+    kafka_cluster_id = (await uow.of(ClusterStore).get(cluster)).kafka_cluster_id
+    return await uow.of(HangingStore).list(kafka_cluster_id, after=after, limit=checked_limit(limit))
+
+
+async def _names(uow: UnitOfWork) -> dict[str, str]:
+    """By the id that brokers report; of several names for one cluster the first."""
+    return {one.kafka_cluster_id: one.name for one in reversed(await uow.of(ClusterStore).list_all())}
+
+
+def _in_one_order(found: Iterable[HangingTransaction]) -> list[HangingTransaction]:
+    """Rows are locked in one order, so that two servers with the same finds take turns."""
+    return sorted(found, key=lambda one: one.key)

@@ -1,0 +1,147 @@
+"""The registry of transactional ids, and their import, at the edge."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from app.core.ids import formulas as id_formulas
+from app.core.ids import imported as id_import
+from app.core.ids import registry as domain
+from app.core.ids.registry import Orphan, Standing
+from app.core.ids.service.registry import Registry as DomainRegistry
+from app.core.mappings import mapping
+from app.core.observing.schemas.reading import JournalReading, time_of
+from app.kit.web.api.bodies import Answer, Body
+from app.kit.web.api.problem import ShownProblem
+from app.kit.web.api.shown import Items, Shown, made, shows
+from app.kit.web.api.words import Why
+
+
+@shows(id_formulas.IdFormula)
+class IdFormula:
+    """How another framework names its transactional ids. `counts`: they are numbered, and belong to no partition."""
+
+    counts: bool
+
+
+class ImportGiven(Body):
+    """A CSV, a formula, or a CSV whose missing ids a formula makes.
+
+    The CSV has the columns topic, partition and transactional_id, in this order unless its first line names them in
+    another; a line without topic and partition is an id alone. `values` are what the formula's `meanings` name, `count`
+    is how many ids a formula that counts shall make.
+    """
+
+    csv: Annotated[str, Field(max_length=id_import.MAX_CSV_CHARACTERS)] = ""
+    formula: Annotated[str | None, Field(max_length=100)] = None
+    values: Annotated[dict[str, Annotated[str, Field(max_length=1000)]], Field(max_length=20)] = Field(default={})
+    count: Annotated[int, Field(ge=0, le=id_import.MAX_LINES)] = 0
+    why: Why = None
+
+    def wish(self) -> id_import.ImportWish:
+        return id_import.ImportWish(csv=self.csv, formula=self.formula, values=self.values, count=self.count)
+
+
+@shows(id_import.ImportLine)
+class ImportLine:
+    """One line; `is_known`: it was imported before and stays as it is. Any problem refuses the whole import."""
+
+
+def _is_valid(plan: id_import.ImportPlan) -> bool:
+    return not plan.problems
+
+
+@shows(id_import.ImportPlan)
+class ImportPlan:
+    is_valid: bool = made(_is_valid)
+    problems: list[ShownProblem]
+
+
+@shows(Items[str])
+class ForgottenIds:
+    pass
+
+
+class RegisteredId(Answer):
+    """One transactional id. Null where the brokers do not have it: state, producer, changed_at.
+
+    `orphan`: why nobody needs it. `expires_at`: when the coordinator may forget it if nobody uses it until then; null:
+    not by itself, or not known. `contested`: a sentence where somebody else than its owner uses it.
+    """
+
+    transactional_id: str
+    standing: Standing
+    orphan: Orphan | None
+    owner: Shown[mapping.TransactionalIdOwner] | None
+    partitions: list[str]
+    state: str | None
+    is_open: bool
+    producer_id: int | None
+    producer_epoch: int | None
+    changed_at: datetime | None
+    expires_at: datetime | None
+    contested: str
+
+    @classmethod
+    def of_registered(cls, one: domain.RegisteredId) -> Self:
+        state = None if one.live is None else one.live.state
+        return cls(
+            transactional_id=one.transactional_id,
+            standing=one.standing,
+            orphan=one.orphan,
+            owner=one.owner,
+            partitions=list(one.partitions),
+            state=None if state is None else state.status.word,
+            is_open=one.live is not None and one.live.is_open,
+            producer_id=None if state is None else state.producer_id,
+            producer_epoch=None if state is None else state.producer_epoch,
+            changed_at=None if state is None else time_of(state.last_update_ms),
+            expires_at=None if one.expires_at_ms is None else time_of(one.expires_at_ms),
+            contested=one.contested,
+        )
+
+
+class IdTally(Answer):
+    """`ids`: those that the brokers have; `unseen`: owned by a pipeline, and not on the brokers."""
+
+    ids: int
+    ours: int
+    foreign: int
+    orphaned: int
+    archived: int
+    unseen: int
+    contested: int
+
+
+class Registry(Answer):
+    """`stale`: mappings that no pipeline reads any more. `expiration_ms`: null with `expiration_problem`, why."""
+
+    items: list[RegisteredId]
+    next_cursor: str | None
+    matching: int
+    tally: IdTally
+    stale: list[Shown[mapping.PartitionMapping]]
+    expiration_ms: int | None
+    expiration_problem: str
+    reading: JournalReading
+
+    @classmethod
+    def of_registry(cls, found: DomainRegistry, *, now: datetime) -> Self:
+        return cls(
+            items=[RegisteredId.of_registered(one) for one in found.items],
+            next_cursor=found.next_cursor,
+            matching=found.matching,
+            tally=IdTally(**found.tally._asdict()),
+            stale=list(found.stale),
+            expiration_ms=found.expiration_ms,
+            expiration_problem=found.expiration_problem,
+            reading=JournalReading.of_status(found.journal, now=now),
+        )
+
+
+@shows(Items[domain.IdCount])
+class IdGrowth:
+    """Oldest first: one a minute of the last six hours, one an hour before."""

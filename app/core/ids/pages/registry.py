@@ -1,0 +1,169 @@
+"""The registry: every transactional id of a cluster, whose it is, who needs it, and when it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.core.clusters import service as clusters
+from app.core.ids.pages.chart import id_growth_chart_of
+from app.core.ids.registry import Only, Orphan, RegisteredId, RegistryQuery, RegistrySort
+from app.core.ids.service import registry as id_registry
+from app.core.observing.pages.reading import reading_of
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.page import LONGEST_CURSOR
+from app.kit.web.dependencies import Wiring, WiringDep, may
+from app.kit.web.pages import screen
+from app.kit.web.pages.display import moment
+from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.screen import Look, Screen
+from app.kit.words import span
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+PAGE_SIZE = 50
+_DAY_MS = 86_400_000
+_SHORT_DAYS = 2
+_LOOK_AGAIN_S = 10.0
+
+_ONLY = (
+    ("", "all"),
+    (Only.OURS, "ours"),
+    (Only.FOREIGN, "foreign"),
+    (Only.ORPHANED, "orphaned"),
+    (Only.ARCHIVED, "archived"),
+    (Only.CONTESTED, "used by somebody else"),
+    (Only.UNSEEN, "owned, not on the brokers"),
+)
+_SORTS = (
+    (RegistrySort.ID, "by id"),
+    (RegistrySort.EXPIRES, "soonest to expire first"),
+    (RegistrySort.CHANGED, "changed last first"),
+)
+_ORPHANED = {
+    Orphan.NO_PIPELINE: "Named as Fenceline names ids, and no pipeline here owns it: its pipeline was deleted, or it "
+    "is another Fenceline's.",
+    Orphan.NO_TASK: "No task of its pipeline's definition uses it any more.",
+    Orphan.NO_MAPPING: "Its pipeline owns it, and no partition is read under it.",
+}
+
+
+class Wanted:
+    """What the page's form asks for; what is not chosen is an empty string there."""
+
+    def __init__(
+        self,
+        cluster: Annotated[str, Query(max_length=100)] = "",
+        search: Annotated[str, Query(max_length=1000)] = "",
+        only: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _ONLY))] = "",
+        sort: RegistrySort = RegistrySort.ID,
+        after: Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+    ) -> None:
+        self.cluster = cluster
+        self.search = search.strip()
+        self.only = only
+        self.sort = sort
+        self.after = after
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.search or self.only)
+
+    def query(self) -> RegistryQuery:
+        return RegistryQuery(search=self.search, only=Only(self.only) if self.only else None, sort=self.sort)
+
+    def url(self, cluster: str, *, after: str | None) -> str:
+        return screen.url_of(
+            "mappings",
+            "ids",
+            cluster=cluster,
+            search=self.search or None,
+            only=self.only or None,
+            sort=self.sort.value,
+            after=after,
+        )
+
+
+WantedDep = Annotated[Wanted, Depends()]
+
+
+def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        registered = [one.name for one in await clusters.list_clusters(uow)]
+        cluster = wanted.cluster or (registered[0] if registered else "")
+        context: dict[str, Any] = {
+            "clusters": registered,
+            "cluster": cluster,
+            "wanted": wanted,
+            "choices": {"only": _ONLY, "sort": _SORTS},
+            "found": None,
+        }
+        # What the brokers say changes all the time, and whose an id is seldom does.
+        shown = Screen(
+            template="id_registry/list",
+            title="Transactional ids",
+            context=context,
+            concerns=frozenset(),
+            look_again_s=_LOOK_AGAIN_S,
+        )
+        if not cluster:
+            return shown
+        found = await id_registry.get_registry(
+            uow,
+            wiring.observations,
+            wiring.surveys,
+            cluster=cluster,
+            query=wanted.query(),
+            now=now,
+            after=wanted.after,
+            limit=PAGE_SIZE,
+        )
+        growth = await id_registry.get_growth(uow, cluster=cluster, now=now)
+        context |= {
+            "found": found,
+            "rows": [_row(one) for one in found.items],
+            "expires_after": None if found.expiration_ms is None else _span(found.expiration_ms),
+            "growth": growth,
+            "growth_chart": id_growth_chart_of(growth),
+            "reading": reading_of(wiring.observations.of(cluster), found.journal, now=now),
+            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
+            "first_url": wanted.after and wanted.url(cluster, after=None),
+            "all_url": screen.url_of("mappings", "ids", cluster=cluster),
+            "contested_url": screen.url_of("mappings", "ids", cluster=cluster, only=Only.CONTESTED.value),
+        }
+        return shown
+
+    return look
+
+
+def _span(duration_ms: int) -> str:
+    days = duration_ms / _DAY_MS
+    return span(duration_ms) if days < _SHORT_DAYS else f"{days:.0f} d"
+
+
+def _row(one: RegisteredId) -> Mapping[str, Any]:
+    state = None if one.live is None else one.live.state
+    return {
+        "id": one.transactional_id,
+        "standing": one.standing,
+        "owner": one.owner,
+        "partitions": one.partitions,
+        "state": None if state is None else state.status.word,
+        "changed_at": None if state is None else moment(state.last_update_ms),
+        "expires_at": moment(one.expires_at_ms),
+        "is_open": one.live is not None and one.live.is_open,
+        "contested": one.contested,
+        "archived": None if one.owner is None else one.owner.archived,
+        "orphaned": "" if one.orphan is None else _ORPHANED[one.orphan],
+    }
+
+
+@router.get("/mappings/ids")
+@router.get("/mappings/ids/stream")
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list(wiring, wanted))

@@ -1,0 +1,292 @@
+"""Folds the records of `__consumer_offsets` into groups (live_groups.py has what is known of one).
+
+Offsets of a transactional batch are pending until the marker of the same producer id in the same partition of the
+journal commits or aborts them. The fold survives records read twice, compaction, a beginning in the middle (a marker
+decides what was read before it, nothing else) and versions of the future. Groups outside a filter are only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from app.core.journals import group_records
+from app.core.journals.group_records import GroupRecordKey, GroupRecordValue, RecordType
+from app.core.journals.group_values import share
+from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
+from app.core.journals.group_values.consumer import (
+    CurrentAssignment,
+    GroupEpoch,
+    Member,
+    Pattern,
+    TargetAssignment,
+    TargetAssignmentEpoch,
+)
+from app.core.journals.group_values.offsets import OffsetCommit
+from app.core.journals.group_values.share import (
+    ShareCurrentAssignment,
+    ShareGroupEpoch,
+    ShareMember,
+    ShareStatePartitions,
+)
+from app.core.journals.group_values.streams import (
+    StreamsCurrentAssignment,
+    StreamsGroupEpoch,
+    StreamsMember,
+    StreamsTargetAssignment,
+    StreamsTopology,
+)
+from app.core.journals.group_values.streams_members import current_of, member_of, target_of
+from app.core.journals.live_groups import (
+    MAX_MEMBER_CHANGES,
+    MAX_REBALANCES,
+    Committed,
+    LiveGroup,
+    LiveMember,
+    MemberChange,
+    Rebalance,
+)
+from app.core.journals.reading import Reading
+from app.core.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, read_marker
+from app.core.journals.wire_message import Undecodable
+
+
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
+    """Where a transaction's pending offsets are."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class LiveGroups(msgspec.Struct):
+    """All groups, and how far the journal has been read. Its MessagePack is what a restart goes on from.
+
+    undecided: by partition of the journal and producer id, what the next marker decides.
+    """
+
+    reading: Reading = msgspec.field(default_factory=Reading)
+    groups: dict[str, LiveGroup] = {}
+    undecided: dict[tuple[int, int], list[_Waiting]] = {}
+    records_of_others: int = 0
+
+    def apply(
+        self,
+        partition: int,
+        batch: RecordBatch | UnreadableBatch,
+        *,
+        is_wanted: Callable[[str], bool] = lambda _: True,
+    ) -> set[str]:
+        """Fold a batch; the groups that it changed, deleted ones included."""
+        changed: set[str] = set()
+        if not self.reading.is_news(partition, batch):
+            return changed
+        if isinstance(batch, RecordBatch) and batch.is_control:
+            return self._decide(partition, batch)
+        for record in self.reading.records_of(batch):
+            key = group_records.decode_key(record.key or b"")
+            if isinstance(key, Undecodable):
+                self.reading.count_unreadable(key)
+                continue
+            if not is_wanted(key.group):
+                self.records_of_others += 1
+                continue
+            value = group_records.decode_value(key.type, record.value)
+            if isinstance(value, Undecodable):
+                self.reading.count_unreadable(value)
+                continue
+            group = self.groups.get(key.group)
+            if group is None:
+                group = self.groups[key.group] = LiveGroup(key.group, partition=partition)
+            if isinstance(value, OffsetCommit) and isinstance(batch, RecordBatch) and batch.is_transactional:
+                at = (key.topic, key.partition, batch.producer_id)
+                if at not in group.pending:
+                    waiting = self.undecided.setdefault((partition, batch.producer_id), [])
+                    waiting.append(_Waiting(key.group, key.topic, key.partition))
+                # Sent several times in one transaction, the last one is what is pending.
+                group.pending[at] = Committed(value, record.offset, batch.producer_id, batch.producer_epoch)
+            else:
+                _fold_record(group, key, value, record.offset, record.timestamp_ms)
+            if group.is_gone:
+                del self.groups[key.group]
+            changed.add(key.group)
+        return changed
+
+    def forget(self, partition: int) -> list[str]:
+        """Drop what this partition told, to read it from its beginning; the groups that are gone by it."""
+        gone = [name for name, live in self.groups.items() if live.partition == partition]
+        for name in gone:
+            del self.groups[name]
+        for at in [at for at in self.undecided if at[0] == partition]:
+            del self.undecided[at]
+        self.reading.forget(partition)
+        return gone
+
+    def _decide(self, partition: int, batch: RecordBatch) -> set[str]:
+        """A marker commits or aborts what its producer has pending in this partition of the journal."""
+        self.reading.records += batch.record_count
+        marker = read_marker(batch)
+        if isinstance(marker, Undecodable):
+            self.reading.count_unreadable(marker)
+            return set()
+        changed: set[str] = set()
+        for waiting in self.undecided.pop((partition, batch.producer_id), ()):
+            group = self.groups.get(waiting.group)
+            pending = group and group.pending.pop((waiting.topic, waiting.partition, batch.producer_id), None)
+            if group is None or pending is None:
+                continue
+            changed.add(group.group)
+            if marker.type is MarkerType.ABORT:
+                group.offsets_aborted += 1
+            else:
+                at = (waiting.topic, waiting.partition)
+                existing = group.offsets.get(at)
+                # As the coordinator does: of two commits the one that was sent later wins, whenever it was decided.
+                if existing is None or pending.journal_offset > existing.journal_offset:
+                    group.offsets[at] = pending
+            if group.is_gone:
+                del self.groups[group.group]
+        return changed
+
+
+def _fold_record(
+    group: LiveGroup, key: GroupRecordKey, value: GroupRecordValue | None, offset: int, timestamp_ms: int
+) -> None:
+    """Records of groups are states: the newest stands for itself."""
+    match value:
+        case None:
+            _forget(group, key, offset, timestamp_ms)
+        case OffsetCommit():
+            group.offsets[key.topic, key.partition] = Committed(value, offset)
+        case ClassicGroup():
+            if group.classic is None or value.generation != group.classic.generation:
+                at_ms = value.state_changed_ms if value.state_changed_ms >= 0 else timestamp_ms
+                _remember(group, Rebalance(value.generation, len(value.members), at_ms, offset))
+            _note_classic_members(group, value, offset, timestamp_ms)
+            group.classic = value
+        case GroupEpoch():
+            _reach(group, value.epoch, offset, timestamp_ms)
+        case TargetAssignmentEpoch():
+            group.target_epoch = value.assignment_epoch
+        case Member():
+            _join(group, key.member_id, value, offset, timestamp_ms)
+        case TargetAssignment():
+            _member(group, key).target = value
+        case CurrentAssignment():
+            _member(group, key).current = value
+        case Pattern():
+            group.patterns[key.pattern] = value
+        case StreamsGroupEpoch():
+            group.subtopologies = group.subtopologies or {}
+            _reach(group, value.epoch, offset, timestamp_ms)
+        case StreamsTopology():
+            group.subtopologies = {one.subtopology: one.read_topics for one in value.subtopologies}
+        case StreamsMember():
+            _join(group, key.member_id, member_of(value), offset, timestamp_ms)
+        case StreamsTargetAssignment():
+            _member(group, key).target = target_of(value)
+        case StreamsCurrentAssignment():
+            _member(group, key).current = current_of(value)
+        case ShareGroupEpoch():
+            group.is_share = True
+            _reach(group, value.epoch, offset, timestamp_ms)
+        case ShareMember():
+            _join(group, key.member_id, share.member_of(value), offset, timestamp_ms)
+        case ShareCurrentAssignment():
+            _member(group, key).current = share.current_of(value)
+        case ShareStatePartitions():
+            group.topic_names = value.topic_names
+        case _:
+            # Partition metadata (3.x): the topics' own metadata tells it better.
+            pass
+
+
+def _forget(group: LiveGroup, key: GroupRecordKey, offset: int, timestamp_ms: int) -> None:
+    match key.type:
+        case RecordType.OFFSET_COMMIT | RecordType.LEGACY_OFFSET_COMMIT:
+            group.offsets.pop((key.topic, key.partition), None)
+        case RecordType.CLASSIC_GROUP:
+            group.classic = None
+        case RecordType.GROUP_EPOCH:
+            group.epoch = None
+        case RecordType.STREAMS_GROUP_EPOCH:
+            group.epoch, group.subtopologies = None, None
+        case RecordType.SHARE_GROUP_EPOCH:
+            group.epoch, group.is_share = None, False
+        case (
+            RecordType.TARGET_ASSIGNMENT_EPOCH
+            | RecordType.STREAMS_TARGET_ASSIGNMENT_EPOCH
+            | RecordType.SHARE_TARGET_ASSIGNMENT_EPOCH
+        ):
+            group.target_epoch = -1
+        case RecordType.MEMBER | RecordType.STREAMS_MEMBER | RecordType.SHARE_MEMBER:
+            # Its other tombstones come first, and may have been compacted away.
+            gone = group.members.pop(key.member_id, None)
+            if gone is not None and gone.metadata is not None:
+                said = [(key.member_id, gone.metadata)]
+                _note(group, said, offset, timestamp_ms, has_left=True, members=len(group.members))
+        case (
+            RecordType.TARGET_ASSIGNMENT | RecordType.STREAMS_TARGET_ASSIGNMENT | RecordType.SHARE_TARGET_ASSIGNMENT
+        ) if key.member_id in group.members:
+            group.members[key.member_id].target = None
+        case (
+            RecordType.CURRENT_ASSIGNMENT | RecordType.STREAMS_CURRENT_ASSIGNMENT | RecordType.SHARE_CURRENT_ASSIGNMENT
+        ) if key.member_id in group.members:
+            group.members[key.member_id].current = None
+        case RecordType.SHARE_STATE_PARTITIONS:
+            group.topic_names = {}
+        case RecordType.PATTERN:
+            group.patterns.pop(key.pattern, None)
+        case _:
+            pass
+
+
+def _member(group: LiveGroup, key: GroupRecordKey) -> LiveMember:
+    return group.members.setdefault(key.member_id, LiveMember())
+
+
+def _reach(group: LiveGroup, epoch: int, offset: int, timestamp_ms: int) -> None:
+    if epoch != group.epoch:
+        _remember(group, Rebalance(epoch, len(group.members), timestamp_ms, offset))
+    group.epoch = epoch
+
+
+def _remember(group: LiveGroup, rebalance: Rebalance) -> None:
+    group.rebalances.append(rebalance)
+    del group.rebalances[:-MAX_REBALANCES]
+
+
+def _join(group: LiveGroup, member_id: str, said: Member, offset: int, timestamp_ms: int) -> None:
+    member = group.members.setdefault(member_id, LiveMember())
+    if member.metadata is None:
+        _note(group, [(member_id, said)], offset, timestamp_ms, has_left=False, members=len(group.members))
+    member.metadata = said
+
+
+def _note_classic_members(group: LiveGroup, value: ClassicGroup, offset: int, timestamp_ms: int) -> None:
+    """Who is not in the group any more, then who is new: a record of a classic group has all members."""
+    before = {one.member_id: one for one in (() if group.classic is None else group.classic.members)}
+    after = {one.member_id: one for one in value.members}
+    left = [(name, one) for name, one in before.items() if name not in after]
+    joined = [(name, one) for name, one in after.items() if name not in before]
+    _note(group, left, offset, timestamp_ms, has_left=True, members=len(after))
+    _note(group, joined, offset, timestamp_ms, has_left=False, members=len(after))
+
+
+def _note(
+    group: LiveGroup,
+    some: Sequence[tuple[str, Member | ClassicMember]],
+    offset: int,
+    timestamp_ms: int,
+    *,
+    has_left: bool,
+    members: int,
+) -> None:
+    changes = (
+        MemberChange(
+            name, one.instance_id or "", one.client_id, one.client_host, timestamp_ms, offset, has_left, members
+        )
+        for name, one in some
+    )
+    group.changes = (*group.changes, *changes)[-MAX_MEMBER_CHANGES:]

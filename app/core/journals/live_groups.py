@@ -1,0 +1,233 @@
+"""What `__consumer_offsets` says of a group now: generation or epoch, members, committed and pending offsets.
+
+group_fold.py makes it from the records.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from app.core.journals.group_values.classic import ClassicGroup
+from app.core.journals.group_values.consumer import CurrentAssignment, Member, MemberState, Pattern, TargetAssignment
+from app.core.journals.group_values.offsets import OffsetCommit
+
+MAX_REBALANCES = 20
+MAX_MEMBER_CHANGES = 20
+SHARE_STATE_NOT_DECODED = (
+    "A share group commits no offsets: its progress is in __share_group_state, which is not decoded. "
+    "See kafka-share-groups.sh --describe --offsets."
+)
+
+
+class GroupKind(StrEnum):
+    """OFFSETS_ONLY: somebody commits under this name, and no member has been seen.
+
+    CONSUMER: KIP-848. STREAMS: KIP-1071; Kafka Streams has classic groups unless it is told otherwise. SHARE: KIP-932.
+    OTHER: of a type that this release does not know; its coordinator lists it.
+    """
+
+    OFFSETS_ONLY = "offsets_only"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    STREAMS = "streams"
+    SHARE = "share"
+    OTHER = "other"
+
+
+class GroupState(StrEnum):
+    """In Kafka's words, as far as the journal tells: a classic group's record says that a rebalance has ended.
+
+    ASSIGNING: the group's epoch is ahead of its assignment's. RECONCILING: members are behind the assignment.
+    PREPARING_REBALANCE, COMPLETING_REBALANCE: of a classic group, told by its coordinator only. UNKNOWN: a word that
+    a coordinator of the future says.
+    """
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    UNKNOWN = "Unknown"
+
+
+class Committed(msgspec.Struct, frozen=True, gc=False):
+    """A stored offset; `producer_id` and `producer_epoch` are -1 where no transaction stored it."""
+
+    commit: OffsetCommit
+    journal_offset: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+    def shifted(self, shift_ms: int) -> Committed:
+        """The same, committed later by `shift_ms`; as it is where its time is not known."""
+        if self.commit.commit_ms < 0:
+            return self
+        commit = msgspec.structs.replace(self.commit, commit_ms=self.commit.commit_ms + shift_ms)
+        return msgspec.structs.replace(self, commit=commit)
+
+
+class Rebalance(msgspec.Struct, frozen=True):
+    """A generation or group epoch that was reached."""
+
+    number: int
+    members: int
+    at_ms: int
+    journal_offset: int
+
+
+class MemberChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A member that joined the group, or `has_left` it: by itself, or removed when its session had expired.
+
+    members: how many there are after it.
+    """
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    host: str
+    at_ms: int
+    journal_offset: int
+    has_left: bool
+    members: int
+
+
+class LiveMember(msgspec.Struct):
+    """A member of a KIP-848, Streams or share group: what it said of itself, what it owns, what it shall own.
+
+    Of a Streams group these are its active tasks, each as a partition of its subtopology, in the place of the topic id.
+    """
+
+    metadata: Member | None = None
+    current: CurrentAssignment | None = None
+    target: TargetAssignment | None = None
+
+
+class LiveGroup(msgspec.Struct):
+    """One group, told by `partition` of the journal, or by the coordinator that has this partition.
+
+    offsets, pending: by topic and partition; pending ones also by producer id, since several transactions may wait.
+        A coordinator says neither the producer (-1) nor the offset (-1) of a pending one.
+    rebalances: the newest ones, oldest first. offsets_aborted: pending offsets that a marker threw away.
+    answered_state: the coordinator's word, where it was asked; it tells no past and of a classic group no generation.
+    topic_names: by topic id, as far as the coordinator told them.
+    subtopologies: of a Streams group, the topics that each reads; None of all others.
+    other_type: what its coordinator calls its type, where this release does not know it.
+    changes: the newest members that joined or left, oldest first; a journal tells them, a coordinator does not.
+    """
+
+    group: str
+    classic: ClassicGroup | None = None
+    epoch: int | None = None
+    target_epoch: int = -1
+    members: dict[str, LiveMember] = {}
+    patterns: dict[str, Pattern] = {}
+    offsets: dict[tuple[str, int], Committed] = {}
+    pending: dict[tuple[str, int, int], Committed] = {}
+    rebalances: list[Rebalance] = []
+    offsets_aborted: int = 0
+    partition: int = -1
+    answered_state: GroupState | None = None
+    topic_names: dict[str, str] = {}
+    subtopologies: dict[str, tuple[str, ...]] | None = None
+    is_share: bool = False
+    other_type: str = ""
+    changes: tuple[MemberChange, ...] = ()
+
+    def copy(self) -> LiveGroup:
+        """The group as it is now, which later records do not change."""
+        return msgspec.structs.replace(
+            self,
+            members={name: msgspec.structs.replace(member) for name, member in self.members.items()},
+            patterns=dict(self.patterns),
+            offsets=dict(self.offsets),
+            pending=dict(self.pending),
+            rebalances=list(self.rebalances),
+        )
+
+    def shifted(self, shift_ms: int) -> LiveGroup:
+        """A copy with every time later by `shift_ms`: of commits, rebalances and changes of members."""
+        made = self.copy()
+        made.offsets = {at: one.shifted(shift_ms) for at, one in made.offsets.items()}
+        made.pending = {at: one.shifted(shift_ms) for at, one in made.pending.items()}
+        made.rebalances = [msgspec.structs.replace(one, at_ms=one.at_ms + shift_ms) for one in made.rebalances]
+        made.changes = tuple(msgspec.structs.replace(one, at_ms=one.at_ms + shift_ms) for one in made.changes)
+        return made
+
+    @property
+    def is_from_journal(self) -> bool:
+        """False for what the admin calls said."""
+        return self.answered_state is None
+
+    @property
+    def member_count(self) -> int:
+        if self.has_epoch:
+            return len(self.members)
+        return len(self.classic.members) if self.classic is not None else 0
+
+    @property
+    def kind(self) -> GroupKind:
+        if self.subtopologies is not None:
+            return GroupKind.STREAMS
+        if self.is_share:
+            return GroupKind.SHARE
+        if self.other_type:
+            return GroupKind.OTHER
+        if self.epoch is not None:
+            return GroupKind.CONSUMER
+        # A group without members and protocol type is one that only stores offsets.
+        return GroupKind.CLASSIC if self.classic is not None and self.classic.protocol_type else GroupKind.OFFSETS_ONLY
+
+    @property
+    def not_decoded(self) -> str:
+        """What is not read of a group of this kind, as a sentence; empty where everything is."""
+        match self.kind:
+            case GroupKind.SHARE:
+                return SHARE_STATE_NOT_DECODED
+            case GroupKind.OTHER:
+                return f"Groups of type {self.other_type} are listed by their coordinator and not decoded."
+            case _:
+                return ""
+
+    @property
+    def has_epoch(self) -> bool:
+        """Whether it has a group epoch and members that follow it, instead of a generation."""
+        return self.kind in _WITH_EPOCH
+
+    @property
+    def generation(self) -> int:
+        """The classic generation or the group epoch; -1 where neither is known."""
+        if self.epoch is not None:
+            return self.epoch
+        return -1 if self.classic is None else self.classic.generation
+
+    @property
+    def state(self) -> GroupState:
+        if self.answered_state is not None:
+            return self.answered_state
+        if self.epoch is None:
+            return GroupState.STABLE if self.classic is not None and self.classic.members else GroupState.EMPTY
+        if not self.members:
+            return GroupState.EMPTY
+        if self.is_share:
+            # Its members reconcile nothing: a partition may be assigned to several of them.
+            return GroupState.STABLE
+        if self.epoch > self.target_epoch:
+            return GroupState.ASSIGNING
+        currents = [member.current for member in self.members.values()]
+        is_reached = all(
+            current is not None and current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
+            for current in currents
+        )
+        return GroupState.STABLE if is_reached else GroupState.RECONCILING
+
+    @property
+    def is_gone(self) -> bool:
+        """Nothing is left that a record told."""
+        is_told = self.classic is not None or self.epoch is not None or self.subtopologies is not None or self.is_share
+        return not (is_told or self.members or self.offsets or self.pending)
+
+
+_WITH_EPOCH = frozenset({GroupKind.CONSUMER, GroupKind.STREAMS, GroupKind.SHARE})

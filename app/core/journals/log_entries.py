@@ -1,0 +1,273 @@
+"""What became of each batch of a look: markers folded over the batches that they decide, and what is not known said so.
+
+A transaction's outcome in a partition is the next marker of the same producer id. Where the look ends before that
+marker, the broker's list of aborted transactions decides what is before the last stable offset; beyond it a batch is
+open if the look reached the end of the log, and unknown otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from app.core.journals.compression import codec_name
+from app.core.journals.log_content import LogRecord, log_record
+from app.core.journals.log_look import Look
+from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, UnreadableBatch, read_marker, read_records
+from app.core.journals.wire_message import Undecodable
+
+
+class EntryState(StrEnum):
+    """PLAIN: written outside of transactions. OPEN: no marker decides it yet. MARKER: it decides others.
+
+    UNKNOWN: its marker, if there is one, lies beyond where the look ended. UNREADABLE: in a format that we do not read.
+    """
+
+    PLAIN = "plain"
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    MARKER = "marker"
+    UNREADABLE = "unreadable"
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """What a marker decides, as far as the look has it.
+
+    first_offset: None where the look has nothing of it. is_whole: False when records before the look may belong to it.
+    """
+
+    first_offset: int | None
+    record_count: int
+    is_whole: bool
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch. None stands for "none", or "not known" of a batch that cannot be read.
+
+    decided_at: the offset of the marker that decided it, where the look has it. decides: of a marker, what it decides.
+    records: where they were asked for; `note` says why they cannot be read, and what else a reader should know.
+    """
+
+    base_offset: int
+    last_offset: int
+    state: EntryState
+    size_bytes: int
+    timestamp_ms: int | None = None
+    record_count: int | None = None
+    compression: str | None = None
+    leader_epoch: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+    is_transactional: bool = False
+    is_control: bool = False
+    transactional_id: str | None = None
+    marker: str | None = None
+    coordinator_epoch: int | None = None
+    decided_at: int | None = None
+    decides: Decided | None = None
+    note: str | None = None
+    records: tuple[LogRecord, ...] = ()
+
+
+def entries_of(
+    look: Look, *, limit: int | None = None, keys: bool = False, values: bool = False
+) -> tuple[LogEntry, ...]:
+    """An entry for each of the look's first `limit` batches, in their order; the others only decide."""
+    fold = _Fold(look)
+    found = [fold.entry(batch) for batch in look.batches]
+    for index, (note, changes) in fold.decisions().items():
+        found[index] = msgspec.structs.replace(found[index], note=_joined(found[index].note, note), **changes)
+    del found[limit if limit is not None else len(found) :]
+    if keys or values:
+        found = [_with_records(*pair, keys=keys, values=values) for pair in zip(look.batches, found, strict=False)]
+    return tuple(found)
+
+
+def named(entries: tuple[LogEntry, ...], ids: Mapping[int, str]) -> tuple[LogEntry, ...]:
+    """The entries with the transactional ids of their producers, where `ids` has them."""
+    return tuple(
+        msgspec.structs.replace(entry, transactional_id=ids.get(entry.producer_id))
+        if entry.is_transactional and entry.producer_id is not None
+        else entry
+        for entry in entries
+    )
+
+
+_Decision = tuple[str | None, dict[str, object]]
+"""A note, and what changes in an entry."""
+
+
+class _Producer:
+    """One producer id on its way through the look: its batches that no marker has decided yet."""
+
+    def __init__(self) -> None:
+        self.undecided: list[int] = []
+        self.last_marker: int | None = None
+        self.epoch: int | None = None
+
+
+class _Fold:
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._producers: defaultdict[int, _Producer] = defaultdict(_Producer)
+        self._at = 0
+        self._decisions: dict[int, _Decision] = {}
+        self._aborted: defaultdict[int, list[int]] = defaultdict(list)
+        for aborted in look.aborted:
+            self._aborted[aborted.producer_id].append(aborted.first_offset)
+
+    def entry(self, batch: RecordBatch | UnreadableBatch) -> LogEntry:
+        """The entry of the next batch; what is decided later is in `decisions`."""
+        index, self._at = self._at, self._at + 1
+        if isinstance(batch, UnreadableBatch):
+            return LogEntry(
+                base_offset=batch.last_offset,
+                last_offset=batch.last_offset,
+                state=EntryState.UNREADABLE,
+                size_bytes=batch.size_bytes,
+                note=batch.reason,
+            )
+        entry = _header(batch)
+        if batch.is_control:
+            return self._control(entry, batch)
+        if not batch.is_transactional:
+            return entry
+        producer = self._producers[batch.producer_id]
+        producer.undecided.append(index)
+        before, producer.epoch = producer.epoch, batch.producer_epoch
+        note = None
+        if before is not None and before != batch.producer_epoch:
+            note = (
+                f"epoch {before} → {batch.producer_epoch}: its transactional id was initialised again, or, with "
+                "KIP-890, ended transactions that wrote nothing here"
+            )
+        return msgspec.structs.replace(entry, state=EntryState.UNKNOWN, note=note)
+
+    def _control(self, entry: LogEntry, batch: RecordBatch) -> LogEntry:
+        marker = read_marker(batch)
+        if isinstance(marker, Undecodable):
+            return msgspec.structs.replace(entry, state=EntryState.UNREADABLE, note=marker.reason)
+        producer = self._producers[batch.producer_id]
+        state = EntryState.COMMITTED if marker.type is MarkerType.COMMIT else EntryState.ABORTED
+        for index in producer.undecided:
+            self._decisions[index] = None, {"state": state, "decided_at": batch.base_offset}
+        decides = self._decided(producer, batch, marker)
+        note = _marker_note(marker, batch.producer_epoch, producer.epoch, decides)
+        producer.undecided, producer.last_marker, producer.epoch = [], batch.base_offset, batch.producer_epoch
+        return msgspec.structs.replace(
+            entry,
+            state=EntryState.MARKER,
+            marker=marker.type.name,
+            coordinator_epoch=marker.coordinator_epoch,
+            decides=decides,
+            note=note,
+        )
+
+    def _decided(self, producer: _Producer, batch: RecordBatch, marker: Marker) -> Decided:
+        batches = [self._look.batches[index] for index in producer.undecided]
+        readable = [each for each in batches if isinstance(each, RecordBatch)]
+        first_offset = readable[0].base_offset if readable else None
+        is_whole = self._look.is_from_beginning or producer.last_marker is not None
+        if marker.type is MarkerType.ABORT and not is_whole:
+            listed = self._aborted_between(batch.producer_id, producer.last_marker, batch.base_offset)
+            is_whole = listed is not None and listed == first_offset
+        return Decided(
+            first_offset=first_offset, record_count=sum(each.record_count for each in readable), is_whole=is_whole
+        )
+
+    def _aborted_between(self, producer_id: int, after: int | None, until: int) -> int | None:
+        """Where the producer's aborted transaction begins, of those that the broker lists."""
+        firsts = [first for first in self._aborted[producer_id] if (after is None or first > after) and first <= until]
+        return max(firsts, default=None)
+
+    def decisions(self) -> dict[int, _Decision]:
+        """What is decided of the batches by their index: by markers in the look, or by what the broker said."""
+        look, bounds = self._look, self._look.bounds
+        holder, ends = self._holder(), f"offset {self._look.next_offset - 1}, where this look ends"
+        for producer_id, producer in self._producers.items():
+            for index in producer.undecided:
+                offset = look.batches[index].last_offset
+                if offset < look.decided_until:
+                    is_aborted = self._aborted_between(producer_id, producer.last_marker, offset) is not None
+                    state = EntryState.ABORTED if is_aborted else EntryState.COMMITTED
+                    note = f"by the broker's list of aborted transactions; its marker is after {ends}"
+                    self._decisions[index] = note, {"state": state}
+                elif look.is_at_end or producer_id == holder:
+                    self._decisions[index] = None, {"state": EntryState.OPEN}
+                elif offset < bounds.last_stable_offset:
+                    self._decisions[index] = f"decided, by a marker after {ends}", {}
+                else:
+                    self._decisions[index] = f"no marker up to {ends}", {}
+        return self._decisions
+
+    def _holder(self) -> int | None:
+        """The producer whose transaction begins at the last stable offset: that one is open, wherever the look ends."""
+        lso = self._look.bounds.last_stable_offset
+        if lso >= self._look.bounds.high_watermark:
+            return None
+        for batch in self._look.batches:
+            if isinstance(batch, RecordBatch) and batch.base_offset <= lso <= batch.last_offset:
+                return batch.producer_id if batch.is_transactional and not batch.is_control else None
+        return None
+
+
+def _header(batch: RecordBatch) -> LogEntry:
+    return LogEntry(
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        state=EntryState.PLAIN,
+        size_bytes=batch.size_bytes,
+        timestamp_ms=batch.max_timestamp_ms,
+        record_count=batch.record_count,
+        compression=codec_name(batch.codec),
+        leader_epoch=batch.leader_epoch,
+        producer_id=_or_none(batch.producer_id),
+        producer_epoch=_or_none(batch.producer_epoch),
+        base_sequence=_or_none(batch.base_sequence),
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+    )
+
+
+def _joined(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None
+
+
+def _or_none(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _marker_note(marker: Marker, epoch: int, data_epoch: int | None, decides: Decided) -> str | None:
+    """What the marker's epoch tells beside the data's; nothing where it is as everybody expects."""
+    if decides.first_offset is None or data_epoch is None:
+        if decides.is_whole:
+            return "it decides nothing here: its transaction wrote nothing that is still in this log"
+        return "what it decides lies before this look, if there is anything"
+    is_commit = marker.type is MarkerType.COMMIT
+    if epoch == data_epoch:
+        return None if is_commit else "aborted at the data's own epoch: by its producer, or ended here by an operator"
+    if epoch != data_epoch + 1:
+        return f"the marker's epoch is {epoch}, the data's {data_epoch}"
+    if is_commit:
+        return "committed at the next epoch, as every transaction of a KIP-890 client is: nobody was fenced"
+    return (
+        "aborted at the next epoch: by the coordinator (its id was initialised again, its time was up, or an operator "
+        "fenced it), or by a KIP-890 client itself"
+    )
+
+
+def _with_records(batch: RecordBatch | UnreadableBatch, entry: LogEntry, *, keys: bool, values: bool) -> LogEntry:
+    if not isinstance(batch, RecordBatch) or batch.is_control:
+        return entry
+    records = read_records(batch)
+    if isinstance(records, Undecodable):
+        return msgspec.structs.replace(entry, note=_joined(entry.note, records.reason))
+    return msgspec.structs.replace(
+        entry, records=tuple(log_record(record, keys=keys, values=values) for record in records)
+    )

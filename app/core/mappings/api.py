@@ -1,0 +1,94 @@
+"""Which partition is read under which transactional id and by whom, now and at any moment that is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from msgspec.structs import replace
+
+from app.core.mappings import service as mappings
+from app.core.mappings.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership, TransactionalIdOwner
+from app.kit.access import Principal, Verb
+from app.kit.page import Page
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.paging import After, Limit
+from app.kit.web.api.shown import Items, Shown
+from app.kit.web.api.words import Moment, NameInPath
+from app.kit.web.dependencies import Uow, may
+
+router = APIRouter(tags=["mappings"])
+
+
+async def _wanted(
+    topic: Annotated[str | None, Query(max_length=249, pattern=r"^[A-Za-z0-9._-]+$")] = None,
+    partition: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
+    at: Annotated[Moment | None, Query(description="Who held it in this moment.")] = None,
+    since: Annotated[Moment | None, Query(description="Held then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Held before.")] = None,
+) -> OwnershipFilter:
+    return OwnershipFilter(topic=topic, partition=partition, at=at, since=since, until=until)
+
+
+Wanted = Annotated[OwnershipFilter, Depends(_wanted)]
+
+
+@router.get("/pipelines/{name}/mappings", responses=refusals(404))
+async def list_mappings(
+    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Items[PartitionMapping]]:
+    """Each input partition with its transactional id, owner and offsets, by topic and partition."""
+    found = await mappings.list_mappings(uow, name)
+    return Items(found)
+
+
+@router.get("/pipelines/{name}/mappings/history", responses=refusals(404))
+async def list_owner_history(
+    name: NameInPath,
+    wanted: Wanted,
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    after: After = None,
+    limit: Limit = 100,
+) -> Shown[Page[PartitionOwnership]]:
+    """Who held which partition from when to when, by which producer, newest first; 30 days are kept."""
+    return await mappings.list_owner_history(uow, name, wanted, after=after, limit=limit)
+
+
+@router.get("/pipelines/{name}/transactional-ids", responses=refusals(404))
+async def list_transactional_ids(
+    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Items[TransactionalIdOwner]]:
+    """The ids that this pipeline owns on its Kafka cluster, by ordinal and task; those of no task last."""
+    found = await mappings.list_transactional_ids(uow, name)
+    return Items(found)
+
+
+@router.get("/clusters/{name}/mappings", responses=refusals(404))
+async def list_mappings_of_cluster(
+    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Items[PartitionMapping]]:
+    """Every partition that a pipeline of ours reads on the cluster, by group, topic and partition; without offsets."""
+    found = await mappings.list_mappings_of_cluster(uow, name)
+    return Items(found)
+
+
+@router.get("/clusters/{name}/mappings/history", responses=refusals(404))
+async def list_owner_history_of_cluster(
+    name: NameInPath,
+    wanted: Wanted,
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    group: Annotated[str | None, Query(max_length=32_767, pattern=r"^[^\x00]*$")] = None,
+    transactional_id: Annotated[str | None, Query(max_length=32_767, pattern=r"^[^\x00]*$")] = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Shown[Page[PartitionOwnership]]:
+    """Who held which partition of the cluster, whatever the pipeline, newest first; 30 days are kept."""
+    return await mappings.list_owner_history_of_cluster(
+        uow,
+        name,
+        replace(wanted, group=group, transactional_id=transactional_id),
+        after=after,
+        limit=limit,
+    )

@@ -1,0 +1,239 @@
+"""`fenceline mappings`: who reads which partition, now and at any moment; ids that are imported; whose every id is."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.core.ids.registry import Only, RegistrySort
+from app.core.mappings.cli.tables import import_plan, mappings, registry, stretches, written
+from app.kit.cli.client import Client, connect
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.moments import moment_option
+from app.kit.cli.names import PipelineName, names_of
+from app.kit.cli.output import AsJson, Watch, Why, Yes, confirm_or_exit, console, present, print_json, say, table
+from app.kit.page import MAX_LIMIT
+
+app = typer.Typer(
+    help="Which partition is read under which transactional id and by whom: now, at any moment, and after an import.",
+    no_args_is_help=True,
+)
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="Which cluster, if several are registered.",
+        autocompletion=names_of("clusters"),
+    ),
+]
+Partition = Annotated[
+    str, typer.Argument(metavar="TOPIC[:PARTITION]", help="flights:2 or flights-2; or a whole topic.")
+]
+Limit = Annotated[int, typer.Option(min=1, help="At most so many.")]
+Csv = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="FILE", exists=True, dir_okay=False, help="topic,partition,transactional_id"),
+]
+Formula = Annotated[str | None, typer.Option("--formula", help="How its ids are made: fenceline mappings formulas")]
+Values = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="What the formula needs.")]
+Count = Annotated[int, typer.Option("--count", min=0, help="How many ids a formula that counts shall make.")]
+
+
+@app.command("list")
+def list_(cluster: Cluster = None, as_json: AsJson = False, watch_it: Watch = False) -> None:
+    """Every partition that a pipeline reads, with its transactional id and its owner."""
+    client = connect()
+    path = f"/clusters/{_cluster(client, cluster)}/mappings"
+
+    def found() -> Any:
+        return client.get(path)["items"]
+
+    present(found, lambda: mappings(found()), as_json=as_json, watch_it=watch_it)
+
+
+@app.command()
+def owner(
+    partition: Partition,
+    at: Annotated[
+        str, typer.Option("--at", help="A time such as 2026-01-31T14:03:00Z, so long ago (90m, 2h, 1d), or now.")
+    ] = "now",
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+) -> None:
+    """Who owned a partition at a moment: task, attempt, host, producer id, epoch, generation. Exit 1: nobody."""
+    client = connect()
+    topic, number_ = _partition(partition)
+    moment = moment_option(at, "--at", now=datetime.now(UTC))
+    found = client.get(
+        f"/clusters/{_cluster(client, cluster)}/mappings/history",
+        topic=topic,
+        partition=number_,
+        at=moment.isoformat(),
+        limit=MAX_LIMIT,
+    )["items"]
+    if as_json:
+        print_json(found)
+    else:
+        console.print(stretches(found, empty=f"Nobody of ours held {partition} at {written(moment)}."))
+    if not found:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def history(
+    partition: Partition,
+    cluster: Cluster = None,
+    since: Annotated[str | None, typer.Option(help="From when on, in the same words as --at of owner.")] = None,
+    until: Annotated[str | None, typer.Option(help="Until when.")] = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Who held a partition from when to when, newest first; 30 days are kept."""
+    client = connect()
+    topic, number_ = _partition(partition)
+    now = datetime.now(UTC)
+    found = list(
+        client.items(
+            f"/clusters/{_cluster(client, cluster)}/mappings/history",
+            limit=limit,
+            topic=topic,
+            partition=number_,
+            since=None if since is None else moment_option(since, "--since", now=now).isoformat(),
+            until=None if until is None else moment_option(until, "--until", now=now).isoformat(),
+        )
+    )
+    if as_json:
+        print_json(found)
+    else:
+        console.print(stretches(found, empty=f"Nobody of ours held {partition} in this time, as far as it is kept."))
+
+
+@app.command()
+def formulas(as_json: AsJson = False) -> None:
+    """How Kafka Streams and spring-kafka name their ids, and what each formula needs."""
+    items = connect().get("/id-formulas")["items"]
+    if as_json:
+        print_json(items)
+        return
+    console.print(
+        table(
+            ("FORMULA", "OF", "ID", "NEEDS"),
+            (
+                (
+                    one["name"],
+                    one["title"],
+                    one["pattern"],
+                    "; ".join(f"{name}: {meaning}" for name, meaning in one["meanings"].items())
+                    + ("; --count" if one["counts"] else ""),
+                )
+                for one in items
+            ),
+            empty="none",
+        )
+    )
+
+
+@app.command("import")
+def import_(
+    pipeline: PipelineName,
+    csv: Csv = None,
+    formula: Formula = None,
+    values: Values = None,
+    count: Count = 0,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; without it, only show what would be done.")
+    ] = False,
+    why: Why = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import the ids of an application that moves here, so that it goes on fencing its old self.
+
+    All or none: one problem refuses the whole. Nothing that is there is replaced.
+    """
+    body: dict[str, Any] = {
+        "csv": "" if csv is None else _text_of(csv),
+        "formula": formula,
+        "values": dict(_pair(value) for value in values or []),
+        "count": count,
+        "why": why,
+    }
+    client = connect()
+    plan = client.post(f"/pipelines/{pipeline}/imported-ids/preview", body)
+    if execute and plan["is_valid"]:
+        plan = client.post(f"/pipelines/{pipeline}/imported-ids", body)
+    if as_json:
+        print_json({"executed": execute and plan["is_valid"], **plan})
+    else:
+        console.print(import_plan(plan, pipeline, is_done=execute and plan["is_valid"]))
+    if not plan["is_valid"]:
+        raise typer.Exit(ExitCode.INVALID)
+
+
+@app.command()
+def forget(pipeline: PipelineName, why: Why = None, yes: Yes = False) -> None:
+    """Give up every id that was imported for a pipeline, and what its partitions were assigned by that."""
+    confirm_or_exit(f"Give up every id that was imported for {pipeline}?", is_confirmed=yes)
+    gone = connect().delete(f"/pipelines/{pipeline}/imported-ids", why=why)["items"]
+    say(f"gave up {len(gone)} imported id{'' if len(gone) == 1 else 's'} of {pipeline}")
+
+
+@app.command()
+def ids(
+    search: Annotated[str, typer.Argument(help="A part of the id.")] = "",
+    cluster: Cluster = None,
+    only: Annotated[Only | None, typer.Option(help="Only those.")] = None,
+    sort: Annotated[
+        RegistrySort, typer.Option(help="By id, by when they expire, or newest change first.")
+    ] = RegistrySort.ID,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """Every transactional id of the cluster: whose it is, who needs it, when it expires, who fights about it."""
+    client = connect()
+    path = f"/clusters/{_cluster(client, cluster)}/id-registry"
+
+    def found() -> Any:
+        return client.get(path, search=search, only=only, sort=sort, limit=min(limit, MAX_LIMIT))
+
+    present(found, lambda: registry(found()), as_json=as_json, watch_it=watch_it)
+
+
+def _partition(text: str) -> tuple[str, int | None]:
+    """`flights:2`, or `flights-2` as Kafka's tools write it; a topic alone is all of its partitions."""
+    found = re.fullmatch(r"([A-Za-z0-9._-]+?)(?:[:-](\d{1,9}))?", text)
+    if found is None:
+        raise CommandError(f"{text}: expected TOPIC, TOPIC:PARTITION or TOPIC-PARTITION", code=ExitCode.USAGE)
+    return found[1], None if found[2] is None else int(found[2])
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, is_pair, value = text.partition("=")
+    if not is_pair:
+        raise CommandError(f"--set {text}: expected NAME=VALUE", code=ExitCode.USAGE)
+    return name, value
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} cannot be read as UTF-8 text: {error}", code=ExitCode.USAGE) from error
+
+
+def _cluster(client: Client, name: str | None) -> str:
+    """The one that is named, else the only one that is registered."""
+    if name is not None:
+        return name
+    names = [one["name"] for one in client.get("/clusters")["items"]]
+    if len(names) != 1:
+        raise CommandError(
+            f"which cluster? Give --cluster NAME; registered are: {', '.join(names) or 'none yet'}", code=ExitCode.USAGE
+        )
+    return names[0]

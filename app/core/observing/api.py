@@ -1,0 +1,146 @@
+"""What the brokers of a cluster say now: transactions and groups, ours and foreign, and how good that knowledge is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from app.core.clusters.store import ClusterStore
+from app.core.journals.live_groups import GroupKind, GroupState
+from app.core.observing.group_list import GroupQuery
+from app.core.observing.schemas.groups import Group, GroupDetail, GroupList
+from app.core.observing.schemas.reading import JournalReading, ObserverReading
+from app.core.observing.schemas.transactions import (
+    StateWord,
+    Transaction,
+    TransactionDetail,
+    TransactionList,
+    TransactionPace,
+)
+from app.core.observing.service import groups, transactions
+from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort
+from app.kit.access import Principal, Verb
+from app.kit.web.api.any_name import ANY_NAME
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.paging import After, Limit
+from app.kit.web.api.words import NameInPath
+from app.kit.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/clusters/{name}", tags=["observing"])
+
+Search = Annotated[str, Query(max_length=1000, description="A part of the name; upper and lower case are the same.")]
+# Kafka allows every character in both, slashes and none at all included. A longer one does not fit into an address.
+IdPath = Annotated[str, Path(max_length=4_000)]
+
+
+@router.get("/observer", responses=refusals(404))
+async def get_observer(
+    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+) -> ObserverReading:
+    """How this server reads the cluster's journals: from where, how old, how complete."""
+    await uow.of(ClusterStore).get(name)
+    return ObserverReading.of_snapshot(wiring.observations.of(name), now=wiring.clock.now())
+
+
+@router.get("/transactions", responses=refusals(404))
+async def list_transactions(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    search: Search = "",
+    state: Annotated[list[StateWord], Query(description="In Kafka's words; none: all.")] = [],  # noqa: B006 - FastAPI copies it
+    is_open: Annotated[bool | None, Query(description="Whether readers of committed data may wait for it.")] = None,
+    min_open_s: Annotated[float, Query(ge=0, le=1e9, description="Open for at least so long.")] = 0,
+    owner: Owner | None = None,
+    pipeline: Annotated[
+        str | None,
+        Query(max_length=100, description="Only its tasks' ids; `owner` is not asked then."),
+    ] = None,
+    sort: TransactionSort = TransactionSort.OLDEST,
+    after: After = None,
+    limit: Limit = 50,
+) -> TransactionList:
+    """Every transactional id of the cluster, whoever uses it."""
+    now = wiring.clock.now()
+    query = TransactionQuery(
+        search=search,
+        states=frozenset(state),
+        is_open=is_open,
+        min_open_ms=int(min_open_s * 1000),
+        owner=owner,
+        sort=sort,
+    )
+    page = await transactions.list_transactions(
+        uow,
+        wiring.observations,
+        cluster=name,
+        query=query,
+        now=now,
+        pipeline=pipeline,
+        after=after,
+        limit=limit,
+    )
+    return TransactionList(
+        items=[Transaction.of_observed(item, now=now) for item in page.items],
+        next_cursor=page.next_cursor,
+        matching=page.matching,
+        reading=JournalReading.of_status(page.journal, now=now),
+    )
+
+
+# Not below /transactions: an id may be called like a command there.
+@router.get(f"/transactional-ids/{{transactional_id:{ANY_NAME}}}", responses=refusals(404))
+async def get_transaction(
+    name: NameInPath, transactional_id: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+) -> TransactionDetail:
+    """One transactional id, with the steps of its producer id and epoch and the offsets that it has pending."""
+    detail = await transactions.get_transaction(
+        uow, wiring.observations, cluster=name, transactional_id=transactional_id
+    )
+    return TransactionDetail.of_detail(detail, now=wiring.clock.now())
+
+
+@router.get("/transaction-pace", responses=refusals(404))
+async def get_transaction_pace(
+    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+) -> TransactionPace:
+    """Second by second: how many transactions are open, how old the oldest is, commits and aborts."""
+    now = wiring.clock.now()
+    return TransactionPace.of_pace(
+        await transactions.get_pace(uow, wiring.observations, cluster=name, now=now), now=now
+    )
+
+
+@router.get("/groups", responses=refusals(404))
+async def list_groups(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    search: Search = "",
+    state: Annotated[list[GroupState], Query(description="In Kafka's words; none: all.")] = [],  # noqa: B006 - as above
+    kind: Annotated[list[GroupKind], Query()] = [],  # noqa: B006 - as above
+    has_pending: Annotated[bool | None, Query(description="Whether an open transaction has offsets of it.")] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> GroupList:
+    """Every group of the cluster by name, whoever its members are."""
+    query = GroupQuery(search=search, states=frozenset(state), kinds=frozenset(kind), has_pending=has_pending)
+    page = await groups.list_groups(uow, wiring.observations, cluster=name, query=query, after=after, limit=limit)
+    return GroupList(
+        items=[Group.of_live(item) for item in page.items],
+        next_cursor=page.next_cursor,
+        matching=page.matching,
+        reading=JournalReading.of_status(page.journal, now=wiring.clock.now()),
+    )
+
+
+@router.get(f"/groups/{{group:{ANY_NAME}}}", responses=refusals(404))
+async def get_group(
+    name: NameInPath, group: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+) -> GroupDetail:
+    """One group: members with what they own and shall own, offsets stored and pending, its newest rebalances."""
+    detail = await groups.get_group(uow, wiring.observations, cluster=name, group=group)
+    return GroupDetail.of_detail(detail, now=wiring.clock.now())

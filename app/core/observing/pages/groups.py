@@ -1,0 +1,244 @@
+"""Groups: every consumer group of a cluster, and one of them: generations, members, offsets stored and pending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.core.clusters import service as clusters
+from app.core.fencing.fencing_event import FencingKind
+from app.core.fencing.record import kept_id
+from app.core.fencing.service.feed import FencingLine, GroupFencings
+from app.core.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
+from app.core.observing.group_list import GroupQuery, members_of
+from app.core.observing.pages.reading import reading_of
+from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
+from app.core.observing.service import groups
+from app.core.observing.service.observations import notice_of
+from app.core.observing.snapshot import Snapshot
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import NotFoundError
+from app.kit.page import LONGEST_CURSOR
+from app.kit.web.dependencies import Wiring, WiringDep, may
+from app.kit.web.pages import screen
+from app.kit.web.pages.display import moment
+from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.screen import Look, Screen
+from app.kit.web.pages.shared_looks import OBSERVED
+from app.kit.web.pages.timeline import Point, Timeline, timeline_of
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+Cluster = Annotated[str, Query(max_length=100)]
+Name = Annotated[str, Query(alias="name", max_length=32_767)]
+PAGE_SIZE = 50
+
+_STATES = (("", "any"), *((state.value, state.value) for state in GroupState))
+_KIND_WORDS = {
+    GroupKind.CLASSIC: "classic",
+    GroupKind.CONSUMER: "consumer (KIP-848)",
+    GroupKind.STREAMS: "Streams (KIP-1071)",
+    GroupKind.SHARE: "share (KIP-932)",
+    GroupKind.OFFSETS_ONLY: "stores offsets only",
+    GroupKind.OTHER: "another type",
+}
+_KINDS = (("", "any"), *((kind.value, words) for kind, words in _KIND_WORDS.items()))
+_PENDING = (("", "any"), ("yes", "pending"), ("no", "none pending"))
+
+
+class Wanted:
+    """What the page's form asks for; what is not chosen is an empty string there."""
+
+    def __init__(
+        self,
+        cluster: Cluster = "",
+        search: Annotated[str, Query(max_length=1000)] = "",
+        state: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _STATES))] = "",
+        kind: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _KINDS))] = "",
+        pending: Annotated[str, Query(pattern=r"^(yes|no)?$")] = "",
+        after: Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+    ) -> None:
+        self.cluster = cluster
+        self.search = search.strip()
+        self.state = state
+        self.kind = kind
+        self.pending = pending
+        self.after = after
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.search or self.state or self.kind or self.pending)
+
+    def query(self) -> GroupQuery:
+        return GroupQuery(
+            search=self.search,
+            states=frozenset({GroupState(self.state)}) if self.state else frozenset(),
+            kinds=frozenset({GroupKind(self.kind)}) if self.kind else frozenset(),
+            has_pending=None if not self.pending else self.pending == "yes",
+        )
+
+    def url(self, cluster: str, *, after: str | None) -> str:
+        """The same list on another page of it."""
+        return screen.url_of(
+            "groups",
+            cluster=cluster,
+            search=self.search or None,
+            state=self.state or None,
+            kind=self.kind or None,
+            pending=self.pending or None,
+            after=after,
+        )
+
+
+WantedDep = Annotated[Wanted, Depends()]
+
+
+def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        registered = [one.name for one in await clusters.list_clusters(uow)]
+        cluster = wanted.cluster or (registered[0] if registered else "")
+        context: dict[str, Any] = {
+            "clusters": registered,
+            "cluster": cluster,
+            "wanted": wanted,
+            "choices": {"state": _STATES, "kind": _KINDS, "pending": _PENDING},
+            "found": None,
+        }
+        shown = Screen(template="groups/list", title="Groups", context=context, concerns=frozenset())
+        if not cluster:
+            return shown
+        snapshot = wiring.observations.of(cluster)
+        found = await groups.list_groups(
+            uow, wiring.observations, cluster=cluster, query=wanted.query(), after=wanted.after, limit=PAGE_SIZE
+        )
+        context |= {
+            "found": found,
+            "rows": [row_of(group) for group in found.items],
+            "reading": reading_of(snapshot, snapshot.group_journal, now=now),
+            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
+            "first_url": wanted.after and wanted.url(cluster, after=None),
+            "all_url": screen.url_of("groups", cluster=cluster),
+        }
+        return replace(shown, concerns=frozenset({notice_of(cluster)}), rhythm=OBSERVED)
+
+    return look
+
+
+def row_of(group: LiveGroup) -> Mapping[str, Any]:
+    """A group as tables and headings show it."""
+    return {
+        "group": group.group,
+        "kind": _KIND_WORDS[group.kind],
+        "state": group.state,
+        "has_epoch": group.has_epoch,
+        "generation": None if group.generation < 0 else group.generation,
+        "members": group.member_count,
+        "stored": len(group.offsets),
+        "pending": len(group.pending),
+        "rebalanced_at": moment(group.rebalances[-1].at_ms) if group.rebalances else None,
+    }
+
+
+def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
+    fencings = GroupFencings(cluster=cluster, group=name)
+
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        await clusters.get_cluster(uow, cluster)
+        snapshot = wiring.observations.of(cluster)
+        context: dict[str, Any] = {
+            "cluster": cluster,
+            "name": name,
+            "reading": reading_of(snapshot, snapshot.group_journal, now=now),
+        }
+        shown = Screen(
+            template="groups/detail",
+            title=name or "(an empty name)",
+            context=context,
+            concerns=frozenset({notice_of(cluster)}),
+            rhythm=OBSERVED,
+        )
+        try:
+            found = await groups.get_group(uow, wiring.observations, cluster=cluster, group=name)
+        except NotFoundError as error:
+            # It may come: the page stays and goes on looking.
+            return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
+        group, ids = found.group, tuple(sorted(set(found.transactional_ids.values())))
+        fenced = await fencings.newest(uow, transactional_ids=ids, now=now)
+        context |= {
+            "row": row_of(group),
+            "not_decoded": group.not_decoded,
+            "protocol": None if group.classic is None else group.classic.protocol,
+            "leader": None if group.classic is None else group.classic.leader,
+            "members": members_of(group),
+            "offsets": _offsets(group, found.transactional_ids),
+            "rebalances": [
+                {"number": one.number, "members": one.members, "at": moment(one.at_ms)}
+                for one in reversed(group.rebalances)
+            ],
+            "offsets_aborted": group.offsets_aborted,
+            "is_from_journal": group.is_from_journal,
+            "fencings": fenced,
+            "timeline": _timeline(group, ids, fenced, snapshot, now=now),
+        }
+        return shown
+
+    return look
+
+
+def _timeline(
+    group: LiveGroup, ids: Sequence[str], fenced: Sequence[FencingLine], snapshot: Snapshot, *, now: datetime
+) -> Timeline | None:
+    """The group's generations, and the epochs of the ids that store its offsets. A fencing is marked on the lane of the
+    producer that lost its epoch; a lost membership, and what has no lane here, on the group's."""
+    drawn = [snapshot.transactions[name] for name in ids if name in snapshot.transactions]
+    of_group: list[Point] = []
+    of_ids: dict[str, list[Point]] = {kept_id(one.transactional_id): [] for one in drawn}
+    for line in fenced:
+        key = line.record.event.key
+        of_one = None if key.kind is FencingKind.MEMBERSHIP else of_ids.get(key.transactional_id)
+        (of_group if of_one is None else of_one).append(mark_of(line.record))
+    tracks = [
+        generations_of(group, cluster=snapshot.cluster, marks=of_group),
+        *(epochs_of(one, cluster=snapshot.cluster, marks=of_ids[kept_id(one.transactional_id)]) for one in drawn),
+    ]
+    return timeline_of("Rebalances of this group, and epochs of the ids that store its offsets", tracks, now=now)
+
+
+def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Mapping[str, Any]]:
+    """By partition; what is pending stands below what is stored."""
+
+    def row(topic: str, partition: int, found: Committed, *, is_pending: bool) -> Mapping[str, Any]:
+        return {
+            "topic": topic,
+            "partition": partition,
+            "offset": None if found.commit.offset < 0 else found.commit.offset,
+            "is_pending": is_pending,
+            "at": moment(found.commit.commit_ms),
+            "producer": None if found.producer_id < 0 else f"{found.producer_id}:{found.producer_epoch}",
+            "producer_id": found.producer_id,
+            "transactional_id": transactional_ids.get(found.producer_id),
+        }
+
+    rows = [row(*at, found, is_pending=False) for at, found in group.offsets.items()]
+    rows += [row(*at[:2], found, is_pending=True) for at, found in group.pending.items()]
+    return sorted(rows, key=lambda one: (one["topic"], one["partition"], one["is_pending"], one["producer_id"]))
+
+
+@router.get("/groups")
+@router.get("/groups/stream")
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list(wiring, wanted))
+
+
+@router.get("/groups/group")
+@router.get("/groups/group/stream")
+async def show(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, name: Name) -> Response:
+    """The name is no part of the path: Kafka allows slashes in it."""
+    return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, name))

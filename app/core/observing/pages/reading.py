@@ -1,0 +1,36 @@
+"""How well a journal is read, as it stands above everything that is shown of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.core.observing.snapshot import JournalStatus, Snapshot
+from app.core.observing.wording import Quality, notes_of, quality_of
+from app.kit.web.pages.display import moment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """complete_since: the past is whole from there on; None: from its very beginning, or not at all yet."""
+
+    quality: Quality
+    sentence: str
+    complete_since: datetime | None
+    notes: tuple[str, ...]
+
+
+def reading_of(snapshot: Snapshot, journal: JournalStatus, *, now: datetime) -> Reading:
+    told = quality_of(journal, now_ms=int(now.timestamp() * 1000))
+    notes = notes_of(journal)
+    if snapshot.records_of_unwanted_groups and journal is snapshot.group_journal:
+        passed = snapshot.records_of_unwanted_groups
+        notes.append(f"{passed:,} records of groups that the setting `observed_groups` does not name were passed over.")
+    if snapshot.note:
+        notes.append(snapshot.note)
+    return Reading(
+        quality=told.quality,
+        sentence=told.sentence,
+        complete_since=moment(journal.complete_since_ms),
+        notes=tuple(notes),
+    )

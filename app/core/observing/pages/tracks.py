@@ -1,0 +1,48 @@
+"""What lanes of a line of time tell: the epochs of an id, the generations of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.core.fencing.record import FencingRecord
+from app.core.journals.live_groups import LiveGroup
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.observing.service.past import sentence_of
+from app.kit.web.pages.display import moment, words
+from app.kit.web.pages.screen import url_of
+from app.kit.web.pages.timeline import Point, Tone, Track
+
+
+def epochs_of(live: LiveTransaction, *, cluster: str, marks: Sequence[Point] = ()) -> Track:
+    """Producers and epochs of an id, but for the routine ones. An epoch that began by an abort is marked."""
+    spans: list[Point] = []
+    for step in live.steps:
+        at, label = moment(step.at_ms), f"{step.producer_id}:{step.producer_epoch}"
+        if at is not None:
+            spans.append(Point(at, label, f"{label}, {sentence_of(step)}"))
+    href = url_of("transactions", "id", cluster=cluster, id=live.transactional_id)
+    return Track(name=live.transactional_id, spans=spans, marks=marks, href=href)
+
+
+def generations_of(group: LiveGroup, *, cluster: str, marks: Sequence[Point] = ()) -> Track:
+    """Generations, or group epochs, that a group reached."""
+    number = "group epoch" if group.has_epoch else "generation"
+    spans = [
+        Point(at, f"{one.number}", f"{number} {one.number}: members {one.members}")
+        for one in group.rebalances
+        if (at := moment(one.at_ms)) is not None
+    ]
+    href = url_of("groups", "group", cluster=cluster, name=group.group)
+    return Track(name=group.group, spans=spans, marks=marks, href=href)
+
+
+def mark_of(record: FencingRecord) -> Point:
+    """The mark of a fencing, which leads to its event."""
+    event = record.event
+    return Point(
+        event.at, "", f"{words(event.verdict.cause)}: {event.verdict.sentence}", Tone.BAD, fencing_url(record.id)
+    )
+
+
+def fencing_url(event_id: str) -> str:
+    return url_of("fencing", event_id)

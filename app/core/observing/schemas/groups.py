@@ -1,0 +1,142 @@
+"""Groups as the brokers tell of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.core.journals.live_groups import Committed, GroupKind, GroupState
+from app.core.journals.live_groups import LiveGroup as DomainGroup
+from app.core.observing import group_list
+from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none, time_of
+from app.core.observing.service.groups import GroupDetail as DomainGroupDetail
+from app.core.observing.snapshot import Source
+from app.kit.web.api.bodies import Answer
+
+
+class Group(Answer):
+    group: str
+    kind: GroupKind
+    state: GroupState
+    generation: Annotated[int, Field(description="Classic generation or group epoch; -1: neither is known.")]
+    members: int
+    stored_offsets: int
+    pending_offsets: Annotated[int, Field(description="Of open transactions.")]
+    rebalanced_at: datetime | None
+    source: Annotated[
+        Source, Field(description="admin_calls: its coordinator's word, which tells no past and no classic generation.")
+    ]
+
+    @classmethod
+    def of_live(cls, group: DomainGroup) -> Group:
+        return cls.model_validate(_group(group))
+
+
+class Member(Answer):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    owned: list[PartitionsOfTopic]
+    target: list[PartitionsOfTopic]
+    revoking: list[PartitionsOfTopic]
+    epoch: Annotated[int | None, Field(description="Of a member of a group with epochs: KIP-848, Streams or share.")]
+    state: str | None
+
+
+class StoredOffset(Answer):
+    """is_pending: a transaction would store it; producer_id null: no transaction did."""
+
+    topic: str
+    partition: int
+    offset: Annotated[int | None, Field(description="null: a coordinator does not tell a pending one.")]
+    is_pending: bool
+    at: datetime | None
+    producer_id: int | None
+    producer_epoch: int | None
+    transactional_id: Annotated[str | None, Field(description="Whose producer id it is now, where that is known.")]
+
+
+class Rebalance(Answer):
+    number: Annotated[int, Field(description="The generation or group epoch that was reached.")]
+    members: int
+    at: datetime | None
+
+
+class GroupDetail(Group):
+    protocol: str | None
+    leader: str | None
+    member_list: list[Member]
+    offsets: list[StoredOffset]
+    rebalances: Annotated[list[Rebalance], Field(description="The newest ones, oldest first.")]
+    offsets_aborted: Annotated[int, Field(description="Pending offsets that an abort threw away.")]
+    not_decoded: Annotated[str, Field(description="What is not read of a group of this kind; empty: nothing.")]
+    reading: JournalReading
+
+    @classmethod
+    def of_detail(cls, detail: DomainGroupDetail, *, now: datetime) -> GroupDetail:
+        group = detail.group
+
+        def offset(topic: str, partition: int, found: Committed, *, is_pending: bool) -> StoredOffset:
+            return StoredOffset(
+                topic=topic,
+                partition=partition,
+                offset=or_none(found.commit.offset),
+                is_pending=is_pending,
+                at=time_of(found.commit.commit_ms),
+                producer_id=or_none(found.producer_id),
+                producer_epoch=or_none(found.producer_epoch),
+                transactional_id=detail.transactional_ids.get(found.producer_id),
+            )
+
+        stored = [offset(*at, found, is_pending=False) for at, found in sorted(group.offsets.items())]
+        pending = [offset(*at[:2], found, is_pending=True) for at, found in sorted(group.pending.items())]
+        return cls(
+            **_group(group),
+            protocol=None if group.classic is None else group.classic.protocol,
+            leader=None if group.classic is None else group.classic.leader,
+            member_list=[
+                Member(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    host=member.host,
+                    owned=PartitionsOfTopic.of_all(member.owned),
+                    target=PartitionsOfTopic.of_all(member.target),
+                    revoking=PartitionsOfTopic.of_all(member.revoking),
+                    epoch=member.epoch,
+                    state=member.state,
+                )
+                for member in group_list.members_of(group)
+            ],
+            offsets=stored + pending,
+            rebalances=[
+                Rebalance(number=one.number, members=one.members, at=time_of(one.at_ms)) for one in group.rebalances
+            ],
+            offsets_aborted=group.offsets_aborted,
+            not_decoded=group.not_decoded,
+            reading=JournalReading.of_status(detail.journal, now=now),
+        )
+
+
+class GroupList(Answer):
+    items: list[Group]
+    next_cursor: str | None
+    matching: Annotated[int, Field(description="How many there are on all pages.")]
+    reading: JournalReading
+
+
+def _group(group: DomainGroup) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "kind": group.kind,
+        "state": group.state,
+        "generation": group.generation,
+        "members": group.member_count,
+        "stored_offsets": len(group.offsets),
+        "pending_offsets": len(group.pending),
+        "rebalanced_at": time_of(group.rebalances[-1].at_ms) if group.rebalances else None,
+        "source": Source.JOURNAL if group.is_from_journal else Source.ADMIN_CALLS,
+    }

@@ -1,0 +1,199 @@
+"""Transactional ids as the brokers tell of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.core.journals.live_transactions import ClientProtocol, StepKind
+from app.core.journals.live_transactions import LiveTransaction as DomainTransaction
+from app.core.mappings.mapping import IdKind
+from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none, time_of
+from app.core.observing.service.transactions import ObservedTransaction
+from app.core.observing.service.transactions import Pace as DomainPace
+from app.core.observing.service.transactions import TransactionDetail as DomainDetail
+from app.core.observing.snapshot import Source
+from app.kit.web.api.bodies import Answer
+
+StateWord = Literal[
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+]
+"""TransactionStatus, as Kafka's own tools spell it."""
+
+
+class IdOwner(Answer):
+    """The pipeline of this Fenceline that owns an id, and which task's it is, if it is a task's."""
+
+    pipeline: str
+    kind: IdKind
+    ordinal: int | None
+    task: int | None
+
+
+class Transaction(Answer):
+    """One transactional id as of its newest record, or of the coordinator's word."""
+
+    transactional_id: str
+    owner: Annotated[IdOwner | None, Field(description="null: the id is foreign.")]
+    state: Annotated[StateWord, Field(description="In Kafka's words.")]
+    is_open: Annotated[bool, Field(description="Readers of committed data may be held back by it.")]
+    producer_id: int
+    producer_epoch: int
+    client_protocol: ClientProtocol
+    timeout_ms: int
+    started_at: Annotated[datetime | None, Field(description="When the open or just ended transaction began.")]
+    open_ms: Annotated[int | None, Field(description="For how long it has been open.")]
+    times_out_at: datetime | None
+    changed_at: Annotated[datetime | None, Field(description="When this state was entered; null: not known.")]
+    topics: list[PartitionsOfTopic]
+    commits: Annotated[int, Field(description="Since reading began.")]
+    aborts: Annotated[int, Field(description="Since reading began.")]
+    source: Source
+    journal_partition: Annotated[int | None, Field(description="Where its newest record is.")]
+    journal_offset: int | None
+
+    @classmethod
+    def of_observed(cls, observed: ObservedTransaction, *, now: datetime) -> Transaction:
+        return cls.model_validate(_transaction(observed, now))
+
+
+class Step(Answer):
+    """The id's first moment with this producer id and epoch."""
+
+    kind: StepKind
+    producer_id: int
+    producer_epoch: int
+    at: datetime | None
+    journal_offset: int
+
+
+class PendingOffset(Answer):
+    """Stored when the transaction commits; until then new owners of the partition wait."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    producer_epoch: int
+
+
+class TransactionDetail(Transaction):
+    steps: Annotated[list[Step], Field(description="Those that are not routine, oldest first.")]
+    steps_dropped: Annotated[int, Field(description="How many older ones are not kept.")]
+    previous_producer_id: int | None
+    next_producer_id: int | None
+    pending_offsets: list[PendingOffset]
+    reading: JournalReading
+
+    @classmethod
+    def of_detail(cls, detail: DomainDetail, *, now: datetime) -> TransactionDetail:
+        live = detail.transaction.live
+        return cls(
+            **_transaction(detail.transaction, now),
+            steps=[
+                Step(
+                    kind=step.kind,
+                    producer_id=step.producer_id,
+                    producer_epoch=step.producer_epoch,
+                    at=time_of(step.at_ms),
+                    journal_offset=step.offset,
+                )
+                for step in live.steps
+            ],
+            steps_dropped=live.steps_dropped,
+            previous_producer_id=or_none(live.state.previous_producer_id),
+            next_producer_id=or_none(live.state.next_producer_id),
+            pending_offsets=[
+                PendingOffset(
+                    group=one.group,
+                    topic=one.topic,
+                    partition=one.partition,
+                    offset=one.pending.commit.offset,
+                    producer_epoch=one.pending.producer_epoch,
+                )
+                for one in detail.pending_offsets
+            ],
+            reading=JournalReading.of_status(detail.journal, now=now),
+        )
+
+
+class TransactionList(Answer):
+    items: list[Transaction]
+    next_cursor: str | None
+    matching: Annotated[int, Field(description="How many there are on all pages.")]
+    reading: JournalReading
+
+
+class PaceSample(Answer):
+    """One second, by the brokers' clocks."""
+
+    at: datetime
+    open: Annotated[int, Field(description="Transactions that were open at its end.")]
+    oldest_ms: Annotated[int, Field(description="The age of the oldest of these; 0: none was open.")]
+    commits: int
+    aborts: int
+
+
+class TransactionPace(Answer):
+    ids: Annotated[int, Field(description="Transactional ids that are known.")]
+    open_transactions: int
+    oldest: Annotated[str | None, Field(description="The id whose transaction has been open the longest.")]
+    samples: Annotated[list[PaceSample], Field(description="The last 15 minutes, as far as the journal tells them.")]
+    reading: JournalReading
+
+    @classmethod
+    def of_pace(cls, pace: DomainPace, *, now: datetime) -> TransactionPace:
+        return cls(
+            ids=pace.tally.ids,
+            open_transactions=pace.tally.open,
+            oldest=None if pace.tally.oldest is None else pace.tally.oldest.transactional_id,
+            samples=[
+                PaceSample(
+                    at=datetime.fromtimestamp(one.second, UTC),
+                    open=one.open,
+                    oldest_ms=one.oldest_ms,
+                    commits=one.commits,
+                    aborts=one.aborts,
+                )
+                for one in pace.samples
+            ],
+            reading=JournalReading.of_status(pace.journal, now=now),
+        )
+
+
+def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]:
+    live: DomainTransaction = observed.live
+    owner, state = observed.owner, live.state
+    started_at = time_of(state.start_ms)
+    open_ms = None
+    if live.is_open and started_at is not None:
+        open_ms = max(0, int((now - started_at).total_seconds() * 1000))
+    return {
+        "transactional_id": live.transactional_id,
+        "owner": None if owner is None else IdOwner.of(owner),
+        "state": state.status.word,
+        "is_open": live.is_open,
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "client_protocol": live.client_protocol,
+        "timeout_ms": state.timeout_ms,
+        "started_at": started_at,
+        "open_ms": open_ms,
+        "times_out_at": None if live.times_out_at_ms is None else time_of(live.times_out_at_ms),
+        "changed_at": time_of(state.last_update_ms),
+        "topics": PartitionsOfTopic.of_all(state.partitions),
+        "commits": live.commits,
+        "aborts": live.aborts,
+        "source": Source.JOURNAL if live.is_from_journal else Source.ADMIN_CALLS,
+        "journal_partition": live.partition if live.is_from_journal else None,
+        "journal_offset": live.offset if live.is_from_journal else None,
+    }

@@ -1,0 +1,106 @@
+"""The newest snapshot of every observed cluster, and who waits for a newer one.
+
+However many readers there are, the brokers are read once: by this server's observer, which publishes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from app.core.hanging.report import SearchReport
+from app.core.observing.live_cluster import JOURNALS
+from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+
+_LOOK_AGAIN_S = 0.1
+OFF = "the observer is switched off by the setting `observe`"
+
+
+def notice_of(cluster: str) -> str:
+    """The notice, as of the change feed, that something about a cluster's transactions or groups has changed."""
+    return f"observed:{cluster}"
+
+
+class Observations:
+    """Used on the server's event loop only.
+
+    announce: told `notice_of` each cluster that has changed, for the pages' event streams.
+    """
+
+    def __init__(self, *, is_on: bool, announce: Callable[[str], None] = lambda _: None) -> None:
+        self._is_on = is_on
+        self._announce = announce
+        self._snapshots: dict[str, Snapshot] = {}
+        self._searches: dict[str, SearchReport] = {}
+        self._changed: dict[str, asyncio.Event] = {}
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """A newer snapshot; whoever waits is woken if its number is new."""
+        before = self._snapshots.get(snapshot.cluster)
+        self._snapshots[snapshot.cluster] = snapshot
+        if before is None or before.number != snapshot.number:
+            self._wake(snapshot.cluster)
+
+    def forget(self, cluster: str) -> None:
+        """It is not observed any more."""
+        if self._snapshots.pop(cluster, None) is not None:
+            self._wake(cluster)
+
+    def all(self) -> list[Snapshot]:
+        """By the cluster's name."""
+        return [self._snapshots[name] for name in sorted(self._snapshots)]
+
+    def of(self, cluster: str) -> Snapshot:
+        """The newest; before the first one, an empty one that says why."""
+        found = self._snapshots.get(cluster)
+        if found is not None:
+            return found
+        phase, problem = (Phase.CONNECTING, "") if self._is_on else (Phase.OFF, OFF)
+        transactions, groups = (
+            JournalStatus(topic=topic, phase=phase, phase_since_ms=-1, problem=problem) for topic in JOURNALS
+        )
+        return Snapshot(cluster=cluster, number=0, at_ms=-1, transaction_journal=transactions, group_journal=groups)
+
+    async def newer(self, cluster: str, *, than: int, timeout_s: float) -> Snapshot:
+        """The newest as soon as its number is not `than`; after `timeout_s` whatever there is. Many changes are one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.of(cluster).number == than:
+                    await self._changed.setdefault(cluster, asyncio.Event()).wait()
+        return self.of(cluster)
+
+    async def until(self, cluster: str, is_enough: Callable[[Snapshot], bool], *, timeout_s: float) -> Snapshot:
+        """The newest as soon as it is enough; after `timeout_s` whatever there is."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not is_enough(snapshot := self.of(cluster)) and asyncio.get_running_loop().time() < deadline:
+            # Also published while nothing is news but how far the journal has been read, which wakes nobody.
+            await self.newer(cluster, than=snapshot.number, timeout_s=_LOOK_AGAIN_S)
+        return self.of(cluster)
+
+    def note_search(self, report: SearchReport) -> None:
+        """What the search for hanging transactions of a cluster has found by now."""
+        before = self._searches.get(report.cluster)
+        self._searches[report.cluster] = report
+        if before is None or before.shown != report.shown:
+            self._announce(notice_of(report.cluster))
+
+    def forget_search(self, cluster: str) -> None:
+        """It is not searched any more."""
+        if self._searches.pop(cluster, None) is not None:
+            self._announce(notice_of(cluster))
+
+    def search_of(self, cluster: str) -> SearchReport:
+        """The newest; before the first one, an empty one that says why."""
+        problem = "" if self._is_on else OFF
+        return self._searches.get(cluster) or SearchReport(cluster=cluster, problem=problem)
+
+    def searches(self) -> list[SearchReport]:
+        """By the cluster's name."""
+        return [self._searches[name] for name in sorted(self._searches)]
+
+    def _wake(self, cluster: str) -> None:
+        waiting = self._changed.pop(cluster, None)
+        if waiting is not None:
+            waiting.set()
+        self._announce(notice_of(cluster))

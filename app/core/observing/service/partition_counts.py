@@ -1,0 +1,56 @@
+"""How many partitions topics have, by what brokers told last; asked for when a worker names one that is not known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from app.kit.errors import FencelineError
+
+ASKED_EVERY_S = 5.0
+_Ask = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
+
+
+class PartitionCounts:
+    """Used on the server's event loop only. Nobody waits for brokers: what they tell counts from then on.
+
+    Args:
+        monotonic: seconds of a clock that nobody sets.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._known: dict[str, dict[str, int]] = {}
+        self._asked_at: dict[tuple[str, str], float] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def of(self, kafka_cluster_id: str) -> Mapping[str, int]:
+        """By topic; without those that nobody has asked for, or that brokers did not tell."""
+        return self._known.get(kafka_cluster_id, {})
+
+    def ask(self, kafka_cluster_id: str, topics: Collection[str], ask: _Ask) -> None:
+        """Have brokers asked for these topics, unless that was done in the last seconds."""
+        now = self._monotonic()
+        due = [
+            topic
+            for topic in topics
+            if now - self._asked_at.get((kafka_cluster_id, topic), float("-inf")) >= ASKED_EVERY_S
+        ]
+        if due:
+            self._asked_at.update({(kafka_cluster_id, topic): now for topic in due})
+            task = asyncio.create_task(self._ask(kafka_cluster_id, due, ask))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def settled(self) -> None:
+        """Wait until every question has its answer."""
+        await asyncio.gather(*self._asking)
+
+    async def _ask(self, kafka_cluster_id: str, topics: Collection[str], ask: _Ask) -> None:
+        try:
+            told = await ask(topics)
+        except FencelineError:
+            # Unknown, as before: what is wrong with the cluster is said where that is asked.
+            return
+        self._known.setdefault(kafka_cluster_id, {}).update(told)

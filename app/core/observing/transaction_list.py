@@ -1,0 +1,199 @@
+"""A page of a cluster's transactional ids: which of them, and in which order."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.journals.transaction_state import IS_OPEN, TransactionStatus
+from app.kit.errors import InvalidError
+from app.kit.page import checked_limit, decode_cursor, encode_cursor
+
+_NEVER_MS = 1 << 60
+_LONG_MS = 1_000
+_Place = tuple[int, str]
+# As many digits as any moment has: what is longer was not made here, and dear to read.
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
+
+
+class Owner(StrEnum):
+    """OURS: a pipeline of this Fenceline owns the id."""
+
+    OURS = "ours"
+    FOREIGN = "foreign"
+
+
+class TransactionSort(StrEnum):
+    """OLDEST: open ones by how long they have been, the longest first, then the others. CHANGED: newest first.
+
+    LONG_OPEN: those that are open for a second or longer, the longest first, then all others by id. Where transactions
+    are short nothing moves, and what hangs rises.
+    """
+
+    OLDEST = "oldest"
+    CHANGED = "changed"
+    ID = "id"
+    LONG_OPEN = "long_open"
+
+
+class TransactionQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """search: a part of the id. states: in Kafka's words; empty: all. min_open_ms: open for at least this long."""
+
+    search: str = ""
+    states: frozenset[str] = frozenset()
+    is_open: bool | None = None
+    min_open_ms: int = 0
+    owner: Owner | None = None
+    sort: TransactionSort = TransactionSort.OLDEST
+
+
+class TransactionPage(NamedTuple):
+    """matching: how many the query finds on all pages."""
+
+    items: tuple[LiveTransaction, ...]
+    next_cursor: str | None
+    matching: int
+
+
+class Tally(NamedTuple):
+    """How many ids there are, how many have an open transaction, and which of these is open the longest."""
+
+    ids: int
+    open: int
+    oldest: LiveTransaction | None
+
+
+class Counted(NamedTuple):
+    """All ids, looked through once for those with an open transaction.
+
+    shifts: by partition of the journal, what makes its coordinator's times those of our clock; those that differ.
+    """
+
+    transactions: Mapping[str, LiveTransaction]
+    still_open: Sequence[LiveTransaction]
+    shifts: Mapping[int, int] = {}
+
+    def started_ms(self, live: LiveTransaction) -> int:
+        return live.state.start_ms + self.shifts.get(live.partition, 0)
+
+    def changed_ms(self, live: LiveTransaction) -> int:
+        return live.state.last_update_ms + self.shifts.get(live.partition, 0)
+
+    @property
+    def tally(self) -> Tally:
+        oldest = min(self.still_open, key=self.started_ms, default=None)
+        return Tally(len(self.transactions), len(self.still_open), oldest)
+
+
+def counted(transactions: Mapping[str, LiveTransaction], shifts: Mapping[int, int] | None = None) -> Counted:
+    return Counted(transactions, _open_of(transactions.values()), shifts or {})
+
+
+def select(
+    ids: Counted,
+    query: TransactionQuery,
+    *,
+    ours: Collection[str],
+    now_ms: int,
+    after: str | None,
+    limit: int,
+) -> TransactionPage:
+    """One page. `ours` is looked at only when the query asks for an owner. Raises InvalidError."""
+    checked_limit(limit)
+    start = None if after is None else _position(after, query.sort)
+    matching = _matching(ids, query, ours, now_ms)
+    is_all = len(matching) == len(ids.transactions)
+    found = _first(ids, matching, ids.still_open if is_all else None, query.sort, now_ms, start, limit + 1)
+    more = len(found) > limit
+    page = found[:limit]
+    cursor = encode_cursor(query.sort, str(page[-1][0]), page[-1][1]) if more else None
+    return TransactionPage(tuple(ids.transactions[name] for _, name in page), cursor, len(matching))
+
+
+# One comprehension a condition: with 50,000 ids, and many looks a second, a test that is not asked for costs too.
+def _matching(ids: Counted, query: TransactionQuery, ours: Collection[str], now_ms: int) -> Collection[LiveTransaction]:
+    found: Collection[LiveTransaction] = ids.transactions.values()
+    if query.min_open_ms > 0 or query.is_open:
+        found = ids.still_open
+    elif query.is_open is False:
+        found = [live for live in found if not IS_OPEN[live.state.status]]
+    if query.min_open_ms > 0:
+        started_before = now_ms - query.min_open_ms
+        found = [live for live in found if ids.started_ms(live) <= started_before]
+    if query.states:
+        states = tuple(status for status in TransactionStatus if status.word in query.states)
+        found = [live for live in found if live.state.status in states]
+    if query.search:
+        search = query.search.casefold()
+        found = [live for live in found if search in live.transactional_id.casefold()]
+    if query.owner is Owner.OURS:
+        found = [live for live in found if live.transactional_id in ours]
+    elif query.owner is Owner.FOREIGN:
+        found = [live for live in found if live.transactional_id not in ours]
+    return found
+
+
+def _open_of(found: Iterable[LiveTransaction]) -> Sequence[LiveTransaction]:
+    return [live for live in found if IS_OPEN[live.state.status]]
+
+
+def _first(
+    ids: Counted,
+    found: Collection[LiveTransaction],
+    still_open: Sequence[LiveTransaction] | None,
+    sort: TransactionSort,
+    now_ms: int,
+    start: _Place | None,
+    number: int,
+) -> list[_Place]:
+    """The first of them in their order that come after `start`. still_open: those of them, if that is known already."""
+    match sort:
+        case TransactionSort.ID:
+            return _first_by_id((live.transactional_id for live in found), 0, start, number)
+        case TransactionSort.LONG_OPEN:
+            long_ago = now_ms - _LONG_MS
+            long_open = {
+                live.transactional_id: ids.started_ms(live)
+                for live in (_open_of(found) if still_open is None else still_open)
+                if ids.started_ms(live) <= long_ago
+            }
+            first = _after(start, ((start_ms, name) for name, start_ms in long_open.items()), number)
+            others = (live.transactional_id for live in found if live.transactional_id not in long_open)
+            return [*first, *_first_by_id(others, _NEVER_MS, start, number)][:number]
+        case TransactionSort.CHANGED:
+            return _after(start, ((_NEVER_MS - ids.changed_ms(live), live.transactional_id) for live in found), number)
+        case TransactionSort.OLDEST:
+            keyed = (
+                (
+                    ids.started_ms(live) if IS_OPEN[live.state.status] else _NEVER_MS - ids.changed_ms(live),
+                    live.transactional_id,
+                )
+                for live in found
+            )
+            return _after(start, keyed, number)
+
+
+def _first_by_id(names: Iterable[str], key: int, start: _Place | None, number: int) -> list[_Place]:
+    """Those that share a key; comparing texts alone is cheaper than comparing pairs."""
+    if start is not None and start[0] > key:
+        return []
+    if start is not None and start[0] == key:
+        names = (name for name in names if name > start[1])
+    return [(key, name) for name in heapq.nsmallest(number, names)]
+
+
+def _after(start: _Place | None, places: Iterable[_Place], number: int) -> list[_Place]:
+    return heapq.nsmallest(number, places if start is None else (at for at in places if at > start))
+
+
+def _position(after: str, sort: TransactionSort) -> _Place:
+    cursor_sort, key, name = decode_cursor(after, keys=3)
+    if cursor_sort != sort or _WHOLE_NUMBER.fullmatch(key) is None:
+        raise InvalidError("this cursor belongs to another list: take it from next_cursor unchanged", field="after")
+    return int(key), name

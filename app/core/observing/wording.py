@@ -1,0 +1,83 @@
+"""How good an answer is, as a sentence for whoever looks at it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from app.core.observing.snapshot import JournalStatus, Phase, Source
+
+_BEHIND_MS = 2_000
+_REASONS = 3
+
+
+class Quality(StrEnum):
+    """LIVE: what is shown is so now. PARTIAL: it is so, and not all. STALE: it was so. NOTHING: nothing is known."""
+
+    LIVE = "live"
+    PARTIAL = "partial"
+    STALE = "not live"
+    NOTHING = "not known"
+
+
+class Told(NamedTuple):
+    quality: Quality
+    sentence: str
+
+
+def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
+    """One sentence, names in backticks; of a journal that is read as it should be it says only where from."""
+    topic = journal.topic
+    behind_ms = now_ms - journal.as_of_ms
+    match journal.phase:
+        case Phase.OFF:
+            return Told(Quality.NOTHING, f"Nothing is read: {journal.problem}.")
+        case Phase.CONNECTING:
+            why = f": {journal.problem}" if journal.problem else ""
+            return Told(Quality.NOTHING, f"The cluster is being asked for `{topic}`{why}.")
+        case Phase.ABSENT:
+            return Told(Quality.LIVE, f"The cluster has no `{topic}` yet: nobody has used it.")
+        case Phase.CATCHING_UP:
+            done = f"{journal.partitions_caught_up} of {journal.partitions} partitions of `{topic}` are read"
+            instead = "; of the others, what coordinators say is open" if journal.source is Source.ADMIN_CALLS else ""
+            return Told(Quality.PARTIAL, f"{done}{instead}. {journal.lag_records:,} records to go.")
+        case Phase.REFUSED:
+            asked = f" They were asked {_age(behind_ms)} ago." if journal.source is Source.ADMIN_CALLS else ""
+            return Told(Quality.PARTIAL, f"{_capitalised(journal.problem)}.{asked}")
+        case Phase.LOST:
+            age = f" This is what was so {_age(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
+            return Told(Quality.STALE, f"Not live: {journal.problem or 'no broker answers'}.{age}")
+        case Phase.LIVE:
+            if behind_ms > _BEHIND_MS:
+                why = f": {journal.problem}" if journal.problem else ""
+                was_so = f"this is what was so {_age(behind_ms)} ago"
+                if not journal.lag_records:
+                    return Told(Quality.STALE, f"Not live: {was_so}, and not all of `{topic}` was heard of since{why}.")
+                lag = f"{journal.lag_records:,} {'record' if journal.lag_records == 1 else 'records'}"
+                are = "is" if journal.lag_records == 1 else "are"
+                return Told(Quality.STALE, f"Behind: {was_so}, {lag} of `{topic}` {are} not read yet{why}.")
+            if journal.problem:
+                return Told(Quality.PARTIAL, _capitalised(journal.problem) + ".")
+            return Told(Quality.LIVE, f"Read from `{topic}`.")
+
+
+def notes_of(journal: JournalStatus) -> list[str]:
+    """What else whoever looks should know of how it was read: a sentence each."""
+    if not journal.unreadable:
+        return []
+    often = sorted(journal.unreadable.items(), key=lambda item: -item[1])
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in often[:_REASONS])
+    more = f" and {len(often) - _REASONS} other reasons" if len(often) > _REASONS else ""
+    total = sum(journal.unreadable.values())
+    return [
+        f"{total:,} {'record' if total == 1 else 'records'} of `{journal.topic}` could not be read: {reasons}{more}."
+    ]
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _age(milliseconds: int) -> str:
+    seconds = milliseconds // 1000
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

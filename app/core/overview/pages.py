@@ -1,0 +1,43 @@
+"""The overview: is everything exactly once right now, and if not, where?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+
+from app.core.observing.wording import Quality, quality_of
+from app.core.overview import service as overview
+from app.core.runs.pages.charts import chart_of
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.web.dependencies import Wiring, WiringDep, may
+from app.kit.web.pages import screen
+from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.screen import Look, Screen
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+_UNSEEN = (Quality.STALE, Quality.NOTHING)
+
+
+def looking_at(wiring: Wiring) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        view = await overview.overview(uow, needs=wiring.needs, now=now)
+        unseen = [
+            snapshot.cluster
+            for snapshot in wiring.observations.all()
+            if quality_of(snapshot.transaction_journal, now_ms=int(now.timestamp() * 1000)).quality in _UNSEEN
+        ]
+        context = {"view": view, "chart": chart_of(view.series), "unseen": unseen}
+        return Screen(template="overview/detail", title="Overview", context=context)
+
+    return look
+
+
+@router.get("/")
+@router.get("/stream")
+async def show(request: Request, wiring: WiringDep, by: Viewer) -> Response:
+    return await screen.live(request, wiring, by, looking_at(wiring))

@@ -1,0 +1,344 @@
+"""What the pages show, read at one moment: a page and its live region are made from the same answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from app.core.access.command import Command
+from app.core.access.store.commands import CommandStore
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.store import ClusterStore
+from app.core.fencing.evidence import ClientWord
+from app.core.fencing.fencing_event import Cause
+from app.core.fencing.record import FencingFilter
+from app.core.fencing.service import feed as fencing_feed
+from app.core.fencing.service.feed import FencingLine
+from app.core.hanging.service import HangingLine, lines_of_all
+from app.core.mappings.mapping import PartitionMapping
+from app.core.mappings.store.mappings import MappingStore
+from app.core.overview.needs import NeedsOf
+from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
+from app.core.pipelines.pipeline_record import Pipeline, Revision
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.instance import Instance
+from app.core.runs.needs import Need, needs_of
+from app.core.runs.not_progressing import not_progressing
+from app.core.runs.run import Run, RunState
+from app.core.runs.series import RunSample, RunTotals
+from app.core.runs.store.instances import InstanceStore
+from app.core.runs.store.runs import RunStore
+from app.core.runs.store.tasks import TaskStore
+from app.core.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
+from app.kit.db.unit_of_work import UnitOfWork
+from app.products.offset_log import service as offset_log
+from app.products.offset_log.service import OffsetLog
+
+CHART_SPAN = timedelta(minutes=15)
+LIST_LIMIT = 500
+FENCING_SPAN = timedelta(hours=24)
+FENCINGS_SHOWN = 5
+EVENTS_SHOWN = 20
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over tasks that were heard of in the last seconds; `p99` is the worst task's. None: nobody says."""
+
+    records_in_per_s: float | None = None
+    records_out_per_s: float | None = None
+    commits_per_s: float | None = None
+    aborts_per_s: float | None = None
+    commit_latency_p99_ms: float | None = None
+    lag_records: int | None = None
+
+
+NOTHING_RUNS = Rates(records_in_per_s=0.0, records_out_per_s=0.0, commits_per_s=0.0, aborts_per_s=0.0)
+
+
+class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One pipeline in a list. `run` is the live run, else the last; `state` None: it was never started.
+
+    needs: those that products found first, then those of the run.
+    not_progressing_ms: for how long a task of it has committed nothing, the one that is worst off; 0: none.
+    """
+
+    pipeline: Pipeline
+    state: RunState | None
+    run: Run | None
+    rates: Rates
+    needs: tuple[Need, ...] = ()
+    not_progressing_ms: int = 0
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
+    pipeline: str
+    event: TaskEventRecord
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """`series` is the sum of all live runs; `states` counts pipelines (`never started` among the words).
+
+    fencings: the newest of the last day, whoever's; fencing_counts: all of that day, by cause, the commonest first.
+    happened: what tasks told, without what a fencing has as its proof.
+    """
+
+    at: datetime
+    lines: tuple[PipelineLine, ...]
+    states: dict[str, int]
+    rates: Rates
+    needs: tuple[Need, ...]
+    series: list[RunSample]
+    hanging: tuple[HangingLine, ...]
+    fencings: tuple[FencingLine, ...]
+    fencing_counts: dict[Cause, int]
+    happened: tuple[Happening, ...]
+    clusters: tuple[str, ...]
+
+
+class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
+    """fencings: the pipeline's newest. offset_log: None where tasks record none, whose offsets may go back."""
+
+    at: datetime
+    line: PipelineLine
+    cluster: Cluster
+    tasks: tuple[TaskStatus, ...]
+    mappings: tuple[PartitionMapping, ...]
+    totals: RunTotals
+    series: list[RunSample]
+    runs: tuple[Run, ...]
+    revisions: tuple[Revision, ...]
+    events: tuple[TaskEventRecord, ...]
+    fencings: tuple[FencingLine, ...]
+    commands: tuple[Command, ...]
+    offset_log: OffsetLog | None = None
+
+
+class RunPage(msgspec.Struct, frozen=True, kw_only=True):
+    """`instances` has every lease, `run.instances` the current ones; `definition` is that of the run's revision."""
+
+    at: datetime
+    run: Run
+    definition: PipelineDefinition
+    rates: Rates
+    instances: tuple[Instance, ...]
+    tasks: tuple[TaskStatus, ...]
+    totals: RunTotals
+    series: list[RunSample]
+    events: tuple[TaskEventRecord, ...]
+    zombies: tuple[ZombieSighting, ...]
+    needs: tuple[Need, ...]
+
+
+async def overview(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) -> Overview:
+    """Is everything exactly once right now, and if not, where?"""
+    lines = await pipeline_lines(uow, needs=needs, now=now)
+    live = [line.run.id for line in lines if line.run is not None and line.run.ended_at is None]
+    of_a_day = FencingFilter(since=now - FENCING_SPAN)
+    fencings = (await fencing_feed.list_lines(uow, of_a_day, cluster=None, limit=EVENTS_SHOWN)).items
+    told = {
+        (word.run_id, word.event_id)
+        for line in fencings
+        for word in line.record.event.evidence
+        if isinstance(word, ClientWord)
+    }
+    return Overview(
+        at=now,
+        lines=tuple(lines),
+        states=dict(Counter("never started" if line.state is None else str(line.state) for line in lines)),
+        rates=sum_of([line.rates for line in lines]),
+        needs=tuple(need for line in lines for need in line.needs),
+        series=await uow.of(TaskStore).summed_series(live, since=now - CHART_SPAN),
+        hanging=tuple(await lines_of_all(uow)),
+        fencings=fencings[:FENCINGS_SHOWN],
+        fencing_counts=await fencing_feed.count_by_cause(uow, of_a_day, cluster=None),
+        happened=tuple(
+            Happening(pipeline=name, event=event)
+            for name, event in await uow.of(TaskStore).recent_events(pipeline=None, limit=EVENTS_SHOWN)
+            if (event.run_id, event.event_id) not in told
+        ),
+        clusters=tuple(cluster.name for cluster in await uow.of(ClusterStore).list_all()),
+    )
+
+
+async def pipeline_lines(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) -> list[PipelineLine]:
+    """Every pipeline with its run and rates, by name. needs: what products tell of pipelines, the first one first."""
+    page = await uow.of(PipelineStore).list(after=None, limit=LIST_LIMIT)
+    runs = {
+        run.id: run
+        for run in await uow.of(RunStore).get_many([p.current_run.id for p in page.items if p.current_run is not None])
+    }
+    statuses: dict[str, list[TaskStatus]] = {}
+    for status in await uow.of(TaskStore).list_statuses([run.id for run in runs.values() if run.ended_at is None]):
+        statuses.setdefault(status.run_id, []).append(status)
+    unowned = await uow.of(MappingStore).unowned([run.pipeline for run in runs.values() if run.ended_at is None])
+    found = await _asked(uow, page.items, needs, now=now)
+    lines: list[PipelineLine] = []
+    for pipeline in page.items:
+        run = None if pipeline.current_run is None else runs[pipeline.current_run.id]
+        tasks = statuses.get(run.id, []) if run else []
+        line = await _line(uow, pipeline, run, tasks, unowned.get(pipeline.name, ()), now=now)
+        lines.append(_with_needs(line, found[pipeline.name]))
+    return lines
+
+
+async def pipeline_page(uow: UnitOfWork, name: str, *, needs: Sequence[NeedsOf], now: datetime) -> PipelinePage:
+    """What is it doing, who owns what, can I change or stop it?"""
+    pipeline = await uow.of(PipelineStore).get(name)
+    cluster = await uow.of(ClusterStore).get(pipeline.cluster)
+    run = None if pipeline.current_run is None else await uow.of(RunStore).get(pipeline.current_run.id)
+    tasks = [] if run is None else await uow.of(TaskStore).list_statuses([run.id])
+    totals = {} if run is None else await uow.of(TaskStore).totals([run.id])
+    series = {} if run is None else await uow.of(TaskStore).series([run.id], since=now - CHART_SPAN)
+    mappings = await uow.of(MappingStore).of_group(
+        kafka_cluster_id=cluster.kafka_cluster_id, group=pipeline.definition.group_id
+    )
+    unowned = [mapping for mapping in mappings if mapping.owner is None]
+    return PipelinePage(
+        at=now,
+        line=_with_needs(
+            await _line(uow, pipeline, run, tasks, unowned, now=now),
+            (await _asked(uow, [pipeline], needs, now=now))[name],
+        ),
+        cluster=cluster,
+        tasks=tuple(tasks),
+        mappings=tuple(mappings),
+        totals=totals.get(run.id, RunTotals()) if run else RunTotals(),
+        series=series.get(run.id, []) if run else [],
+        runs=(await uow.of(RunStore).list(pipeline=name, after=None, limit=10)).items,
+        revisions=tuple(await uow.of(PipelineStore).list_revisions(name)),
+        events=tuple(event for _, event in await uow.of(TaskStore).recent_events(pipeline=name, limit=20)),
+        fencings=(
+            await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
+        ).items,
+        commands=(await uow.of(CommandStore).list(target=f"pipeline:{name}", after=None, limit=10)).items,
+        offset_log=await offset_log_of(uow, pipeline),
+    )
+
+
+async def offset_log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
+    if pipeline.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return None
+    return await offset_log.look(uow, pipeline=pipeline.name)
+
+
+async def _asked(
+    uow: UnitOfWork, pipelines: Sequence[Pipeline], needs: Sequence[NeedsOf], *, now: datetime
+) -> dict[str, list[Need]]:
+    """What the functions tell of each of the pipelines, in their order."""
+    found: dict[str, list[Need]] = {pipeline.name: [] for pipeline in pipelines}
+    for needs_of_product in needs:
+        told = await needs_of_product(uow, pipelines, now)
+        for name, of_it in found.items():
+            of_it.extend(told.get(name, ()))
+    return found
+
+
+def _with_needs(line: PipelineLine, needs: Sequence[Need]) -> PipelineLine:
+    return msgspec.structs.replace(line, needs=(*needs, *line.needs))
+
+
+async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
+    """One run: its instances with every lease, its tasks, what happened, and who was seen that should be gone."""
+    run = await uow.of(RunStore).get(run_id)
+    pipeline = await uow.of(PipelineStore).get(run.pipeline)
+    revision = await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)
+    tasks = await uow.of(TaskStore).list_statuses([run_id])
+    unowned = (await uow.of(MappingStore).unowned([run.pipeline])).get(run.pipeline, ())
+    since = now - CHART_SPAN if run.ended_at is None else run.ended_at - CHART_SPAN
+    return RunPage(
+        at=now,
+        run=run,
+        definition=revision.definition,
+        rates=rates_of(tasks, now=now) if run.ended_at is None else NOTHING_RUNS,
+        instances=tuple(await uow.of(InstanceStore).list(run_id, with_history=True)),
+        tasks=tuple(tasks),
+        totals=(await uow.of(TaskStore).totals([run_id])).get(run_id, RunTotals()),
+        series=(await uow.of(TaskStore).series([run_id], since=since)).get(run_id, []),
+        events=(await uow.of(TaskStore).list_events(run_id, after=None, limit=50)).items,
+        zombies=tuple(await uow.of(TaskStore).list_zombies(run_id)),
+        needs=tuple(
+            needs_of(
+                run,
+                tasks,
+                running=revision.definition,
+                current=pipeline.definition,
+                unowned=unowned,
+                now=now,
+            )
+        ),
+    )
+
+
+async def _line(
+    uow: UnitOfWork,
+    pipeline: Pipeline,
+    run: Run | None,
+    tasks: Sequence[TaskStatus],
+    unowned: Sequence[PartitionMapping],
+    *,
+    now: datetime,
+) -> PipelineLine:
+    if run is None:
+        return PipelineLine(pipeline=pipeline, state=None, run=None, rates=NOTHING_RUNS)
+    running = pipeline.definition
+    if run.revision != pipeline.current_revision:
+        running = (await uow.of(PipelineStore).get_revision(pipeline.name, run.revision)).definition
+    return PipelineLine(
+        pipeline=pipeline,
+        state=run.state,
+        run=run,
+        rates=rates_of(tasks, now=now) if run.ended_at is None else NOTHING_RUNS,
+        needs=tuple(needs_of(run, tasks, running=running, current=pipeline.definition, unowned=unowned, now=now)),
+        not_progressing_ms=max((one.last.not_progressing_ms or 0 for one in not_progressing(run, tasks)), default=0),
+    )
+
+
+FRESH_FOR = timedelta(seconds=3)
+
+
+def rates_of(tasks: Sequence[TaskStatus], *, now: datetime) -> Rates:
+    """The sum over the tasks that were heard of just now; what a silent task did last is not what it does."""
+    fresh = [status for status in tasks if now - status.received_at <= FRESH_FOR]
+    lags = [
+        max(0, progress.end - at)
+        for status in fresh
+        for progress in status.last.partitions
+        if progress.end is not None
+        and (at := progress.committed if progress.committed is not None else progress.position) is not None
+    ]
+    latencies = [s.last.commit_latency_p99_ms for s in fresh if s.last.commit_latency_p99_ms is not None]
+    return Rates(
+        records_in_per_s=_known_sum(status.rates.records_in_per_s for status in fresh),
+        records_out_per_s=_known_sum(status.rates.records_out_per_s for status in fresh),
+        commits_per_s=_known_sum(status.rates.commits_per_s for status in fresh),
+        aborts_per_s=_known_sum(status.rates.aborts_per_s for status in fresh),
+        commit_latency_p99_ms=max(latencies, default=None),
+        lag_records=sum(lags) if lags else None,
+    )
+
+
+def _known_sum(rates: Iterable[float | None]) -> float | None:
+    """None where nobody says a number, or where some do not and the others have nothing."""
+    told = list(rates)
+    known = [rate for rate in told if rate is not None]
+    return sum(known) if any(known) or (known and len(known) == len(told)) else None
+
+
+def sum_of(rates: Sequence[Rates]) -> Rates:
+    """Of all pipelines; without any, nothing runs."""
+    if not rates:
+        return NOTHING_RUNS
+    lags = [rate.lag_records for rate in rates if rate.lag_records is not None]
+    return Rates(
+        records_in_per_s=_known_sum(rate.records_in_per_s for rate in rates),
+        records_out_per_s=_known_sum(rate.records_out_per_s for rate in rates),
+        commits_per_s=_known_sum(rate.commits_per_s for rate in rates),
+        aborts_per_s=_known_sum(rate.aborts_per_s for rate in rates),
+        commit_latency_p99_ms=max(
+            (rate.commit_latency_p99_ms for rate in rates if rate.commit_latency_p99_ms is not None), default=None
+        ),
+        lag_records=sum(lags) if lags else None,
+    )

@@ -1,0 +1,176 @@
+"""Pipelines and their revisions: defined, checked, changed, compared, deleted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from app.core.access.repeated_commands import OnceDep
+from app.core.pipelines.pipeline_record import Pipeline, Revision
+from app.core.pipelines.schemas import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, Validation
+from app.core.pipelines.service import pipelines
+from app.core.pipelines.service.pipelines import SavedPipeline
+from app.core.pipelines.service.validation import validate_pipeline
+from app.kit.access import Principal, Verb
+from app.kit.errors import InvalidError
+from app.kit.page import Page
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.paging import After, Limit
+from app.kit.web.api.shown import Items, Shown
+from app.kit.web.api.words import NameInPath, NumberInPath, Why
+from app.kit.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/pipelines", tags=["pipelines"])
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", max_length=100, description="The ETag of the pipeline that the change was made from."),
+]
+
+
+@router.get("", responses=refusals())
+async def list_pipelines(
+    uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
+) -> Shown[Page[Pipeline]]:
+    """All pipelines with their current definition and run, by name."""
+    return await pipelines.list_pipelines(uow, after=after, limit=limit)
+
+
+@router.post("", status_code=201, response_model=Shown[SavedPipeline], responses=refusals(409, 413))
+async def create_pipeline(
+    body: PipelineGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.CREATE_PIPELINE)]
+) -> Response:
+    """Keep a pipeline with its first revision. Nothing runs yet."""
+
+    async def act() -> SavedPipeline:
+        return await pipelines.create_pipeline(
+            uow,
+            wiring.brokers,
+            name=body.name,
+            definition=body.definition,
+            allowed=wiring.allowed_options,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
+            note=body.note,
+        )
+
+    return await once.do(act, status=201)
+
+
+@router.post("/{name}/validate", responses=refusals(413))
+async def validate_definition(
+    name: NameInPath,
+    body: DefinitionGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.VALIDATE_PIPELINE)],
+) -> Validation:
+    """Check a definition against the rules, the other pipelines and the cluster. Nothing is saved.
+
+    It answers also when the brokers are away; a warning then says what could not be checked.
+    """
+    problems = await validate_pipeline(
+        uow,
+        wiring.brokers,
+        name=name,
+        definition=body.definition,
+        allowed=wiring.allowed_options,
+        by=by,
+    )
+    return Validation(
+        is_valid=all(problem.is_warning for problem in problems),
+        problems=list(problems),
+    )
+
+
+@router.get("/{name}", responses=refusals(404))
+async def get_pipeline(
+    name: NameInPath, uow: Uow, response: Response, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Pipeline]:
+    """Its current definition and run. The ETag is what If-Match of a change takes."""
+    pipeline = await pipelines.get_pipeline(uow, name)
+    response.headers["ETag"] = f'"{pipeline.current_revision}"'
+    return pipeline
+
+
+@router.put("/{name}", response_model=Shown[SavedPipeline], responses=refusals(404, 409, 412, 413))
+async def change_pipeline(
+    name: NameInPath,
+    body: ChangeGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.CHANGE_PIPELINE)],
+    if_match: IfMatch = None,
+) -> Response:
+    """Make a new revision. A run that lives moves to it one instance at a time, where that is safe."""
+
+    async def act() -> SavedPipeline:
+        return await pipelines.change_pipeline(
+            uow,
+            wiring.brokers,
+            name=name,
+            definition=body.definition,
+            expected_revision=body.expected_revision if if_match is None else _revision_of(if_match),
+            allowed=wiring.allowed_options,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
+            note=body.note,
+        )
+
+    return await once.do(act)
+
+
+@router.delete("/{name}", status_code=204, responses=refusals(404, 409))
+async def delete_pipeline(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.DELETE_PIPELINE)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Delete a pipeline with its revisions and past runs; refused while a run lives. Nothing in Kafka changes."""
+    await pipelines.delete_pipeline(uow, name, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()
+
+
+@router.get("/{name}/revisions", responses=refusals(404))
+async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Revision]]:
+    """All revisions with their definitions, newest first."""
+    return Items(await pipelines.list_revisions(uow, name))
+
+
+@router.get("/{name}/revisions/{number}", responses=refusals(404))
+async def get_revision(
+    name: NameInPath, number: NumberInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Revision]:
+    """The definition as it was made then; a revision never changes."""
+    return await pipelines.get_revision(uow, name, number)
+
+
+@router.get("/{name}/diff", responses=refusals(404))
+async def diff_revisions(
+    name: NameInPath,
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    before: Annotated[int, Query(alias="from", ge=1, lt=2**31)],
+    after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
+) -> Diff:
+    """What two revisions differ in, a sentence for each difference."""
+    changes = await pipelines.diff_revisions(uow, name, before, after)
+    return Diff(
+        pipeline=name,
+        from_revision=before,
+        to_revision=after,
+        changes=list(changes),
+    )
+
+
+def _revision_of(etag: str) -> int:
+    """The revision number that an ETag of ours carries. Raises InvalidError on another one."""
+    word = etag.strip().removeprefix("W/").strip('"')
+    if not (word.isascii() and word.isdigit() and len(word) < 10):
+        raise InvalidError('If-Match must be the ETag of the pipeline, such as "3"', field="If-Match")
+    return int(word)

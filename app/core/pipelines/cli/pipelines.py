@@ -1,0 +1,222 @@
+"""`fenceline pipelines`: definitions, their revisions and what they differ in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.core.mappings.mapping import PartitionMapping
+from app.core.pipelines import pipeline_file
+from app.core.pipelines.cli.pipeline_files import (
+    File,
+    Note,
+    Source,
+    body_of,
+    print_problems,
+    read_pipeline,
+    upload_source,
+)
+from app.core.pipelines.file_text import describe_columns
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.pipelines.pipeline_record import Pipeline, Revision
+from app.kit.cli.client import Client, as_record, connect
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.names import PipelineName
+from app.kit.cli.output import (
+    AsJson,
+    Watch,
+    Why,
+    Yes,
+    ago,
+    confirm_or_exit,
+    console,
+    present,
+    print_json,
+    say,
+    state,
+    table,
+)
+from app.kit.words import number
+
+app = typer.Typer(help="Pipelines: define, check, compare, remove.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(as_json: AsJson = False, watch_it: Watch = False) -> None:
+    """All pipelines with the state of their run."""
+    client = connect()
+    present(lambda: list(client.items("/pipelines")), lambda: _list(client), as_json=as_json, watch_it=watch_it)
+
+
+def _list(client: Client) -> RenderableType:
+    pipelines = [as_record(item, Pipeline) for item in client.items("/pipelines")]
+    return table(
+        ("NAME", "STATE", "FROM", "TO", "GUARANTEE", "REVISION#", "CHANGED"),
+        (
+            (
+                p.name,
+                state(p.current_run.state if p.current_run else "never started"),
+                ", ".join(p.definition.source_topics),
+                p.definition.sink_topic,
+                p.definition.processing_guarantee.value,
+                str(p.current_revision),
+                ago(p.changed_at),
+            )
+            for p in pipelines
+        ),
+        empty="No pipeline yet: fenceline apply -f pipeline.yaml (docs/pipelines.md has examples)",
+    )
+
+
+@app.command()
+def show(name: PipelineName, as_json: AsJson = False, watch_it: Watch = False) -> None:
+    """One pipeline: its run, and each input partition with its owner and lag."""
+    client = connect()
+
+    def data() -> Any:
+        return {**client.get(f"/pipelines/{name}"), "mappings": client.get(f"/pipelines/{name}/mappings")["items"]}
+
+    present(data, lambda: _show(client, name), as_json=as_json, watch_it=watch_it)
+
+
+def _show(client: Client, name: str) -> RenderableType:
+    pipeline = as_record(client.get(f"/pipelines/{name}"), Pipeline)
+    mappings = [as_record(item, PartitionMapping) for item in client.get(f"/pipelines/{name}/mappings")["items"]]
+    definition, run = pipeline.definition, pipeline.current_run
+    head = Text.assemble(
+        (name, "bold"),
+        "  ",
+        state(run.state if run else "never started"),
+        f"  {definition.processing_guarantee} · revision {pipeline.current_revision} · "
+        f"{definition.instances} × {definition.tasks_per_instance} tasks on {definition.spark.master}\n",
+        f"{', '.join(definition.source_topics)} → {definition.sink_topic}   group {definition.group_id}",
+    )
+    if (files := definition.files) is not None:
+        head.append(f"\nreferences to files under {files.root}, by {describe_columns(files.partition_by)}")
+    if run is not None:
+        head.append(f"\nrun {run.id} · revision {run.revision} · started {ago(run.started_at)} by {run.started_by}")
+        if run.end_reason:
+            head.append(f"\n{run.end_reason}")
+    rows = (
+        (
+            f"{m.topic}-{m.partition}",
+            m.transactional_id or "–",
+            f"{m.owner.ordinal}/{m.owner.task} attempt {m.owner.attempt} on {m.owner.host}" if m.owner else None,
+            number(m.generation),
+            number(m.committed),
+            number(m.end),
+            number(m.lag_records),
+        )
+        for m in mappings
+    )
+    return Group(
+        head,
+        Text(),
+        table(
+            ("PARTITION", "TRANSACTIONAL ID", "INSTANCE/TASK", "GENERATION#", "COMMITTED#", "END#", "LAG#"),
+            rows,
+            empty="No partition is mapped yet; that happens when the first run starts.",
+        ),
+    )
+
+
+@app.command()
+def validate(file: File, source: Source = None, as_json: AsJson = False) -> None:
+    """Check a definition against the rules and the cluster, without saving anything."""
+    name, definition = read_pipeline(file, source)
+    client = connect()
+    upload_source(client, definition, source, beside=file)
+    result = client.post(f"/pipelines/{name}/validate", {"definition": body_of(definition)})
+    if as_json:
+        print_json(result)
+    elif result["problems"]:
+        print_problems(result["problems"])
+    else:
+        say(f"{name}: nothing to object to")
+    if not result["is_valid"]:
+        raise typer.Exit(ExitCode.INVALID)
+
+
+@app.command()
+def create(file: File, source: Source = None, note: Note = None, why: Why = None, as_json: AsJson = False) -> None:
+    """Create a pipeline; `fenceline apply` also changes one that exists."""
+    name, definition = read_pipeline(file, source)
+    client = connect()
+    upload_source(client, definition, source, beside=file)
+    body = {"name": name, "definition": body_of(definition), "note": note, "why": why}
+    saved = client.post("/pipelines", body)
+    if as_json:
+        print_json(saved)
+        return
+    print_problems(saved["warnings"])
+    say(f"created {name}, revision {saved['pipeline']['current_revision']}; start it: fenceline runs start {name}")
+
+
+@app.command()
+def revisions(name: PipelineName, as_json: AsJson = False) -> None:
+    """All revisions, newest first."""
+    items = connect().get(f"/pipelines/{name}/revisions")["items"]
+    if as_json:
+        print_json(items)
+        return
+    found = [as_record(item, Revision) for item in items]
+    console.print(
+        table(
+            ("REVISION#", "CREATED", "BY", "NOTE", "SHA-256"),
+            ((str(r.number), ago(r.created_at), r.created_by, r.note, r.definition_sha256[:12]) for r in found),
+            empty="No revisions.",
+        )
+    )
+
+
+@app.command()
+def diff(
+    name: PipelineName,
+    before: Annotated[int | None, typer.Argument(help="A revision; by default the one before the current one.")] = None,
+    after: Annotated[int | None, typer.Argument(help="A revision; by default the current one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What two revisions differ in."""
+    client = connect()
+    last = after if after is not None else int(client.get(f"/pipelines/{name}")["current_revision"])
+    first = before if before is not None else last - 1
+    if first < 1:
+        raise CommandError(f"{name} has one revision only; there is nothing to compare")
+    result = client.get(f"/pipelines/{name}/diff", **{"from": first, "to": last})
+    if as_json:
+        print_json(result)
+        return
+    say(f"{name}: revision {first} → {last}")
+    for change in result["changes"]:
+        say(f"  {change['sentence']}")
+        if change["consequence"]:
+            say(f"    {change['consequence']}")
+    if not result["changes"]:
+        say("  nothing differs")
+
+
+@app.command()
+def export(
+    name: PipelineName,
+    revision: Annotated[int | None, typer.Option(help="A revision; by default the current one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a definition as `fenceline apply -f` takes it."""
+    client = connect()
+    path = f"/pipelines/{name}" if revision is None else f"/pipelines/{name}/revisions/{revision}"
+    item: Any = client.get(path)
+    if as_json:
+        print_json({"name": name, "definition": item["definition"]})
+        return
+    typer.echo(pipeline_file.write(name, as_record(item["definition"], PipelineDefinition)), nl=False)
+
+
+@app.command()
+def delete(name: PipelineName, why: Why = None, yes: Yes = False) -> None:
+    """Delete a pipeline with its revisions and history; refused while a run lives. Nothing in Kafka changes."""
+    confirm_or_exit(f"Delete the pipeline {name} with its revisions and history?", is_confirmed=yes)
+    connect().delete(f"/pipelines/{name}", why=why)
+    say(f"deleted {name}")

@@ -1,0 +1,177 @@
+"""A definition at the edge: app/core/pipelines/pipeline.py with the bounds and words that OpenAPI shows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.core.pipelines import pipeline
+from app.kit.web.api.taken import Taken, takes
+
+TopicName = Annotated[str, Field(min_length=1, max_length=249)]
+Text = Annotated[str, Field(min_length=1)]
+FieldPath = Annotated[str, Field(min_length=1, description="A path such as `arrival.delay`.")]
+ColumnName = Annotated[
+    str, Field(min_length=1, description="Stands in paths as `name=value`: ASCII letters, digits and `_`.")
+]
+EXAMPLE: dict[str, Any] = {
+    "cluster": "demo",
+    "source_topics": ["flights"],
+    "group_id": "delayed-flights",
+    "sink_topic": "delayed-flights",
+    "transform": {
+        "kind": "steps",
+        "steps": [
+            {"op": "filter", "field": "arrival_delay_min", "operator": "ge", "value": 15},
+            {"op": "project", "fields": ["flight_id", "carrier", "arrival_delay_min"]},
+        ],
+    },
+    "instances": 2,
+    "spark": {"master": "local"},
+}
+
+
+@takes(pipeline.Filter)
+class FilterStep:
+    """Keep the record if `field operator value` holds."""
+
+    field: FieldPath
+
+
+@takes(pipeline.Condition)
+class ConditionStep:
+    """Keep the record if the CEL expression over `record` is true."""
+
+
+@takes(pipeline.Project)
+class ProjectStep:
+    """Keep only these fields, in this order."""
+
+    fields: list[FieldPath]
+
+
+@takes(pipeline.Rename)
+class RenameStep:
+    field: FieldPath
+    to: FieldPath
+
+
+@takes(pipeline.SetField)
+class SetStep:
+    """Set `field` to a JSON value."""
+
+    field: FieldPath
+
+
+@takes(pipeline.Route)
+class RouteStep:
+    """Send the record to `topic` instead of the sink topic if `field operator value` holds; the first match wins."""
+
+    field: FieldPath
+    topic: TopicName
+
+
+@takes(pipeline.Identity)
+class IdentityTransform:
+    """Keys, values, headers and timestamps pass unchanged."""
+
+
+@takes(pipeline.Steps)
+class StepsTransform:
+    """Declarative steps over JSON values, run in order."""
+
+
+@takes(pipeline.PythonFunction)
+class PythonTransform:
+    """A function in an uploaded file (`PUT /api/v1/transform-sources/{sha256}`). It runs on the executors."""
+
+    function: Text
+    file_name: Text
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+@takes(pipeline.ErrorHandling)
+class ErrorHandling:
+    """What happens to a record that cannot be processed."""
+
+
+@takes(pipeline.ByField)
+class FieldColumn:
+    """The text of a field of the output."""
+
+    name: ColumnName
+    field: FieldPath
+
+
+@takes(pipeline.ByDate)
+class DateColumn:
+    """The day of the event time, in UTC: `2013-01-31`."""
+
+    name: ColumnName
+
+
+@takes(pipeline.ByHour)
+class HourColumn:
+    """The hour of the event time, in UTC: `00` to `23`."""
+
+    name: ColumnName
+
+
+@takes(pipeline.FileSink)
+class FileSink:
+    """Outputs, JSON objects, go into Avro files; references to these go to the sink topic, in one transaction with the
+    input offsets, once all files of the checkpoint are uploaded and verified."""
+
+    root: Annotated[
+        str, Field(min_length=1, description="Where files are written: `file:///folder`, or `s3://bucket/prefix`.")
+    ]
+    partition_by = "What the records of one file have in common, in the order of the path. At most 6 columns."
+    event_time: Annotated[
+        FieldPath | None,
+        Field(
+            description="A field with milliseconds since 1970 or an ISO 8601 text, for dates and hours; null: the "
+            "timestamp of the Kafka record."
+        ),
+    ]
+    codec = "How blocks of a file are compressed."
+    rotate_ms = (
+        "How long records wait at most until their files are uploaded and committed, 1 s to 1 h; it "
+        "stands in for `commit_interval_ms`."
+    )
+    max_file_mb = "A file that has grown to this size ends its checkpoint before its time."
+    upload_timeout_ms = (
+        "How long all uploads of a checkpoint may take together; after that it is aborted and its "
+        "input is read again. With `transaction_timeout_ms` at most a third of `max.poll.interval.ms`."
+    )
+    conflict = "Of a record whose type at a place is another than before: a union of both, or a bad record."
+    schema = (
+        "An Avro record schema that every output must fit, or it is a bad record; null: inferred from "
+        "the records of each file."
+    )
+    id_field: Annotated[FieldPath | None, Field(description="The field with the id of a record, for `verifies`.")]
+    verifies = (
+        "Whether the files of each commit are read again and their ids compared with those that came "
+        "in; a difference stops the pipeline."
+    )
+
+
+@takes(pipeline.SparkSettings)
+class SparkSettings:
+    """Where the instances run; `conf` takes allow-listed keys only."""
+
+
+@takes(pipeline.PipelineDefinition, example=EXAMPLE)
+class Definition:
+    """Everything that a revision fixes. A change is a new revision."""
+
+    cluster = "A registered Kafka cluster, by its name here."
+    source_topics: Annotated[list[TopicName], Field(min_length=1)]
+    group_id: Text
+    sink_topic: TopicName
+    files = "Write files, and to the sink topic references to them; null: outputs are its records."
+    commit_interval_ms = "How long a transaction is fed. With `files` it has no effect: see `files.rotate_ms`."
+    allows_drills = "Whether operators may freeze and kill its instances on purpose, as a drill."
+
+
+TakenDefinition = Taken[pipeline.PipelineDefinition]

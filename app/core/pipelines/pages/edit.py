@@ -1,0 +1,295 @@
+"""Defining a pipeline: the form, checked while it is filled in, and saved as revision 1 or the next one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import FormData, UploadFile
+
+from app.core.clusters import service as clusters
+from app.core.pipelines.pages import file_sink_form
+from app.core.pipelines.pages.form import STEP_FIELDS, definition_of, form_of, steps_of, values_of, with_steps
+from app.core.pipelines.pipeline import (
+    FailurePolicy,
+    GroupProtocol,
+    OffsetFencing,
+    PipelineDefinition,
+    ProcessingGuarantee,
+    PythonScope,
+    StartPosition,
+    StepOperator,
+)
+from app.core.pipelines.service import pipelines
+from app.core.pipelines.service.validation import validate_pipeline
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import FencelineError, Problem
+from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.pages import screen
+from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.form_errors import problems_of
+from app.kit.web.pages.form_rows import without_row
+from app.kit.web.pages.screen import Screen
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
+    "start_position": [(StartPosition.EARLIEST, "the earliest record"), (StartPosition.LATEST, "new records only")],
+    "group_protocol": [
+        (GroupProtocol.CLASSIC, "classic (cooperative-sticky)"),
+        (GroupProtocol.CONSUMER, "consumer (KIP-848)"),
+    ],
+    "processing_guarantee": [
+        (ProcessingGuarantee.EXACTLY_ONCE_V2, "exactly_once_v2"),
+        (ProcessingGuarantee.AT_LEAST_ONCE, "at_least_once"),
+        (ProcessingGuarantee.EXACTLY_ONCE, "exactly_once (a producer for each input partition)"),
+    ],
+    "offset_fencing": [
+        (OffsetFencing.GENERATION, "generation: members that left are refused"),
+        (OffsetFencing.GROUP_ONLY, "group_only: as clients before KIP-447; exactly_once alone"),
+    ],
+    "errors.policy": [
+        (FailurePolicy.FAIL, "fail: abort and stop there"),
+        (FailurePolicy.SKIP, "skip it and count it"),
+        (FailurePolicy.DEAD_LETTER, "dead letter, in the same transaction"),
+    ],
+    **file_sink_form.CHOICES,
+    "allows_drills": [("false", "not allowed"), ("true", "allowed: its instances may be frozen and killed")],
+    "transform.scope": [(PythonScope.RECORD, "one record at a time"), (PythonScope.BATCH, "a batch at a time")],
+    "step.op": [
+        ("filter", "filter: keep if"),
+        ("condition", "condition: keep if (CEL)"),
+        ("project", "project: keep only fields"),
+        ("rename", "rename a field"),
+        ("set", "set a field"),
+        ("route", "route to a topic if"),
+    ],
+    "step.operator": [
+        (StepOperator.EQ, "= equals"),
+        (StepOperator.NE, "≠ differs from"),
+        (StepOperator.LT, "< less than"),
+        (StepOperator.LE, "≤ at most"),
+        (StepOperator.GT, "> more than"),
+        (StepOperator.GE, "≥ at least"),
+        (StepOperator.IN, "is one of"),
+        (StepOperator.EXISTS, "exists"),
+        (StepOperator.MISSING, "is missing"),
+    ],
+}
+"""What can be chosen at each field, besides what depends on the server."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Editing:
+    """What is edited: a new pipeline, or one by its name with the revision that the change starts from."""
+
+    name: str | None
+    expected_revision: int | None = None
+
+    @property
+    def action(self) -> str:
+        return screen.url_of("new-pipeline") if self.name is None else screen.url_of("pipelines", self.name, "edit")
+
+
+@router.get("/new-pipeline")
+async def show_new(
+    request: Request, wiring: WiringDep, uow: Uow, by: Annotated[Principal, may(Verb.CREATE_PIPELINE)]
+) -> Response:
+    known = await clusters.list_clusters(uow)
+    first = known[0].name if known else ""
+    values = values_of("", PipelineDefinition(cluster=first, source_topics=(), group_id="", sink_topic=""))
+    shown = await _screen(uow, wiring, by, _Editing(name=None), values)
+    return screen.show(request, shown, principal=by, now=wiring.clock.now())
+
+
+@router.post("/new-pipeline")
+async def edit_new(
+    request: Request, wiring: WiringDep, by: Annotated[Principal, may(Verb.CREATE_PIPELINE)]
+) -> Response:
+    return await _edit(request, wiring, by, _Editing(name=None))
+
+
+@router.get("/pipelines/{name}/edit")
+async def show_edit(
+    request: Request, wiring: WiringDep, uow: Uow, by: Annotated[Principal, may(Verb.CHANGE_PIPELINE)], name: str
+) -> Response:
+    pipeline = await pipelines.get_pipeline(uow, name)
+    editing = _Editing(name=name, expected_revision=pipeline.current_revision)
+    shown = await _screen(uow, wiring, by, editing, values_of(name, pipeline.definition))
+    return screen.show(request, shown, principal=by, now=wiring.clock.now())
+
+
+@router.post("/pipelines/{name}/edit")
+async def edit(
+    request: Request, wiring: WiringDep, by: Annotated[Principal, may(Verb.CHANGE_PIPELINE)], name: str
+) -> Response:
+    return await _edit(request, wiring, by, _Editing(name=name))
+
+
+async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editing) -> Response:
+    """One way for every button: change steps or columns, check, or save. `live` is the check while somebody types."""
+    given = await request.form()
+    do = _text(given, "do") or "live"
+    typed = {name: value for name, value in given.multi_items() if isinstance(value, str)}
+    # Fields that were not on the page yet, as those of files before files are chosen, begin at their defaults.
+    values = {**file_sink_form.DEFAULTS, **typed}
+    if (name := editing.name) is not None:
+        revision = _text(given, "expected_revision")
+        editing = _Editing(name=name, expected_revision=int(revision) if revision.isdecimal() else None)
+        values["name"] = name
+    if do == "save":
+        return await _save(request, wiring, by, editing, values, given)
+    if do == "add-step":
+        values = with_steps(values, [*steps_of(values), {"op": "filter", "operator": StepOperator.EQ}])
+    elif do.startswith("remove-step:"):
+        values = with_steps(values, without_row(steps_of(values), do.partition(":")[2]))
+    elif do == "add-column":
+        values = file_sink_form.with_columns(values, [*file_sink_form.columns_of(values), {"of": "field"}])
+    elif do.startswith("remove-column:"):
+        left = without_row(file_sink_form.columns_of(values), do.partition(":")[2])
+        values = file_sink_form.with_columns(values, left)
+    problems: Sequence[Problem] = ()
+    if do in ("check", "live"):
+        problems, values = await _problems(wiring, by, values, given)
+    if do == "live":
+        # Nobody wants to hear of the fields that they have not come to yet.
+        problems = [problem for problem in problems if values.get(problem.field, "-").strip()]
+    async with wiring.unit_of_work() as uow:
+        shown = await _screen(uow, wiring, by, editing, values, problems, is_checked=do == "check")
+    if request.headers.get("hx-request") == "true":
+        return screen.fragment(request, shown, principal=by, now=wiring.clock.now())
+    return screen.show(request, shown, principal=by, now=wiring.clock.now())
+
+
+async def _problems(
+    wiring: Wiring, by: Principal, values: dict[str, str], given: FormData
+) -> tuple[Sequence[Problem], dict[str, str]]:
+    """Everything that is wrong or unwise now, and the values with an uploaded file's sum among them."""
+    try:
+        values = await _with_source(wiring, by, values, given)
+    except FencelineError as error:
+        return [Problem(field="transform.file", message=error.message)], values
+    decoded = definition_of(values)
+    if not isinstance(decoded, PipelineDefinition):
+        return decoded, values
+    try:
+        async with wiring.unit_of_work() as uow:
+            problems = await validate_pipeline(
+                uow,
+                wiring.brokers,
+                name=values.get("name", "").strip(),
+                definition=decoded,
+                allowed=wiring.allowed_options,
+                by=by,
+            )
+    except FencelineError as error:
+        return problems_of(error), values
+    return problems, values
+
+
+async def _save(
+    request: Request, wiring: Wiring, by: Principal, editing: _Editing, values: dict[str, str], given: FormData
+) -> Response:
+    now = wiring.clock.now()
+    note, why = values.get("note", "").strip() or None, values.get("why", "").strip() or None
+    try:
+        values = await _with_source(wiring, by, values, given)
+        decoded = definition_of(values)
+        if isinstance(decoded, PipelineDefinition):
+            async with wiring.unit_of_work() as uow:
+                if editing.name is None:
+                    name = values.get("name", "").strip()
+                    await pipelines.create_pipeline(
+                        uow,
+                        wiring.brokers,
+                        name=name,
+                        definition=decoded,
+                        allowed=wiring.allowed_options,
+                        by=by,
+                        why=why,
+                        now=now,
+                        note=note,
+                    )
+                    said = "created"
+                else:
+                    name = editing.name
+                    saved = await pipelines.change_pipeline(
+                        uow,
+                        wiring.brokers,
+                        name=name,
+                        definition=decoded,
+                        expected_revision=editing.expected_revision,
+                        allowed=wiring.allowed_options,
+                        by=by,
+                        why=why,
+                        now=now,
+                        note=note,
+                    )
+                    said = "changed-rolling" if saved.rolling else "changed" if saved.is_changed else "unchanged"
+                await uow.commit()
+            return screen.see("pipelines", name, said=said)
+        problems: Sequence[Problem] = decoded
+        status = 422
+    except FencelineError as error:
+        problems, status = problems_of(error), error.status
+    async with wiring.unit_of_work() as uow:
+        shown = await _screen(uow, wiring, by, editing, values, problems, is_checked=True)
+    return screen.show(request, dataclasses.replace(shown, status=status), principal=by, now=now)
+
+
+async def _with_source(wiring: Wiring, by: Principal, values: dict[str, str], given: FormData) -> dict[str, str]:
+    """Keep an uploaded Python file by its sum, so that it need not be chosen again after a mistake elsewhere."""
+    file = given.get("transform.file")
+    if not isinstance(file, UploadFile) or not file.filename or values.get("transform.kind") != "python":
+        return values
+    data = await file.read()
+    async with wiring.unit_of_work() as uow:
+        stored = await pipelines.store_transform_source(
+            uow,
+            source=data.decode("utf-8", errors="replace"),
+            allowed=wiring.allowed_options,
+            by=by,
+            why=None,
+            now=wiring.clock.now(),
+        )
+        await uow.commit()
+    return {**values, "transform.file_name": file.filename, "transform.sha256": stored.sha256}
+
+
+async def _screen(
+    uow: UnitOfWork,
+    wiring: Wiring,
+    by: Principal,
+    editing: _Editing,
+    values: Mapping[str, str],
+    problems: Sequence[Problem] = (),
+    *,
+    is_checked: bool = False,
+) -> Screen:
+    del by
+    known = [(cluster.name, cluster.name) for cluster in await clusters.list_clusters(uow)]
+    kinds = [("identity", "identity: records pass unchanged"), ("steps", "steps on JSON values")]
+    if wiring.settings.python_transforms or values.get("transform.kind") == "python":
+        kinds.append(("python", "python: a function in an uploaded file"))
+    context = {
+        "editing": editing.name,
+        "expected_revision": editing.expected_revision,
+        "form": form_of(values, problems, is_checked=is_checked),
+        "choices": {**FORM_CHOICES, "cluster": known, "transform.kind": kinds},
+        "step_fields": STEP_FIELDS,
+        "column_fields": file_sink_form.COLUMN_FIELDS,
+        "action": screen.url_of("new-pipeline")
+        if editing.name is None
+        else screen.url_of("pipelines", editing.name, "edit"),
+    }
+    title = "New pipeline" if editing.name is None else f"Edit {editing.name}"
+    return Screen(template="pipelines/edit", title=title, context=context)
+
+
+def _text(given: FormData, name: str) -> str:
+    value = given.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,263 @@
+"""A pipeline's definition as the flat fields of an HTML form, and back.
+
+A field is named by its path, as problems name it: `sink_topic`, `transform.steps.2.value`. So a problem finds the field
+that a person would change, and what was typed comes back as it was typed, right or wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from app.core.pipelines.definition import decode_definition
+from app.core.pipelines.pages import file_sink_form
+from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction, Steps
+from app.kit.errors import Problem
+from app.kit.web.pages.form_rows import rows_of, with_rows
+
+_NUMBERS = (
+    "commit_interval_ms",
+    "transaction_timeout_ms",
+    "session_timeout_ms",
+    "instances",
+    "tasks_per_instance",
+    "spark.executor_memory_mb",
+    "errors.max_bad",
+    "errors.window_records",
+)
+_LISTS = frozenset({"source_topics"})
+_OPTIONS = frozenset({"spark.conf", "consumer_overrides", "producer_overrides"})
+_PLAIN = (
+    "cluster",
+    "group_id",
+    "sink_topic",
+    "start_position",
+    "group_protocol",
+    "transactional_id_prefix",
+    "processing_guarantee",
+    "offset_fencing",
+    "spark.master",
+    "errors.policy",
+    "errors.dead_letter_topic",
+    "allows_drills",
+)
+_STEPS = "transform.steps"
+
+STEP_FIELDS: dict[str, tuple[str, ...]] = {
+    "filter": ("field", "operator", "value"),
+    "condition": ("expression",),
+    "project": ("fields",),
+    "rename": ("field", "to"),
+    "set": ("field", "value"),
+    "route": ("field", "operator", "value", "topic"),
+}
+"""What each kind of step asks for."""
+WITHOUT_VALUE = frozenset({"exists", "missing"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What the page shows: values by field, problems by field, and those that no field owns."""
+
+    values: Mapping[str, str]
+    steps: Sequence[Mapping[str, str]]
+    columns: Sequence[Mapping[str, str]]
+    problems: Mapping[str, Sequence[Problem]]
+    general: Sequence[Problem] = ()
+    is_checked: bool = False
+
+    def value(self, field: str) -> str:
+        return self.values.get(field, "")
+
+    def problems_at(self, field: str) -> Sequence[Problem]:
+        return self.problems.get(field, ())
+
+    @property
+    def errors(self) -> int:
+        """How many problems stand in the way of saving."""
+        everywhere = [*self.general, *(problem for found in self.problems.values() for problem in found)]
+        return sum(not problem.is_warning for problem in everywhere)
+
+
+def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
+    """The form's fields for a definition that is there."""
+    data = cast("dict[str, Any]", msgspec.to_builtins(definition))
+    values = {"name": name, **file_sink_form.values_of(definition.files)}
+    for field in (*_PLAIN, *_NUMBERS):
+        values[field] = _text(_at(data, field))
+    for field in _LISTS:
+        values[field] = ", ".join(_at(data, field))
+    for field in _OPTIONS:
+        values[field] = "\n".join(f"{key}={value}" for key, value in sorted(_at(data, field).items()))
+    values["transform.kind"] = data["transform"]["kind"]
+    match definition.transform:
+        case Steps(steps=steps):
+            for index, step in enumerate(steps):
+                for part, value in cast("dict[str, Any]", msgspec.to_builtins(step)).items():
+                    values[f"{_STEPS}.{index}.{part}"] = _step_text(part, value)
+        case PythonFunction() as function:
+            for part, value in cast("dict[str, Any]", msgspec.to_builtins(function)).items():
+                values[f"transform.{part}"] = _text(value)
+        case _:
+            pass
+    return values
+
+
+def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
+    """The definition as plain data, ready for decoding that reads numbers from text (`strict=False`).
+
+    Empty fields are left out, so that they get their defaults, and required ones are named by the decoder.
+    """
+    data: dict[str, Any] = {}
+    for field in (*_PLAIN, *_NUMBERS):
+        if text := values.get(field, "").strip():
+            _put(data, field, text)
+    for field in _LISTS:
+        _put(data, field, [part for part in re.split(r"[,\s]+", values.get(field, "")) if part])
+    for field in _OPTIONS:
+        _put(data, field, _options(values.get(field, "")))
+    data["transform"] = _transform(values)
+    data["files"] = file_sink_form.data_of(values)
+    if "group_id" not in data and values.get("name"):
+        data["group_id"] = values["name"].strip()
+    return data
+
+
+def definition_of(values: Mapping[str, str]) -> PipelineDefinition | list[Problem]:
+    """The definition that the form spells out, or everything in it that spells none."""
+    decoded = decode_definition(definition_data(values), strict=False)
+    return file_sink_form.in_words(decoded, values) if isinstance(decoded, list) else decoded
+
+
+def _transform(values: Mapping[str, str]) -> dict[str, Any]:
+    kind = values.get("transform.kind") or "identity"
+    if kind == "steps":
+        return {"kind": kind, "steps": [_step(step) for step in steps_of(values)]}
+    if kind == "python":
+        parts = {
+            part: values.get(f"transform.{part}", "").strip() for part in ("function", "scope", "file_name", "sha256")
+        }
+        return {"kind": kind, **{part: text for part, text in parts.items() if text}}
+    return {"kind": kind}
+
+
+def steps_of(values: Mapping[str, str]) -> list[dict[str, str]]:
+    """The steps' fields, in order."""
+    return rows_of(values, _STEPS)
+
+
+def with_steps(values: Mapping[str, str], steps: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """`values` with these steps instead of its own."""
+    return with_rows(values, _STEPS, steps)
+
+
+def _step(step: Mapping[str, str]) -> dict[str, Any]:
+    kind = step.get("op") or "filter"
+    data: dict[str, Any] = {"op": kind}
+    for part in STEP_FIELDS.get(kind, ()):
+        text = step.get(part, "").strip()
+        if part == "fields":
+            data[part] = [name for name in re.split(r"[,\s]+", text) if name]
+        elif part == "value":
+            if step.get("operator") not in WITHOUT_VALUE:
+                data[part] = json_or_text(text)
+        else:
+            data[part] = text
+    return data
+
+
+def json_or_text(text: str) -> Any:
+    """What was typed as a JSON value: `15`, `true`, `"15"`, `["UA", "DL"]`; a bare word is a string."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def form_of(values: Mapping[str, str], problems: Sequence[Problem] = (), *, is_checked: bool = False) -> Form:
+    """The form with each problem at the nearest field: `spark.conf.spark.ui.port` belongs to the field `spark.conf`."""
+    steps, columns = steps_of(values), file_sink_form.columns_of(values)
+    values = file_sink_form.with_columns(with_steps(values, steps), columns)
+    known = {
+        *_PLAIN,
+        *_NUMBERS,
+        *_LISTS,
+        *_OPTIONS,
+        "name",
+        "note",
+        "transform.kind",
+        "transform.file",
+        "transform.function",
+        "transform.scope",
+        *file_sink_form.known_fields(values),
+    }
+    for index, step in enumerate(steps):
+        base = f"{_STEPS}.{index}"
+        known |= {f"{base}.op", *(f"{base}.{part}" for part in (*step, *STEP_FIELDS.get(step.get("op", ""), ())))}
+    by_field: dict[str, list[Problem]] = {}
+    general: list[Problem] = []
+    for problem in problems:
+        field = _nearest(problem.field, known)
+        (general if field is None else by_field.setdefault(field, [])).append(problem)
+    return Form(values=values, steps=steps, columns=columns, problems=by_field, general=general, is_checked=is_checked)
+
+
+def _nearest(path: str, known: set[str]) -> str | None:
+    if path in ("transform.sha256", "transform.file_name"):
+        return "transform.file"
+    if path in ("transform", _STEPS):
+        return "transform.kind"
+    if path == "files":
+        return file_sink_form.SINK
+    while path:
+        if path in known:
+            return path
+        for kind in (f"{path}.op", f"{path}.of"):
+            if kind in known:
+                return kind
+        path = path.rpartition(".")[0]
+    return None
+
+
+def _options(text: str) -> dict[str, str]:
+    """Lines of `key=value`; a line without `=` becomes a key without a value, which the checks then name."""
+    options: dict[str, str] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip():
+            options[key.strip()] = value.strip()
+    return options
+
+
+def _at(data: Mapping[str, Any], path: str) -> Any:
+    value: Any = data
+    for part in path.split("."):
+        value = value[part]
+    return value
+
+
+def _put(data: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for part in parents:
+        data = data.setdefault(part, {})
+    data[last] = value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _step_text(part: str, value: Any) -> str:
+    if part == "fields":
+        return ", ".join(value)
+    if part != "value":
+        return str(value)
+    # A string that would read as something else, such as "15", keeps its quotes.
+    return value if isinstance(value, str) and json_or_text(value) == value and value else json.dumps(value)

@@ -1,0 +1,238 @@
+"""A pipeline's definition: what is read, what is done with it, where it goes, and under which guarantee."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class ProcessingGuarantee(StrEnum):
+    EXACTLY_ONCE = "exactly_once"
+    EXACTLY_ONCE_V2 = "exactly_once_v2"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class OffsetFencing(StrEnum):
+    GROUP_ONLY = "group_only"
+    GENERATION = "generation"
+
+
+class GroupProtocol(StrEnum):
+    """`classic` is cooperative-sticky; `consumer` is KIP-848, whose session timeout belongs to the broker."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class StartPosition(StrEnum):
+    """Where a group that has committed nothing on any source topic begins; resolved once, then committed."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class FailurePolicy(StrEnum):
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+
+
+class StepOperator(StrEnum):
+    """Comparisons of a filter step. `exists` and `missing` take no value; `in` takes a list."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+    IN = "in"
+    EXISTS = "exists"
+    MISSING = "missing"
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="filter"):
+    """Keep the record if `field operator value` holds; `field` is a path such as `arrival.delay`."""
+
+    field: str
+    operator: StepOperator
+    value: Any = None
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="condition"):
+    """Keep the record if the CEL expression over `record` is true."""
+
+    expression: str
+
+
+class Project(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="project"):
+    """Keep only these fields, in this order; a field that is absent stays absent."""
+
+    fields: tuple[str, ...]
+
+
+class Rename(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="rename"):
+    field: str
+    to: str
+
+
+class SetField(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="set"):
+    """Set `field` to a JSON value."""
+
+    field: str
+    value: Any
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="route"):
+    """Send the record to `topic` instead of the sink topic if `field operator value` holds; the first match wins."""
+
+    field: str
+    operator: StepOperator
+    value: Any = None
+    topic: str
+
+
+Step = Filter | Condition | Project | Rename | SetField | Route
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="identity"):
+    """Keys, values, headers and timestamps pass unchanged."""
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="steps"):
+    """Declarative steps over JSON values, compiled once, run in order. Keys, headers and timestamps pass unchanged."""
+
+    steps: tuple[Step, ...]
+
+
+class PythonScope(StrEnum):
+    RECORD = "record"
+    BATCH = "batch"
+
+
+class PythonFunction(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="python"):
+    """A function in an uploaded file; the file's SHA-256 is part of the revision and checked on the executor.
+
+    `record` scope: `f(record: Record) -> Record | list[Record] | None`;
+    `batch` scope: `f(records: list[Record]) -> list[list[Record]]`, one list of outputs for each input.
+    """
+
+    function: str
+    scope: PythonScope = PythonScope.RECORD
+    file_name: str
+    sha256: str
+
+
+Transform = Identity | Steps | PythonFunction
+
+
+class ErrorHandling(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to a record that cannot be processed; more than `max_bad` in `window_records` stops the pipeline."""
+
+    policy: FailurePolicy = FailurePolicy.FAIL
+    dead_letter_topic: str | None = None
+    max_bad: int = 1000
+    window_records: int = 100_000
+
+
+class PartitionColumn(msgspec.Struct, frozen=True, kw_only=True, tag_field="of"):
+    """One part of what a file's records have in common; `name` stands in its path."""
+
+    name: str
+
+
+class ByField(PartitionColumn, frozen=True, kw_only=True, tag="field"):
+    """The text of a field of the record; `field` is a path such as `user.id`."""
+
+    field: str
+
+
+class ByDate(PartitionColumn, frozen=True, kw_only=True, tag="date"):
+    """The day of the event time, in UTC: 2013-01-31."""
+
+
+class ByHour(PartitionColumn, frozen=True, kw_only=True, tag="hour"):
+    """The hour of the event time, in UTC: 00 to 23."""
+
+
+class AvroCodec(StrEnum):
+    ZSTANDARD = "zstandard"
+    DEFLATE = "deflate"
+    NULL = "null"
+
+
+class SchemaConflict(StrEnum):
+    """Of a record whose type at a place is another than before: a union of both, or a bad record."""
+
+    UNION = "union"
+    BAD_RECORD = "bad_record"
+
+
+class FileSink(msgspec.Struct, frozen=True, kw_only=True):
+    """Outputs go into Avro files under `root`, and references to them to the sink topic, with the offsets.
+
+    root: `file:///…`, or what fsspec opens, such as `s3://bucket/prefix`.
+    event_time: a field with milliseconds since 1970 or an ISO 8601 text; None: the timestamp of the Kafka record.
+    rotate_ms: how long records wait for their checkpoint; it stands in for the commit interval.
+    upload_timeout_ms: how long all uploads of a checkpoint may take together; after that it is aborted, and read again.
+    schema: an Avro record schema that every record must fit; None: the schema is inferred.
+    verifies: after each commit its files are read again and compared with the ids that came in (`id_field`).
+    """
+
+    root: str
+    partition_by: tuple[ByField | ByDate | ByHour, ...] = ()
+    event_time: str | None = None
+    codec: AvroCodec = AvroCodec.ZSTANDARD
+    rotate_ms: int = 30_000
+    max_file_mb: int = 128
+    upload_timeout_ms: int = 60_000
+    conflict: SchemaConflict = SchemaConflict.UNION
+    schema: dict[str, Any] | None = None
+    id_field: str | None = None
+    verifies: bool = False
+
+
+class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the instances run. `conf` holds allow-listed keys only (app/core/allow_lists/options.py)."""
+
+    master: str = "local"
+    executor_memory_mb: int = 512
+    conf: dict[str, str] = {}
+
+
+class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a revision fixes. Immutable; a change is a new revision.
+
+    files: None: outputs are records of the sink topic.
+    commit_interval_ms: without effect on a pipeline with files; see `commits_every_ms`.
+    allows_drills: whether its instances may be frozen and killed on purpose (app/products/drills).
+    """
+
+    cluster: str
+    source_topics: tuple[str, ...]
+    group_id: str
+    sink_topic: str
+    start_position: StartPosition = StartPosition.EARLIEST
+    group_protocol: GroupProtocol = GroupProtocol.CLASSIC
+    transactional_id_prefix: str = "fl"
+    transform: Transform = msgspec.field(default_factory=Identity)
+    errors: ErrorHandling = msgspec.field(default_factory=ErrorHandling)
+    files: FileSink | None = None
+    processing_guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2
+    offset_fencing: OffsetFencing = OffsetFencing.GENERATION
+    commit_interval_ms: int = 100
+    transaction_timeout_ms: int = 10_000
+    session_timeout_ms: int = 10_000
+    instances: int = 1
+    tasks_per_instance: int = 1
+    spark: SparkSettings = msgspec.field(default_factory=SparkSettings)
+    consumer_overrides: dict[str, str] = {}
+    producer_overrides: dict[str, str] = {}
+    allows_drills: bool = False
+
+    @property
+    def commits_every_ms(self) -> int:
+        """How long a checkpoint is open before it ends by itself; that of files may end earlier, by their size."""
+        return self.commit_interval_ms if self.files is None else self.files.rotate_ms

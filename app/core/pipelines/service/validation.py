@@ -1,0 +1,153 @@
+"""Checking a definition against everything that is known now, without saving anything."""
+
+from __future__ import annotations
+
+from app.core.allow_lists.options import AllowedOptions
+from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers
+from app.core.clusters.cluster import Cluster, ClusterFacts
+from app.core.clusters.service import refuse_other_cluster
+from app.core.clusters.store import ClusterStore
+from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction, Route, Steps
+from app.core.pipelines.pipeline_checks import OtherPipeline, check
+from app.core.pipelines.store import PipelineStore
+from app.core.runs import recorded_offset
+from app.core.runs.client_id import client_id_prefix
+from app.core.runs.service.recorded_offsets import compare_offsets
+from app.core.transforms.python_transforms import check_python_transform
+from app.kit.access import Principal, Verb, require
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import InvalidError, Problem, UnavailableError
+
+
+async def validate_pipeline(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    name: str,
+    definition: PipelineDefinition,
+    allowed: AllowedOptions,
+    by: Principal,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> list[Problem]:
+    """All that is wrong or unwise with a definition, each at its field; nothing is saved.
+
+    With the brokers away it still answers: a warning at `cluster` says what could not be checked.
+    """
+    require(by, Verb.VIEW)
+    clusters = {cluster.name: cluster for cluster in await uow.of(ClusterStore).list_all()}
+    cluster = clusters.get(definition.cluster)
+    problems: list[Problem] = []
+    facts: ClusterFacts | None = None
+    if cluster is None:
+        known = ", ".join(sorted(clusters)) or "none yet; an administrator registers them"
+        problems.append(
+            Problem(field="cluster", message=f"there is no cluster {definition.cluster!r}; there are: {known}")
+        )
+    else:
+        facts, more = await _facts(brokers, cluster, definition, name=name, timeout_s=timeout_s)
+        problems += more
+        if facts is not None:
+            problems += await _check_offsets(uow, brokers, cluster, definition, name=name, timeout_s=timeout_s)
+    problems += check(definition, name=name, facts=facts, others=await _others(uow, name, clusters), allowed=allowed)
+    problems += await _check_python(uow, definition, allowed=allowed)
+    return problems
+
+
+async def _check_offsets(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    cluster: Cluster,
+    definition: PipelineDefinition,
+    *,
+    name: str,
+    timeout_s: float,
+) -> list[Problem]:
+    """What a start would say of the group's offsets, as warnings."""
+    try:
+        compared = await compare_offsets(uow, brokers, cluster=cluster, definition=definition, timeout_s=timeout_s)
+    except UnavailableError as error:
+        message = f"{error.message} Not checked: whether the group still has the offsets that were committed"
+        return [Problem(field="group_id", message=message, is_warning=True)]
+    return list(recorded_offset.problems(name, definition.group_id, compared))
+
+
+def refuse_invalid(name: str, problems: list[Problem], *, verb: str) -> None:
+    """Raise InvalidError with all problems if any of them is more than a warning."""
+    errors = [problem for problem in problems if not problem.is_warning]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidError(
+            f"pipeline {name} cannot be {verb}: {errors[0].field}: {errors[0].message}{more}", problems=problems
+        )
+
+
+async def _facts(
+    brokers: Brokers,
+    cluster: Cluster,
+    definition: PipelineDefinition,
+    *,
+    name: str,
+    timeout_s: float,
+) -> tuple[ClusterFacts | None, list[Problem]]:
+    try:
+        facts = await brokers.facts(
+            cluster.connection(),
+            topics=topics_of(definition),
+            groups=(definition.group_id,),
+            # Members that a run of ours left behind are no strangers either: they go when their session ends.
+            own_client_ids=(client_id_prefix(name),),
+            timeout_s=timeout_s,
+        )
+    except UnavailableError as error:
+        message = (
+            f"{error.message} Not checked: whether the topics exist and have enough partitions, the brokers' version "
+            "and limits, and who else is in the consumer group"
+        )
+        return None, [Problem(field="cluster", message=message, is_warning=True)]
+    refuse_other_cluster(cluster, facts.cluster_id)
+    return facts, []
+
+
+def topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
+    """Every topic that the definition names, read or written."""
+    routes = (
+        tuple(step.topic for step in definition.transform.steps if isinstance(step, Route))
+        if isinstance(definition.transform, Steps)
+        else ()
+    )
+    dead_letter = definition.errors.dead_letter_topic
+    named = (*definition.source_topics, definition.sink_topic, *routes, *((dead_letter,) if dead_letter else ()))
+    return tuple(topic for topic in dict.fromkeys(named) if topic)
+
+
+async def _others(uow: UnitOfWork, name: str, clusters: dict[str, Cluster]) -> list[OtherPipeline]:
+    owned = await uow.of(TransactionalIdStore).by_pipeline()
+    return [
+        OtherPipeline(
+            name=other.name,
+            cluster=other.cluster,
+            kafka_cluster_id=clusters[other.cluster].kafka_cluster_id,
+            group_id=other.definition.group_id,
+            transactional_ids=owned.get(other.name, frozenset()),
+        )
+        for other in await uow.of(PipelineStore).list_all()
+        if other.name != name
+    ]
+
+
+async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allowed: AllowedOptions) -> list[Problem]:
+    """A definition may only name a file that was uploaded, imports and has the function."""
+    transform = definition.transform
+    if not isinstance(transform, PythonFunction) or not allowed.python_transforms:
+        return []
+    source = await uow.of(PipelineStore).find_source(transform.sha256)
+    if source is None:
+        message = f"no file with the SHA-256 {transform.sha256} was uploaded: upload {transform.file_name} first"
+        return [Problem(field="transform.sha256", message=message)]
+    return await check_python_transform(
+        transform,
+        source=source.source,
+        secret_paths=allowed.secret_paths,
+        accepts_no_isolation=allowed.unisolated_validation,
+    )

@@ -1,0 +1,56 @@
+"""Crash loops: an instance, or a task of it, that fails again and again soon after it was started.
+
+It is retried for ever, after growing waits. Only a permanent error, which another try cannot change, ends the retries.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.task import OutcomeKind
+
+CRASH_LOOPING_AFTER = 3
+"""Failures in a row; one or two can be a host that went away."""
+_COMING = frozenset({InstanceState.PENDING, InstanceState.SUBMITTING, InstanceState.STARTING})
+_FAILED = frozenset({InstanceState.FAILED, InstanceState.LOST})
+
+
+def has_permanent_error(instance: Instance) -> bool:
+    """Whether its application ended with an error that another try cannot change (docs/spark.md)."""
+    return instance.outcome is not None and instance.outcome.kind == OutcomeKind.HOPELESS
+
+
+def failures_so_far(instance: Instance, *, bounce_requested_at: datetime | None) -> int:
+    """Leases of its ordinal that failed in a row, this one included; a restart that was asked for forgives them."""
+    if bounce_requested_at is not None and instance.leased_at < bounce_requested_at:
+        return 0
+    return instance.failures + (1 if instance.state in _FAILED else 0)
+
+
+def is_failing(instance: Instance, *, bounce_requested_at: datetime | None) -> bool:
+    """Whether it has failed often enough to be told, and was not healthy for a while since."""
+    if has_permanent_error(instance):
+        return False
+    if instance.tasks_crashing and not instance.has_ended:
+        return True
+    return failures_so_far(instance, bounce_requested_at=bounce_requested_at) >= CRASH_LOOPING_AFTER
+
+
+def is_crash_looping(instance: Instance, *, bounce_requested_at: datetime | None) -> bool:
+    """Whether it is failing and not at work now: it waits, starts, or has just failed."""
+    if not is_failing(instance, bounce_requested_at=bounce_requested_at):
+        return False
+    if instance.state in _COMING | _FAILED:
+        return True
+    return instance.tasks_crashing > 0 and instance.state in (InstanceState.RUNNING, InstanceState.PAUSED)
+
+
+def crash_loop_sentence(instance: Instance, *, bounce_requested_at: datetime | None) -> str:
+    """How often it failed and why, the last time."""
+    why = f": {instance.reason}" if instance.reason else ""
+    failures = failures_so_far(instance, bounce_requested_at=bounce_requested_at)
+    if failures >= CRASH_LOOPING_AFTER:
+        return f"instance {instance.ordinal} has failed {failures} times in a row{why}"
+    tasks = "1 task is" if instance.tasks_crashing == 1 else f"{instance.tasks_crashing} tasks are"
+    return f"instance {instance.ordinal}: {tasks} crash-looping{why}"

@@ -1,0 +1,45 @@
+"""What a worker's message is judged by."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.core.runs.instance import ENDED, InstanceState
+from app.core.runs.lease_bounds import LeaseBounds
+from app.core.runs.run import DesiredRunState
+from app.core.runs.task import TaskStatus
+from app.products.drills.drill import Drill
+
+
+class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker's message is judged by, read in one statement.
+
+    cluster: its name here; kafka_cluster_id: as the brokers report it.
+    lease: the asked one; instance_state and application_id are its. current_lease: the highest of the ordinal.
+    bounds: what its messages may speak of. drill: the open one that this lease is meant by.
+    newest: the highest (lease, attempt) that was ever heard of this task; own: the last word of the asked attempt.
+    """
+
+    pipeline: str
+    group: str
+    cluster: str
+    kafka_cluster_id: str
+    desired: DesiredRunState
+    run_has_ended: bool
+    lease: int
+    current_lease: int
+    instance_state: InstanceState
+    application_id: str | None
+    database_epoch: str
+    bounds: LeaseBounds
+    drill: Drill | None = None
+    newest: tuple[int, int] | None = None
+    own: TaskStatus | None = None
+
+    @property
+    def lease_is_current(self) -> bool:
+        """Whether the asked lease is the highest of its ordinal and neither it nor the run has ended."""
+        return self.lease == self.current_lease and self.instance_state not in ENDED and not self.run_has_ended
+
+    def attempt_is_newest(self, attempt: int) -> bool:
+        return self.newest is None or (self.lease, attempt) >= self.newest

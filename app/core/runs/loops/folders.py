@@ -1,0 +1,79 @@
+"""Once a minute: cut drivers' logs that are too long, and remove the folders of what ended long ago.
+
+Folders lie on the host that submitted the driver, so each server does this for its own: `name` is the host's.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from app.core.runs.instance import Instance
+from app.core.runs.launcher import AuditLauncher, InstanceFolders, LeaseFolder
+from app.core.runs.store.instances import InstanceStore
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWorkFactory
+from app.kit.errors import UnavailableError
+
+log = logging.getLogger(__name__)
+
+
+class FolderRetention:
+    """The loop that keeps the state folder from growing with every lease, and with the life of one.
+
+    A folder goes when nothing was written in it for `kept_for`, its instance has ended that long ago or is not in this
+    database any more, and no process works in it. So neither a database that was restored from an older copy nor an
+    instance that was called lost too early costs a living driver its files.
+    """
+
+    def __init__(
+        self,
+        folders: InstanceFolders,
+        audits: AuditLauncher,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        clock: Clock,
+        where: str,
+        kept_for: timedelta,
+        period_s: float = 60.0,
+    ) -> None:
+        self.name = f"instance files of {where}"
+        self.period_s = period_s
+        self._folders = folders
+        self._audits = audits
+        self._unit_of_work = unit_of_work
+        self._clock = clock
+        self._kept_for = kept_for
+
+    async def turn(self) -> None:
+        if trimmed := await self._folders.trim_logs() + await self._audits.trim_logs():
+            log.info("%d drivers' logs had become too long; their last part is in driver.log.1", trimmed)
+        before = self._clock.now() - self._kept_for
+        candidates = await self._folders.unchanged_since(before)
+        removed = 0
+        for run_id, of_run in groupby(sorted(candidates, key=lambda f: f.run_id), key=lambda f: f.run_id):
+            async with self._unit_of_work() as uow:
+                leases = {(i.ordinal, i.lease): i for i in await uow.of(InstanceStore).list(run_id, with_history=True)}
+            for folder in of_run:
+                if _has_served(leases.get((folder.ordinal, folder.lease)), before):
+                    removed += await self._remove(folder)
+        if removed:
+            log.info("removed the folders of %d leases that ended more than %s ago", removed, self._kept_for)
+        if of_audits := await self._audits.remove_folders(unchanged_since=before):
+            log.info("removed the folders of %d audits in which nothing was written for %s", of_audits, self._kept_for)
+
+    async def _remove(self, folder: LeaseFolder) -> bool:
+        try:
+            return await self._folders.remove(folder)
+        except UnavailableError as error:
+            # One that cannot be removed must not keep the others.
+            log.warning("%s", error.message)
+            return False
+
+    def interrupted(self) -> None:
+        """Nothing is remembered between turns."""
+
+
+def _has_served(instance: Instance | None, before: datetime) -> bool:
+    return instance is None or (instance.has_ended and instance.since < before)

@@ -1,0 +1,294 @@
+"""Brings every live run toward what is wanted of it: reads rows, looks at applications, decides, writes, acts.
+
+The decision is app/core/runs/reconciliation; here is only what must be read and done for it. Every act is a row that
+is committed before it is done, so that a server that dies in between leaves a trace that the next one finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from app.core.access.store.identity import IdentityStore
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.instance import MAY_HAVE_APPLICATION, Instance, InstanceState
+from app.core.runs.launcher import SparkLauncher
+from app.core.runs.observation import Observation
+from app.core.runs.reconciliation.actions import (
+    Action,
+    Advance,
+    FailRun,
+    Kill,
+    LeaseAgain,
+    MarkHealthy,
+    MarkMissing,
+    SignalDrain,
+    Submit,
+    TakeOutcome,
+)
+from app.core.runs.reconciliation.decision import decide
+from app.core.runs.reconciliation.view import Timing, View
+from app.core.runs.run import Run
+from app.core.runs.service import heartbeats, instances, runs, specifications
+from app.core.runs.task import OutcomeKind
+from app.core.wire.heartbeat import Outcome
+from app.kit.access import RECONCILER, RunTokenScope
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.kit.errors import ConflictError, FencelineError, IllegalTransitionError, NotFoundError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """One turn a period; remembers between turns only since when it listens, and to which database.
+
+    Args:
+        host: this host's name, as the launcher writes it into submissions.
+        version: of this Fenceline, which specifications carry.
+        server_urls: the addresses under which workers reach this server and its like; asked at each submission,
+            because a listener on a free port knows its address only once it listens.
+    """
+
+    name = "reconciler"
+
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        launcher: SparkLauncher,
+        clock: Clock,
+        host: str,
+        version: str,
+        server_urls: Callable[[], Sequence[str]],
+        timing: Timing | None = None,
+        period_s: float = 0.5,
+    ) -> None:
+        self._unit_of_work = unit_of_work
+        self._launcher = launcher
+        self._clock = clock
+        self._host = host
+        self._version = version
+        self._server_urls = server_urls
+        self._timing = timing or Timing()
+        self.period_s = period_s
+        self._database_epoch: str | None = None
+        self._began_at: datetime | None = None
+        self._listening_since: datetime | None = None
+        self._was_restored = False
+
+    def interrupted(self) -> None:
+        """While we were away nobody may have heard heartbeats: silence counts anew from the next turn."""
+        self._listening_since = None
+
+    async def turn(self) -> None:
+        """Look at every live run once, and take the next step of each."""
+        async with self._unit_of_work() as uow:
+            epoch = await uow.of(IdentityStore).database_epoch()
+            live = await runs.list_live_runs(uow)
+            # A restored database gets its new identity from whoever asks first, and keeps it only if that is committed.
+            await uow.commit()
+        self._notice(epoch, self._clock.now())
+        bug: Exception | None = None
+        for run in live:
+            try:
+                await self._reconcile(run)
+            except UnavailableError:
+                # Not this run's trouble: the supervisor waits until what is needed is back.
+                raise
+            except (ConflictError, NotFoundError, IllegalTransitionError) as error:
+                # Somebody was faster: an outcome, a command, another server. The next turn sees what they wrote.
+                log.info("run %s of %s changed while it was being reconciled: %s", run.id, run.pipeline, error)
+            except FencelineError as error:
+                log.warning("run %s of %s cannot be reconciled: %s", run.id, run.pipeline, error.message)
+            except Exception as error:
+                # What one run brings out must not keep the others from being looked at; it is raised after them.
+                log.exception("run %s of %s cannot be reconciled", run.id, run.pipeline)
+                bug = bug or error
+        if bug is not None:
+            raise bug
+
+    def _notice(self, epoch: str, now: datetime) -> None:
+        if self._database_epoch is not None and epoch != self._database_epoch:
+            log.warning("the database is another one than before (a restore or a failover): observing before acting")
+            self._began_at = None
+            self._listening_since = None
+            self._was_restored = True
+        self._database_epoch = epoch
+        if self._began_at is not None and self._began_at > now:
+            log.warning("the clock of this host went back by %s", self._began_at - now)
+            self._began_at = now
+        if self._listening_since is not None and self._listening_since > now:
+            self._listening_since = now
+        self._began_at = self._began_at or now
+        self._listening_since = self._listening_since or now
+
+    def _may_start(self, run: Run, now: datetime) -> bool:
+        """Not within two heartbeat timeouts, unless the run was begun under our eyes: it has no past to be found."""
+        began_at = self._began_at or now
+        if now - began_at >= 2 * self._timing.heartbeat_timeout:
+            return True
+        return not self._was_restored and run.started_at >= began_at
+
+    async def _reconcile(self, run: Run) -> None:
+        async with self._unit_of_work() as uow:
+            definitions = await _definitions(uow, run)
+        living = [instance for instance in run.instances if instance.state in MAY_HAVE_APPLICATION]
+        seen = await asyncio.gather(*(self._launcher.observe(i, definitions[i.revision]) for i in living))
+        observations: dict[int, Observation] = {i.ordinal: s for i, s in zip(living, seen, strict=True)}
+        now = self._clock.now()
+        view = View(
+            run=run,
+            ordinals=definitions[run.revision].instances,
+            observations=observations,
+            now=now,
+            listening_since=self._listening_since or now,
+            may_start=self._may_start(run, now),
+            uploads=max(map(_uploads, definitions.values())),
+            timing=self._timing,
+        )
+        for action in decide(view):
+            is_repeated = isinstance(action, Kill) and action.reason is None
+            log.log(logging.DEBUG if is_repeated else logging.INFO, "run %s of %s: %s", run.id, run.pipeline, action)
+            await self._act(run, action)
+
+    async def _act(self, run: Run, action: Action) -> None:
+        if isinstance(action, Submit):
+            await self._submit(run, action)
+        elif isinstance(action, (SignalDrain, Kill)):
+            await self._signal(run, action)
+        else:
+            async with self._unit_of_work() as uow:
+                await self._write(uow, run, action)
+                await uow.commit()
+
+    async def _signal(self, run: Run, action: SignalDrain | Kill) -> None:
+        """1. the row, committed   2. the signal; without 1 when it is sent again."""
+        if action.reason is not None:
+            async with self._unit_of_work() as uow:
+                await instances.record_signal(
+                    uow,
+                    run_id=run.id,
+                    ordinal=action.ordinal,
+                    lease=action.lease,
+                    is_kill=isinstance(action, Kill),
+                    reason=action.reason,
+                    by=RECONCILER,
+                    now=self._clock.now(),
+                )
+                await uow.commit()
+        send = self._launcher.kill if isinstance(action, Kill) else self._launcher.stop
+        await send(_instance(run, action.ordinal))
+
+    async def _write(
+        self,
+        uow: UnitOfWork,
+        run: Run,
+        action: LeaseAgain | Advance | MarkMissing | MarkHealthy | TakeOutcome | FailRun,
+    ) -> None:
+        now = self._clock.now()
+        match action:
+            case LeaseAgain():
+                await instances.lease_instance(
+                    uow,
+                    run_id=run.id,
+                    ordinal=action.ordinal,
+                    by=RECONCILER,
+                    reason=action.reason,
+                    failures=action.failures,
+                    now=now,
+                )
+            case Advance():
+                await instances.advance_instance(
+                    uow,
+                    run_id=run.id,
+                    ordinal=action.ordinal,
+                    lease=action.lease,
+                    to=action.to,
+                    reason=action.reason,
+                    now=now,
+                )
+            case MarkMissing():
+                await instances.mark_missing(
+                    uow, run_id=run.id, ordinal=action.ordinal, lease=action.lease, missing_since=action.since
+                )
+            case MarkHealthy():
+                await instances.mark_healthy(uow, run_id=run.id, ordinal=action.ordinal, lease=action.lease)
+            case TakeOutcome():
+                instance = _instance(run, action.ordinal)
+                outcome = Outcome(
+                    run_id=run.id,
+                    ordinal=action.ordinal,
+                    lease=action.lease,
+                    kind=OutcomeKind(action.outcome.kind),
+                    message=action.outcome.message,
+                    application_id=instance.application_id or "",
+                )
+                scope = RunTokenScope(run_id=run.id, ordinal=action.ordinal, lease=action.lease)
+                await heartbeats.receive_outcome(uow, outcome, scope=scope, now=now)
+            case FailRun():
+                await runs.fail_run(uow, run_id=run.id, reason=action.reason, by=RECONCILER, now=now)
+
+    async def _submit(self, run: Run, action: Submit) -> None:
+        """1. the row and the token, committed   2. the process   3. its pid, committed.
+
+        Between 1 and 2 or 2 and 3 a server may die: the next one looks for the process by its arguments.
+        """
+        scope = RunTokenScope(run_id=run.id, ordinal=action.ordinal, lease=action.lease)
+        async with self._unit_of_work() as uow:
+            _, secret = await instances.begin_submission(
+                uow,
+                run_id=run.id,
+                ordinal=action.ordinal,
+                lease=action.lease,
+                host=self._host,
+                now=self._clock.now(),
+            )
+            specification = await specifications.specification_for(
+                uow,
+                scope,
+                run_token=secret,
+                fenceline_version=self._version,
+                server_urls=self._server_urls(),
+            )
+            await uow.commit()
+        try:
+            submitted = await self._launcher.submit(specification)
+        except FencelineError as error:
+            log.warning("run %s: instance %d could not be submitted: %s", run.id, action.ordinal, error.message)
+            failed = Advance(ordinal=action.ordinal, lease=action.lease, to=InstanceState.FAILED, reason=error.message)
+            await self._act(run, failed)
+            return
+        async with self._unit_of_work() as uow:
+            await instances.record_submission(
+                uow,
+                run_id=run.id,
+                ordinal=action.ordinal,
+                lease=action.lease,
+                host=submitted.host,
+                jvm_pid=submitted.jvm_pid,
+                process_started_at=submitted.started_at,
+                log_path=submitted.log_path,
+            )
+            await uow.commit()
+
+
+async def _definitions(uow: UnitOfWork, run: Run) -> dict[int, PipelineDefinition]:
+    """The definitions of all revisions that the run's instances use now or shall use."""
+    revisions = {run.revision, *run.targets.values(), *(instance.revision for instance in run.instances)}
+    return {
+        number: (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition
+        for number in sorted(revisions)
+    }
+
+
+def _instance(run: Run, ordinal: int) -> Instance:
+    return next(instance for instance in run.instances if instance.ordinal == ordinal)
+
+
+def _uploads(definition: PipelineDefinition) -> timedelta:
+    """What the driver adds to its bound to drain, at most."""
+    return timedelta(milliseconds=0 if definition.files is None else definition.files.upload_timeout_ms)

@@ -1,0 +1,199 @@
+"""What needs a person's look, worst first: each a sentence that says what is so, and where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from app.core.mappings.mapping import PartitionMapping
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.runs.crash_loop import crash_loop_sentence, has_permanent_error, is_failing
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.not_progressing import not_progressing_sentence
+from app.core.runs.run import Run, RunState, fields_that_need_full_restart
+from app.core.runs.task import TaskState, TaskStatus
+
+SILENT_AFTER = timedelta(seconds=5)
+NOT_IN_AFTER = timedelta(seconds=15)
+_NAMED = 4
+UNREAD_AFTER = timedelta(seconds=5)
+"""A partition changes hands faster than this; longer without an owner, somebody should know."""
+
+
+class Severity(StrEnum):
+    WRONG = "wrong"
+    STOPPED = "stopped"
+    DEGRADED = "degraded"
+    NOTICE = "notice"
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that needs a person.
+
+    run_id, explained: where to look; explained is the page of the pipeline, the last part of its address.
+    next_step: what to do about it, None when it ends by itself. mark: what a list of pipelines shows beside the state.
+    """
+
+    pipeline: str
+    run_id: str | None
+    severity: Severity
+    sentence: str
+    next_step: str | None = None
+    explained: str | None = None
+    mark: str = ""
+
+
+def needs_of(
+    run: Run,
+    tasks: Sequence[TaskStatus],
+    *,
+    running: PipelineDefinition,
+    current: PipelineDefinition,
+    unowned: Sequence[PartitionMapping] = (),
+    now: datetime,
+) -> list[Need]:
+    """What a person should know of one run.
+
+    running, current: the run's definition, and the pipeline's.
+    unowned: the pipeline's partitions that nobody holds.
+    """
+    found = [
+        *_ended(run),
+        *(need for instance in run.instances for need in _of_instance(run, instance)),
+        *_of_tasks(run, tasks, running, now),
+        *_of_unread(run, unowned, running, now),
+    ]
+    fields = fields_that_need_full_restart(running, current)
+    if run.ended_at is None and fields:
+        found.append(
+            _need(
+                run,
+                Severity.NOTICE,
+                f"the newest revision changes {', '.join(fields)} and waits for a full restart",
+                "restart the run as a whole",
+            )
+        )
+    return sorted(found, key=lambda need: list(Severity).index(need.severity))
+
+
+def _need(run: Run, severity: Severity, sentence: str, next_step: str | None = None) -> Need:
+    return Need(pipeline=run.pipeline, run_id=run.id, severity=severity, sentence=sentence, next_step=next_step)
+
+
+def _ended(run: Run) -> list[Need]:
+    if run.state is not RunState.FAILED:
+        return []
+    return [
+        _need(
+            run,
+            Severity.STOPPED,
+            f"the run failed: {run.end_reason or 'no reason is known'}",
+            "fix the cause, then start the pipeline again; it goes on where it was committed",
+        )
+    ]
+
+
+def _of_instance(run: Run, instance: Instance) -> list[Need]:
+    if run.ended_at is not None:
+        return []
+    if is_failing(instance, bounce_requested_at=run.bounce_requested_at):
+        return [
+            _need(
+                run,
+                Severity.STOPPED,
+                f"crash-looping: {crash_loop_sentence(instance, bounce_requested_at=run.bounce_requested_at)}",
+                "fix the cause; it is retried by itself, at once with "
+                f"`fenceline runs restart {run.pipeline}`, and stopped with `fenceline runs drain {run.pipeline}`",
+            )
+        ]
+    who = f"instance {instance.ordinal}"
+    why = f": {instance.reason}" if instance.reason else ""
+    match instance.state:
+        case InstanceState.FAILED | InstanceState.LOST:
+            again = f"fix the cause, then restart it: `fenceline runs restart {run.pipeline}`"
+            next_step = again if has_permanent_error(instance) else None
+            return [_need(run, Severity.STOPPED, f"{who} is {instance.state}{why}", next_step)]
+        case InstanceState.UNREACHABLE:
+            return [
+                _need(
+                    run, Severity.DEGRADED, f"{who} is out of sight{why}", "look whether its host and Spark still run"
+                )
+            ]
+        case _:
+            waits = instance.slots_sentence()
+            return (
+                []
+                if waits is None
+                else [
+                    _need(
+                        run,
+                        Severity.DEGRADED,
+                        f"{who}: {waits}",
+                        "add Spark workers or cores, or lower the pipeline's tasks per instance",
+                    )
+                ]
+            )
+
+
+def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinition, now: datetime) -> list[Need]:
+    if run.ended_at is not None:
+        return []
+    living = {(i.ordinal, i.lease) for i in run.instances if not i.has_ended}
+    found: list[Need] = []
+    for status in tasks:
+        if (status.ordinal, status.lease) not in living:
+            continue
+        who = f"task {status.ordinal}.{status.task}"
+        age = now - status.received_at
+        open_ms = status.last.open_transaction_age_ms or 0
+        if status.last.not_progressing_ms is not None:
+            step = "fix what it names; checkpoints get smaller by themselves, down to one record"
+            found.append(_need(run, Severity.STOPPED, f"not progressing: {not_progressing_sentence(status)}", step))
+        elif status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF):
+            error = status.last.last_error or "no error was given"
+            found.append(_need(run, Severity.DEGRADED, f"{who} is {status.last.state.replace('_', ' ')}: {error}"))
+        elif _is_kept_out(status, now):
+            found.append(_need(run, Severity.DEGRADED, f"{who} is no member of its group: {status.last.last_error}"))
+        elif age > SILENT_AFTER and status.last.state is not TaskState.DRAINED:
+            found.append(_need(run, Severity.DEGRADED, f"{who} was not heard of for {age.total_seconds():.0f} s"))
+        elif open_ms > definition.transaction_timeout_ms / 2:
+            found.append(
+                _need(
+                    run,
+                    Severity.DEGRADED,
+                    f"{who} holds a transaction open for {open_ms / 1000:.1f} s of at most "
+                    f"{definition.transaction_timeout_ms / 1000:.0f} s",
+                )
+            )
+    return found
+
+
+def _is_kept_out(status: TaskStatus, now: datetime) -> bool:
+    """Whether a task has an error and is no member of its group yet, for longer than a rebalance takes."""
+    is_starting = status.last.state is TaskState.STARTING and status.last.last_error is not None
+    return is_starting and now - status.state_since > NOT_IN_AFTER
+
+
+def _of_unread(
+    run: Run, unowned: Sequence[PartitionMapping], definition: PipelineDefinition, now: datetime
+) -> list[Need]:
+    """Partitions that a run which says it runs has not held for a while: what comes in there waits."""
+    if run.state not in (RunState.RUNNING, RunState.DEGRADED, RunState.CRASH_LOOPING):
+        return []
+    unread = [m for m in unowned if m.topic in definition.source_topics and now - m.since > UNREAD_AFTER]
+    if not unread:
+        return []
+    named = ", ".join(f"{m.topic}-{m.partition}" for m in unread[:_NAMED])
+    more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+    since_s = max((now - m.since).total_seconds() for m in unread)
+    return [
+        _need(
+            run,
+            Severity.DEGRADED,
+            f"nobody has read {named}{more} for {since_s:.0f} s",
+            f"ask whether the brokers of {definition.cluster} answer, and look at what happened last",
+        )
+    ]

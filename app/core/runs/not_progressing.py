@@ -1,0 +1,35 @@
+"""Tasks that live and try, and whose every checkpoint fails: nothing of theirs is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.core.runs.run import Run
+from app.core.runs.task import TaskStatus
+
+_NAMED = 4
+
+
+def not_progressing(run: Run, tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
+    """Of the living instances of a run: tasks that have committed nothing for several transaction timeouts."""
+    if run.ended_at is not None:
+        return []
+    living = {(one.ordinal, one.lease) for one in run.instances if not one.has_ended}
+    return [
+        status
+        for status in tasks
+        if status.last.not_progressing_ms is not None and (status.ordinal, status.lease) in living
+    ]
+
+
+def not_progressing_sentence(status: TaskStatus) -> str:
+    """For how long, and what its last checkpoint failed of."""
+    seconds = (status.last.not_progressing_ms or 0) / 1000
+    why = status.last.last_error or "no error was given"
+    return f"task {status.ordinal}.{status.task} has committed nothing for {seconds:,.0f} s: {why}"
+
+
+def all_sentences(tasks: list[TaskStatus]) -> str:
+    """Of the first few, and how many more there are."""
+    more = f"; {len(tasks) - _NAMED} more tasks" if len(tasks) > _NAMED else ""
+    return "; ".join(map(not_progressing_sentence, tasks[:_NAMED])) + more

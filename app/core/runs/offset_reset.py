@@ -1,0 +1,153 @@
+"""Moving a group's committed offsets: where to, what that means, and when it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+import msgspec
+
+from app.kit.errors import Problem
+
+TopicPartition = tuple[str, int]
+
+
+class OffsetTargetKind(StrEnum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    OFFSETS = "offsets"
+    RECORDED = "recorded"
+
+
+class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    offset: int
+
+
+class OffsetTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the offsets shall go. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each.
+
+    RECORDED: partitions without a committed offset go to the last one that tasks have confirmed; the others stay.
+    """
+
+    kind: OffsetTargetKind
+    timestamp: datetime | None = None
+    offsets: tuple[PartitionOffset, ...] = ()
+
+
+class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition: the committed offset now and then. `records` is how many more (or, negative, fewer) will be read.
+
+    earliest, end: what the partition holds now; `committed` None: the group has no offset there yet.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    target: int
+    earliest: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        return (self.end if self.committed is None else self.committed) - self.target
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    earliest: int
+    end: int
+
+
+def plan(
+    target: OffsetTarget,
+    *,
+    committed: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+    at_timestamp: Mapping[TopicPartition, int],
+    recorded: Mapping[TopicPartition, int] = MappingProxyType({}),
+) -> list[OffsetChange] | list[Problem]:
+    """The change of each partition by topic and number, or everything that is wrong with the target."""
+    # A committed offset may be newer than the record, or set back on purpose: a resume leaves it alone.
+    lost = {at: offset for at, offset in recorded.items() if at not in committed}
+    problems = _problems(target, bounds, recorded, lost)
+    if problems:
+        return problems
+    named = {(offset.topic, offset.partition): offset.offset for offset in target.offsets}
+    if target.kind is OffsetTargetKind.RECORDED:
+        named = lost
+    changes: list[OffsetChange] = []
+    for at, bound in sorted(bounds.items()):
+        match target.kind:
+            case OffsetTargetKind.EARLIEST:
+                to: int | None = bound.earliest
+            case OffsetTargetKind.LATEST:
+                to = bound.end
+            case OffsetTargetKind.TIMESTAMP:
+                to = at_timestamp.get(at, bound.end)
+            case OffsetTargetKind.OFFSETS | OffsetTargetKind.RECORDED:
+                to = named.get(at)
+        if to is not None:
+            changes.append(
+                OffsetChange(
+                    topic=at[0],
+                    partition=at[1],
+                    committed=committed.get(at),
+                    target=to,
+                    earliest=bound.earliest,
+                    end=bound.end,
+                )
+            )
+    return changes
+
+
+def _problems(
+    target: OffsetTarget,
+    bounds: Mapping[TopicPartition, Bounds],
+    recorded: Mapping[TopicPartition, int],
+    lost: Mapping[TopicPartition, int],
+) -> list[Problem]:
+    if target.kind is OffsetTargetKind.RECORDED:
+        return _problems_of_recorded(bounds, recorded, lost)
+    if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is None:
+        return [Problem(field="timestamp", message="say from which time on the records shall be read")]
+    if target.kind is not OffsetTargetKind.OFFSETS:
+        return []
+    if not target.offsets:
+        return [Problem(field="offsets", message="name at least one partition and its next offset")]
+    problems: list[Problem] = []
+    for index, offset in enumerate(target.offsets):
+        bound = bounds.get((offset.topic, offset.partition))
+        where = f"{offset.topic}-{offset.partition}"
+        if bound is None:
+            problems.append(Problem(field=f"offsets.{index}", message=f"{where} is not a partition of the pipeline"))
+        elif not bound.earliest <= offset.offset <= bound.end:
+            problems.append(
+                Problem(
+                    field=f"offsets.{index}.offset",
+                    message=f"{where} holds offsets {bound.earliest} to {bound.end}; {offset.offset} is outside",
+                )
+            )
+    return problems
+
+
+def _problems_of_recorded(
+    bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int], lost: Mapping[TopicPartition, int]
+) -> list[Problem]:
+    if not recorded:
+        return [Problem(field="kind", message="no committed offset of these topics is recorded: name another place")]
+    if not lost:
+        message = "the group has a committed offset for each recorded partition. To move one of them use --set"
+        return [Problem(field="kind", message=message)]
+    return [
+        Problem(
+            field="kind",
+            message=f"{at[0]}-{at[1]} holds offsets {bound.earliest} to {bound.end}; {lost[at]}, which is "
+            "recorded, is outside. Use --set",
+        )
+        for at, bound in sorted(bounds.items())
+        if at in lost and not bound.earliest <= lost[at] <= bound.end
+    ]

@@ -1,0 +1,189 @@
+"""One start of a pipeline: what is wanted of it, and what it therefore is, derived from its instances.
+
+RUN ⇄ PAUSE ─▶ DRAIN ─▶ KILL: what is wanted only ever gets sterner after a drain was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+import msgspec
+
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.runs.crash_loop import is_crash_looping
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.task import DesiredTaskState
+
+
+class DesiredRunState(StrEnum):
+    RUN = "run"
+    PAUSE = "pause"
+    DRAIN = "drain"
+    KILL = "kill"
+
+
+_D = DesiredRunState
+DESIRES: dict[DesiredRunState, frozenset[DesiredRunState]] = {
+    _D.RUN: frozenset({_D.PAUSE, _D.DRAIN, _D.KILL}),
+    _D.PAUSE: frozenset({_D.RUN, _D.DRAIN, _D.KILL}),
+    _D.DRAIN: frozenset({_D.KILL}),
+    _D.KILL: frozenset(),
+}
+"""What may be asked next. A drain cannot be taken back: tasks that heard of it have left already."""
+
+
+class RunState(StrEnum):
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEGRADED = "degraded"
+    CRASH_LOOPING = "crash-looping"
+    BOUNCING = "bouncing"
+    DRAINING = "draining"
+    KILLING = "killing"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class RunEnd(StrEnum):
+    """How a run ended, said once by whoever ended it."""
+
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    revision: int
+    desired: DesiredRunState
+    state: RunState
+    started_at: datetime
+    started_by: str
+    ended_at: datetime | None = None
+    end_reason: str | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """`revision` is where every instance shall be; an instance with another one waits for its turn of the bounce.
+
+    targets: the revision of the next lease of those ordinals that a migration leads elsewhere.
+    bounce_requested_at: instances that were leased before this are bounced, one at a time.
+    starts_again: when this run has drained, the next one starts at the pipeline's current revision.
+    instances: the current lease of each ordinal, by ordinal.
+    """
+
+    id: str
+    pipeline: str
+    cluster: str
+    kafka_cluster_id: str
+    revision: int
+    desired: DesiredRunState
+    state: RunState
+    started_at: datetime
+    started_by: str
+    bounce_requested_at: datetime | None = None
+    targets: dict[int, int] = {}
+    starts_again: bool = False
+    ended_at: datetime | None = None
+    end: RunEnd | None = None
+    end_reason: str | None = None
+    instances: tuple[Instance, ...] = ()
+
+    def target_of(self, ordinal: int) -> int:
+        """The revision that the ordinal's next lease shall have."""
+        return self.targets.get(ordinal, self.revision)
+
+    def summary(self) -> RunSummary:
+        return RunSummary(
+            id=self.id,
+            revision=self.revision,
+            desired=self.desired,
+            state=self.state,
+            started_at=self.started_at,
+            started_by=self.started_by,
+            ended_at=self.ended_at,
+            end_reason=self.end_reason,
+        )
+
+
+def is_outdated(instance: Instance, *, revision: int, bounce_requested_at: datetime | None) -> bool:
+    """Whether the instance still has its turn of a rolling bounce before it."""
+    return instance.revision != revision or (
+        bounce_requested_at is not None and instance.leased_at < bounce_requested_at
+    )
+
+
+_S = InstanceState
+_GONE = frozenset({_S.STOPPED, _S.FAILED, _S.LOST, _S.UNREACHABLE, _S.DRAINING})
+_COMING = frozenset({_S.PENDING, _S.SUBMITTING, _S.STARTING})
+
+Condition = Callable[[frozenset[InstanceState]], bool]
+DERIVATION: tuple[tuple[str, Condition, RunState], ...] = (
+    ("no instance has been leased, or all wait", lambda states: states <= {_S.PENDING}, RunState.PENDING),
+    ("any has ended, is draining or out of sight", lambda states: bool(states & _GONE), RunState.DEGRADED),
+    ("any is on its way", lambda states: bool(states & _COMING), RunState.STARTING),
+    ("all are paused", lambda states: states <= {_S.PAUSED}, RunState.PAUSED),
+    ("all run, or some still pause", lambda _: True, RunState.RUNNING),
+)
+"""The first line that holds for the states of the current instances, while a run is wanted to run or pause."""
+
+
+def derive_state(
+    *,
+    desired: DesiredRunState,
+    end: RunEnd | None,
+    revision: int,
+    bounce_requested_at: datetime | None,
+    instances: Sequence[Instance],
+    targets: Mapping[int, int] = MappingProxyType({}),
+) -> RunState:
+    """A run's state: its end, else what is wanted to end it, else a crash loop, else an unfinished bounce, else
+    DERIVATION.
+    """
+    if end is not None:
+        return RunState(end.value)
+    if desired is DesiredRunState.DRAIN:
+        return RunState.DRAINING
+    if desired is DesiredRunState.KILL:
+        return RunState.KILLING
+    if any(is_crash_looping(instance, bounce_requested_at=bounce_requested_at) for instance in instances):
+        return RunState.CRASH_LOOPING
+    if any(
+        is_outdated(i, revision=targets.get(i.ordinal, revision), bounce_requested_at=bounce_requested_at)
+        for i in instances
+    ):
+        return RunState.BOUNCING
+    states = frozenset(instance.state for instance in instances)
+    return next(state for _, holds, state in DERIVATION if holds(states))
+
+
+def desired_of_tasks(desired: DesiredRunState, instance: InstanceState) -> DesiredTaskState:
+    """What the tasks of an instance are told: a bounce drains one instance while the run goes on."""
+    if instance is InstanceState.DRAINING or desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
+        return DesiredTaskState.DRAIN
+    return DesiredTaskState.PAUSE if desired is DesiredRunState.PAUSE else DesiredTaskState.RUN
+
+
+NEEDS_FULL_RESTART = (
+    "cluster",
+    "group_id",
+    "group_protocol",
+    "transactional_id_prefix",
+    "processing_guarantee",
+    "offset_fencing",
+)
+"""Fields that two instances of one group must agree on: with two values at once a record could be processed twice."""
+
+
+def fields_that_need_full_restart(before: PipelineDefinition, after: PipelineDefinition) -> tuple[str, ...]:
+    """The changed fields that no rolling bounce can bring in, in the order of the definition; empty: it can.
+
+    More instances can be added one by one. With fewer, the ones left over would stay in the run as stopped for ever,
+    and nobody could tell a bounce that is through from one that waits.
+    """
+    fields = [field for field in NEEDS_FULL_RESTART if getattr(before, field) != getattr(after, field)]
+    return (*fields, "instances") if after.instances < before.instances else tuple(fields)

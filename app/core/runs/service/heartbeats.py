@@ -1,0 +1,316 @@
+"""What drivers and tasks report, and what they are told in return.
+
+Each attempt writes its own row, so that a zombie cannot overwrite anybody; the highest (lease, attempt) is the one that
+counts. Nothing here waits for the disk unless an event or a change of state must not be lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from app.core.fencing.evidence import GroupRecord
+from app.core.fencing.fencing_event import Case
+from app.core.runs.instance import ENDED, InstanceOutcome, InstanceState
+from app.core.runs.lease_context import LeaseContext
+from app.core.runs.rates import rates_between
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.runs.run import desired_of_tasks
+from app.core.runs.service import recorded_offsets
+from app.core.runs.service.fencing_words import fencing_cases
+from app.core.runs.service.instances import move_locked_instance
+from app.core.runs.service.ownership import follow_ownership, is_retake_due, ownership_changed
+from app.core.runs.service.run_endings import end_run_if_over, notify_run
+from app.core.runs.service.run_locks import lock_run
+from app.core.runs.service.worker_words import (
+    MOST_EVENTS,
+    accepted,
+    accepted_driver,
+    facts_for,
+    refuse_impossible,
+    refuse_unknown_task,
+)
+from app.core.runs.store.instances import InstanceStore
+from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.core.runs.store.tasks import TaskStore
+from app.core.runs.task import (
+    DesiredTaskState,
+    OutcomeKind,
+    TaskEventRecord,
+    TaskReport,
+    TaskStatus,
+    instance_state_by_tasks,
+)
+from app.core.wire.drill import DrillOrder
+from app.core.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, Outcome, TaskHeartbeat
+from app.kit.access import RunTokenScope
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import ForbiddenError, NotFoundError
+from app.kit.storable import moment_of_ms, storable
+from app.products.drills.drill import TargetState
+
+FRESH_FOR = timedelta(seconds=3)
+"""A task that was not heard for longer adds nothing to the run's rates."""
+AHEAD_AT_MOST = timedelta(days=1)
+"""Of an event's time, by its worker's clock, before ours: in the year 9999 it would never expire."""
+LONGEST_EVENT_ID = 200
+"""Ours have 32 characters; what is much longer does not fit into an index."""
+
+
+_REPORT_FIELDS = TaskReport.__struct_fields__
+
+
+class Heard(NamedTuple):
+    """What the task is told, and what its events tell of fencing: to be recorded in a unit of work of its own.
+
+    Those rows are shared with whoever else saw the same, and a task must not fall silent while another holds them.
+    taken: the heartbeat without what is not its pipeline's. dropped: what was left out, by field. beyond: source topics
+    of which it names partitions that are not known, which the brokers should be asked for.
+    """
+
+    answer: HeartbeatAnswer
+    fencing: list[Case]
+    taken: TaskHeartbeat
+    dropped: Counter[str]
+    beyond: frozenset[str]
+    context: LeaseContext
+
+
+class DriverHeard(NamedTuple):
+    """The same of a driver's heartbeat."""
+
+    answer: DriverAnswer
+    taken: DriverHeartbeat
+    dropped: Counter[str]
+    pipeline: str
+
+
+async def receive_heartbeat(
+    uow: UnitOfWork,
+    heartbeat: TaskHeartbeat,
+    *,
+    scope: RunTokenScope,
+    now: datetime,
+    generations: Callable[[str, str], Iterable[GroupRecord]] = lambda _, __: (),
+    counts: Callable[[str], Mapping[str, int]] = lambda _: {},
+) -> Heard:
+    """Keep what a task says and tell it what is wanted of it, and whether its (lease, attempt) is the current one.
+
+    generations: those that the journal shows of a group (cluster's name, group), as far as this server reads it.
+    counts: partitions of the topics of a Kafka cluster (by its id), as far as its brokers have told this server.
+
+    Raises ForbiddenError when the token is another lease's or there is no such task, InvalidError for an attempt that
+    cannot be, NotFoundError when the lease is not in this database.
+    """
+    check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
+    # As the sender knows them, or it would never forget an event whose id had to be mended.
+    stored_events = tuple(event.event_id for event in heartbeat.events[:MOST_EVENTS])
+    refuse_impossible(heartbeat)
+    context = await _context(uow, scope, task=heartbeat.task, attempt=heartbeat.attempt)
+    refuse_unknown_task(heartbeat, context.bounds)
+    before = None if context.own is None else context.own.last
+    facts = await facts_for(
+        uow,
+        heartbeat := storable(heartbeat),
+        context.bounds,
+        kafka_cluster_id=context.kafka_cluster_id,
+        before=before,
+        counts=counts(context.kafka_cluster_id),
+    )
+    heartbeat, dropped, beyond = accepted(heartbeat, context.bounds, facts, before=before)
+    report = report_of(heartbeat)
+    is_zombie = (
+        report.lease < context.current_lease
+        or not context.attempt_is_newest(report.attempt)
+        or context.instance_state is InstanceState.LOST
+    )
+    own = context.own
+    state_changed = own is None or own.last.state is not report.state
+    if not (state_changed or heartbeat.events or ownership_changed(own, report)):
+        await uow.relax_durability()
+    status = TaskStatus(
+        last=report,
+        received_at=now,
+        state_since=now if own is None or state_changed else own.state_since,
+        rates=rates_between(own, report),
+    )
+    written = await uow.of(TaskStore).record(status, is_zombie=is_zombie)
+    events = [_event(heartbeat, event_index, now) for event_index in range(len(heartbeat.events))]
+    if events:
+        await uow.of(TaskStore).add_events(events)
+    if written and not is_zombie:
+        # The instance's row before the mappings: the order in which an ending instance locks them.
+        if state_changed or context.instance_state is InstanceState.UNREACHABLE:
+            await _follow_state(uow, context, report, now=now)
+        if ownership_changed(own, report) or await is_retake_due(uow, report):
+            heard = None if own is None else own.received_at
+            await follow_ownership(uow, context, report, now=now, heard=heard)
+        await uow.of(RecordedOffsetStore).report(
+            recorded_offsets.reported(heartbeat),
+            run_id=report.run_id,
+            kafka_cluster_id=context.kafka_cluster_id,
+            group=context.group,
+        )
+    sampled = await uow.of(TaskStore).sample(report.run_id, now=now, fresh_for=FRESH_FOR)
+    if sampled or state_changed or events:
+        uow.notify("run", report.run_id)
+        uow.notify("pipeline", context.pipeline)
+    is_current = context.lease_is_current and not is_zombie
+    answer = HeartbeatAnswer(
+        desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
+        is_current=is_current,
+        database_epoch=context.database_epoch,
+        accepted_events=stored_events,
+        drill=_order(context, report, now=now) if is_current else None,
+        recorded=await _recorded(uow, context) if heartbeat.asks_recorded else None,
+    )
+    return Heard(answer, fencing_cases(heartbeat, context, generations), heartbeat, dropped, beyond, context)
+
+
+async def _recorded(uow: UnitOfWork, context: LeaseContext) -> tuple[RecordedOffset, ...]:
+    return tuple(
+        await uow.of(RecordedOffsetStore).of_group(kafka_cluster_id=context.kafka_cluster_id, group=context.group)
+    )
+
+
+def report_of(heartbeat: TaskHeartbeat) -> TaskReport:
+    """What of a heartbeat is the attempt's own row."""
+    return TaskReport(**{field: getattr(heartbeat, field) for field in _REPORT_FIELDS})
+
+
+async def receive_driver_heartbeat(
+    uow: UnitOfWork, heartbeat: DriverHeartbeat, *, scope: RunTokenScope, now: datetime
+) -> DriverHeard:
+    """Keep what a driver says of its slots; a driver whose claim is not the current one is told to drain."""
+    check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
+    context = await _context(uow, scope)
+    heartbeat, dropped = accepted_driver(storable(heartbeat), context.bounds)
+    is_current = context.lease_is_current and context.application_id == heartbeat.application_id
+    if is_current:
+        await uow.of(InstanceStore).touch(
+            run_id=heartbeat.run_id,
+            ordinal=heartbeat.ordinal,
+            lease=heartbeat.lease,
+            now=now,
+            executors=heartbeat.executors,
+            tasks_running=heartbeat.tasks_running,
+            tasks_waiting=heartbeat.tasks_waiting,
+            tasks_crashing=heartbeat.tasks_crashing,
+        )
+        if context.instance_state is InstanceState.UNREACHABLE:
+            await _come_back(uow, scope, now=now)
+        else:
+            await uow.relax_durability()
+        uow.notify("run", heartbeat.run_id)
+        uow.notify("pipeline", context.pipeline)
+    answer = DriverAnswer(
+        desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
+        is_current=is_current,
+        database_epoch=context.database_epoch,
+    )
+    return DriverHeard(answer, heartbeat, dropped, context.pipeline)
+
+
+async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenScope, now: datetime) -> None:
+    """Keep how an application ended and move its instance there; the run ends with it if that was asked for.
+
+    The word of an application that does not hold the claim changes nothing: its refusal must not end the rightful one.
+    """
+    check_scope(scope, run_id=outcome.run_id, ordinal=outcome.ordinal, lease=outcome.lease)
+    outcome = storable(outcome)
+    run = await lock_run(uow, outcome.run_id)
+    instance = await uow.of(InstanceStore).get(outcome.run_id, outcome.ordinal, outcome.lease, for_update=True)
+    if outcome.application_id != (instance.application_id or "") or instance.outcome is not None:
+        return
+    ends_as = InstanceState.STOPPED if outcome.kind is OutcomeKind.DRAINED else InstanceState.FAILED
+    kind = "permanent error" if outcome.kind is OutcomeKind.HOPELESS else str(outcome.kind)
+    reason = f"{kind}: {outcome.message}" if outcome.message else kind
+    instance = replace(instance, outcome=InstanceOutcome(kind=outcome.kind, message=outcome.message, at=now))
+    await uow.of(InstanceStore).save(instance)
+    if instance.state not in ENDED and instance.state is not InstanceState.PENDING:
+        await move_locked_instance(uow, instance, ends_as, reason=reason, now=now)
+        await end_run_if_over(uow, run_id=outcome.run_id, now=now)
+    notify_run(uow, run)
+
+
+def check_scope(scope: RunTokenScope, *, run_id: str, ordinal: int, lease: int) -> None:
+    """Raise ForbiddenError unless the message is about the very lease that the token was made for."""
+    if (scope.run_id, scope.ordinal, scope.lease) != (run_id, ordinal, lease):
+        raise ForbiddenError(
+            f"this run token is good for lease {scope.lease} of instance {scope.ordinal} of run {scope.run_id}, "
+            f"not for lease {lease} of instance {ordinal} of run {run_id}"
+        )
+
+
+async def _context(
+    uow: UnitOfWork, scope: RunTokenScope, *, task: int | None = None, attempt: int | None = None
+) -> LeaseContext:
+    context = await uow.of(TaskStore).lease_context(
+        run_id=scope.run_id, ordinal=scope.ordinal, lease=scope.lease, task=task, attempt=attempt
+    )
+    if context is None:
+        raise NotFoundError(
+            f"run {scope.run_id} has no lease {scope.lease} of instance {scope.ordinal} in this database"
+        )
+    return context
+
+
+def _order(context: LeaseContext, report: TaskReport, *, now: datetime) -> DrillOrder | None:
+    """What a drill wants of this very attempt, until it has claimed it or it is too late."""
+    drill = context.drill
+    if drill is None or not drill.may_begin(now):
+        return None
+    target = drill.target_of(report.task, report.attempt)
+    if target is None or target.state is not TargetState.ORDERED:
+        return None
+    return DrillOrder(
+        drill_id=drill.id,
+        act=drill.act,
+        for_s=drill.plan.for_s,
+        begin_within_s=(drill.begin_by - now).total_seconds(),
+    )
+
+
+def _desired(context: LeaseContext) -> DesiredTaskState:
+    return desired_of_tasks(context.desired, context.instance_state)
+
+
+def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventRecord:
+    event = heartbeat.events[index]
+    return TaskEventRecord(
+        run_id=heartbeat.run_id,
+        event_id=event.event_id[:LONGEST_EVENT_ID],
+        ordinal=heartbeat.ordinal,
+        lease=heartbeat.lease,
+        task=heartbeat.task,
+        attempt=heartbeat.attempt,
+        kind=event.kind,
+        at=min(moment_of_ms(event.at_ms), now + AHEAD_AT_MOST),
+        message=event.message,
+        partitions=event.partitions,
+        generation=event.generation,
+        received_at=now,
+    )
+
+
+async def _follow_state(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
+    """Let the instance's state follow its tasks'; decided on the locked row, since siblings report at the same time."""
+    states = await uow.of(TaskStore).states_of_instance(
+        run_id=report.run_id, ordinal=report.ordinal, lease=report.lease
+    )
+    if instance_state_by_tasks(context.instance_state, states) is context.instance_state:
+        return
+    await _come_back(uow, RunTokenScope(run_id=report.run_id, ordinal=report.ordinal, lease=report.lease), now=now)
+
+
+async def _come_back(uow: UnitOfWork, scope: RunTokenScope, *, now: datetime) -> None:
+    instance = await uow.of(InstanceStore).get(scope.run_id, scope.ordinal, scope.lease, for_update=True)
+    states = await uow.of(TaskStore).states_of_instance(run_id=scope.run_id, ordinal=scope.ordinal, lease=scope.lease)
+    to = instance_state_by_tasks(instance.state, states)
+    if to is instance.state and to is InstanceState.UNREACHABLE:
+        to = InstanceState.STARTING
+    await move_locked_instance(uow, instance, to, reason=instance.reason if to is instance.state else None, now=now)

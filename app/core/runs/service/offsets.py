@@ -1,0 +1,172 @@
+"""Moving a pipeline's committed offsets, only while no run of it lives, and never unseen: first the preview."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from app.core.access.service import command_log
+from app.core.blocked.facts import Refused
+from app.core.clusters.brokers import Brokers, Connection, PartitionOffsets, TopicPartition
+from app.core.clusters.service import refuse_other_cluster
+from app.core.clusters.store import ClusterStore
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, plan
+from app.core.runs.recorded_offset import RecordedOffset, is_same_topic
+from app.core.runs.service.recorded_offsets import partitions_of
+from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.core.runs.store.runs import RunStore
+from app.kit.access import Principal, Verb, require
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import ConflictError, InvalidError, PreconditionError, Problem, UnavailableError
+
+
+async def preview_offset_reset(
+    uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
+) -> list[OffsetChange]:
+    """What `reset_offsets` would do now, a line for each partition; nothing is changed. Works while a run lives.
+
+    Raises InvalidError with every problem of the target, NotFoundError when a source topic does not exist.
+    """
+    changes, _ = await _planned(uow, brokers, pipeline=pipeline, target=target)
+    return changes
+
+
+async def _planned(
+    uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
+) -> tuple[list[OffsetChange], dict[str, str | None]]:
+    """The changes, and the id of each source topic that they were planned for."""
+    record = await uow.of(PipelineStore).get(pipeline)
+    definition = record.definition
+    cluster = await uow.of(ClusterStore).get(record.cluster)
+    connection = cluster.connection()
+    facts = await brokers.facts(connection, topics=definition.source_topics)
+    refuse_other_cluster(cluster, facts.cluster_id)
+    missing = [topic for topic in definition.source_topics if topic not in facts.topics]
+    if missing:
+        raise InvalidError(f"topic {missing[0]} is not on cluster {cluster.name}", field="source_topics")
+    partitions = partitions_of(definition, facts.topics)
+    committed = await brokers.committed_offsets(connection, definition.group_id)
+    recorded = {
+        TopicPartition(one.topic, one.partition): one.offset
+        for one in await uow.of(RecordedOffsetStore).of_group(
+            kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
+        )
+        if one.topic in facts.topics and is_same_topic(one, facts.topics[one.topic].topic_id)
+    }
+    if target.kind is OffsetTargetKind.RECORDED:
+        lost = [at for at in partitions if at in recorded and at not in committed]
+        offsets = await _answered(brokers, connection, lost)
+    elif target.kind is OffsetTargetKind.OFFSETS:
+        # The others may have no leader.
+        named = {TopicPartition(one.topic, one.partition) for one in target.offsets}
+        offsets = await brokers.offsets(connection, [at for at in partitions if at in named])
+    else:
+        offsets = await brokers.offsets(connection, partitions)
+    at_timestamp: dict[TopicPartition, int] = {}
+    if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is not None:
+        at_timestamp = await brokers.offsets_at(
+            connection, partitions, timestamp_ms=round(target.timestamp.timestamp() * 1000)
+        )
+    planned = plan(
+        target,
+        committed={(at.topic, at.partition): offset for at, offset in committed.items()},
+        bounds={
+            (at.topic, at.partition): Bounds(earliest=found.earliest, end=found.last_stable)
+            for at, found in offsets.items()
+        },
+        at_timestamp={(at.topic, at.partition): offset for at, offset in at_timestamp.items()},
+        recorded={(at.topic, at.partition): offset for at, offset in recorded.items()},
+    )
+    problems = [line for line in planned if isinstance(line, Problem)]
+    if problems:
+        raise InvalidError(f"the offsets of {pipeline} cannot go there: {problems[0].message}", problems=problems)
+    changes = [line for line in planned if isinstance(line, OffsetChange)]
+    return changes, {topic: found.topic_id for topic, found in facts.topics.items()}
+
+
+async def _answered(
+    brokers: Brokers, connection: Connection, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, PartitionOffsets]:
+    """Of those whose leaders answer: the others stay lost, and each start says so. Raises where none does."""
+    found = await brokers.offsets_of_each(connection, partitions) if partitions else {}
+    answered = {at: ends for at, ends in found.items() if not isinstance(ends, Refused)}
+    if found and not answered:
+        at, refused = next(iter(found.items()))
+        reason = refused.error if isinstance(refused, Refused) else ""
+        raise UnavailableError(f"the leader of {at.topic}-{at.partition} does not tell its offsets: {reason}")
+    return answered
+
+
+async def reset_offsets(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    pipeline: str,
+    target: OffsetTarget,
+    expected: Sequence[OffsetChange] | None,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+) -> list[OffsetChange]:
+    """Move the committed offsets of a stopped pipeline, and give what was changed.
+
+    expected: the preview that somebody agreed to; PreconditionError when a committed offset has moved since.
+    why: the reason for the command log; InvalidError without one, for every target.
+    Raises ConflictError while a run lives or the group has members, ours or not. Records between the old and the new
+    offset are processed again, or never: that is what was asked for.
+    """
+    require(by, Verb.RESET_OFFSETS)
+    if not (why or "").strip():
+        raise InvalidError(
+            f"say why the offsets of {pipeline} may be set: records are read again, or never", field="why"
+        )
+    record = await uow.of(PipelineStore).get(pipeline, for_update=True)
+    run = await uow.of(RunStore).find_live(pipeline)
+    if run is not None:
+        raise ConflictError(f"run {run.id} of {pipeline} is {run.state}: drain it before you move its offsets")
+    changes, topic_ids = await _planned(uow, brokers, pipeline=pipeline, target=target)
+    if expected is not None:
+        was = {(change.topic, change.partition): change.committed for change in expected}
+        for change in changes:
+            at = change.topic, change.partition
+            if at not in was or was[at] != change.committed:
+                raise PreconditionError(
+                    f"the group's offset on {change.topic}-{change.partition} is {change.committed} by now: "
+                    "look at a new preview first"
+                )
+    cluster = await uow.of(ClusterStore).get(record.cluster)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.RESET_OFFSETS,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome=f"{len(changes)} partitions to {target.kind}",
+        details={
+            "offsets": [
+                {"topic": c.topic, "partition": c.partition, "from": c.committed, "to": c.target} for c in changes
+            ]
+        },
+    )
+    await uow.of(RecordedOffsetStore).replace(
+        [
+            RecordedOffset(
+                topic=c.topic, partition=c.partition, offset=c.target, topic_id=topic_ids[c.topic], is_final=True
+            )
+            for c in changes
+        ],
+        pipeline=pipeline,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        group=record.definition.group_id,
+        now=now,
+    )
+    uow.notify("pipeline", pipeline)
+    # Last, since a broker cannot be rolled back: everything that could refuse has been asked before.
+    await brokers.alter_offsets(
+        cluster.connection(),
+        record.definition.group_id,
+        {TopicPartition(change.topic, change.partition): change.target for change in changes},
+    )
+    return changes

@@ -1,0 +1,18 @@
+"""What is thrown away when nobody needs it any more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.core.runs.store.retention import RetentionStore
+from app.kit.db.unit_of_work import UnitOfWork
+
+
+async def thin_samples(uow: UnitOfWork, *, now: datetime) -> int:
+    """Keep one sample a minute of what is older than an hour; how many were removed. For a loop, every minute or so."""
+    return await uow.of(RetentionStore).thin_samples(now=now)
+
+
+async def expire(uow: UnitOfWork, *, now: datetime) -> dict[str, int]:
+    """Remove what is used up or old; rows by table. For a loop, every minute or so."""
+    return await uow.of(RetentionStore).expire(now=now)

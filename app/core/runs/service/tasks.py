@@ -1,0 +1,23 @@
+"""Tasks: the last word of each, and what happened in them."""
+
+from __future__ import annotations
+
+from app.core.runs.store.runs import RunStore
+from app.core.runs.store.tasks import TaskStore
+from app.core.runs.task import TaskEventRecord, TaskStatus
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.page import Page, checked_limit
+
+
+async def list_tasks(uow: UnitOfWork, run_id: str) -> list[TaskStatus]:
+    """By ordinal and task. Raises NotFoundError when there is no such run."""
+    await uow.of(RunStore).get(run_id)
+    return await uow.of(TaskStore).list_statuses([run_id])
+
+
+async def list_events(
+    uow: UnitOfWork, run_id: str, *, after: str | None = None, limit: int = 50
+) -> Page[TaskEventRecord]:
+    """Newest first. Raises NotFoundError when there is no such run."""
+    await uow.of(RunStore).get(run_id)
+    return await uow.of(TaskStore).list_events(run_id, after=after, limit=checked_limit(limit))

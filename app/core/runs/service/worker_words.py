@@ -1,0 +1,324 @@
+"""What is taken of a worker's messages: what belongs to its own pipeline, with numbers that can be.
+
+A message about another lease, or a task that the instance does not have, is refused. Of all others a field that cannot
+be is left out and counted, and the rest is taken: a heartbeat that is refused would be sent again for ever, and what it
+tells of offsets and events would be lost with it. docs/security.md has the table, field by field.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.runs.lease_bounds import (
+    LARGEST,
+    LARGEST_EPOCH,
+    LARGEST_INDEX,
+    LATEST_MS,
+    LONGEST_INTERVAL_MS,
+    LeaseBounds,
+    Sieve,
+    are_storable,
+)
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.runs.task import Counters, PartitionProgress, TaskReport
+from app.core.wire.heartbeat import DriverHeartbeat, GoneAttempt, TaskEvent, TaskHeartbeat
+from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import ForbiddenError, InvalidError
+from app.products.offset_log.hearing import Init
+
+MOST_EVENTS = 500
+"""Of one heartbeat; a worker sends a hundred, and the rest with the next."""
+MOST_OF_UNKNOWN = 2_000
+"""Partitions of topics whose number of partitions is not known, in one heartbeat; their numbers are below it, too."""
+WARNED_EVERY = timedelta(minutes=1)
+
+log = logging.getLogger(__name__)
+
+
+class Facts(NamedTuple):
+    """What the message is held against beside the lease.
+
+    counts: partitions of the source topics, as far as brokers have told. own, foreign: which of the named ids the
+    pipeline owns, and which another one does.
+    """
+
+    counts: Mapping[str, int] = {}
+    own: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
+
+
+class Accepted(NamedTuple):
+    """dropped: by field. beyond: topics of which it names partitions that are not known (yet)."""
+
+    heartbeat: TaskHeartbeat
+    dropped: Counter[str]
+    beyond: frozenset[str]
+
+
+class DroppedFields:
+    """Counts what was left out since this server began, and warns of it once a minute for each pipeline and field."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._warned: dict[tuple[str, str], datetime] = {}
+
+    def note(self, pipeline: str, sender: str, dropped: Mapping[str, int], *, now: datetime) -> None:
+        for field, number in dropped.items():
+            self.counts[pipeline, field] += number
+            before = self._warned.get((pipeline, field))
+            if before is None or not timedelta() <= now - before < WARNED_EVERY:
+                self._warned[pipeline, field] = now
+                log.warning("%s of %s: %s is not taken, it cannot be this pipeline's", sender, pipeline, field)
+
+
+def refuse_impossible(heartbeat: TaskHeartbeat) -> None:
+    """Raise InvalidError for numbers of an attempt that none can have."""
+    for field, most in (("task", LARGEST_INDEX), ("attempt", LARGEST_INDEX), ("sequence", LARGEST)):
+        if not 0 <= getattr(heartbeat, field) <= most:
+            raise InvalidError(f"{field} is {getattr(heartbeat, field)}: it is from 0 to {most}", field=field)
+
+
+def refuse_unknown_task(heartbeat: TaskHeartbeat, bounds: LeaseBounds) -> None:
+    """Raise ForbiddenError for a task that the instance does not have."""
+    if not bounds.has_task(heartbeat.task):
+        raise ForbiddenError(
+            f"instance {heartbeat.ordinal} of run {heartbeat.run_id} has {bounds.tasks} tasks, "
+            f"counted from 0: it has no task {heartbeat.task}"
+        )
+
+
+async def facts_for(
+    uow: UnitOfWork,
+    heartbeat: TaskHeartbeat,
+    bounds: LeaseBounds,
+    *,
+    kafka_cluster_id: str,
+    before: TaskReport | None,
+    counts: Mapping[str, int],
+) -> Facts:
+    """Whose the ids are that it names. Asked only of those that the attempt's last word did not have."""
+    known = frozenset[str](() if before is None else _ids(before.partitions))
+    named = {name for name in _named(heartbeat) if name != bounds.id_of_task(heartbeat.task)} - known
+    owners = (
+        await uow.of(TransactionalIdStore).owners(kafka_cluster_id=kafka_cluster_id, ids=sorted(named)) if named else []
+    )
+    own = {one.transactional_id for one in owners if one.pipeline == bounds.pipeline}
+    return Facts(counts, known | own, frozenset(one.transactional_id for one in owners) - own)
+
+
+def accepted(heartbeat: TaskHeartbeat, bounds: LeaseBounds, facts: Facts, *, before: TaskReport | None) -> Accepted:
+    """The heartbeat without what cannot be its pipeline's.
+
+    before: what the same attempt told last; what it counts never falls.
+    """
+    words = _Words(bounds, facts, heartbeat.task)
+    sieve = words.sieve
+    own_id, (producer_id, epoch) = (
+        words.own_task_id(heartbeat.transactional_id),
+        sieve.producer("producer", heartbeat.producer_id, heartbeat.producer_epoch),
+    )
+    if own_id is None and heartbeat.transactional_id is not None:
+        producer_id = epoch = None
+    taken = replace(
+        heartbeat,
+        sent_at_ms=sieve.clamped("sent_at_ms", heartbeat.sent_at_ms, most=LATEST_MS),
+        pid=sieve.clamped("pid", heartbeat.pid, most=LARGEST_INDEX),
+        transactional_id=own_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        generation=sieve.number("generation", heartbeat.generation, most=LARGEST_INDEX, least=-1),
+        partitions=words.partitions(heartbeat.partitions),
+        counters=words.counters(heartbeat.counters, None if before is None else before.counters),
+        commit_latency_p50_ms=sieve.latency("commit_latency", heartbeat.commit_latency_p50_ms),
+        commit_latency_p99_ms=sieve.latency("commit_latency", heartbeat.commit_latency_p99_ms),
+        open_transaction_age_ms=sieve.number("open_transaction_age_ms", heartbeat.open_transaction_age_ms),
+        commits_every_ms=sieve.number("intervals", heartbeat.commits_every_ms, most=LONGEST_INTERVAL_MS),
+        uploads_within_ms=sieve.number("intervals", heartbeat.uploads_within_ms, most=LONGEST_INTERVAL_MS),
+        not_progressing_ms=sieve.number("not_progressing_ms", heartbeat.not_progressing_ms),
+        confirmed=words.confirmed(heartbeat.confirmed),
+        events=words.events(heartbeat.events),
+        offsets=None if heartbeat.offsets is None else words.offsets(heartbeat.offsets),
+    )
+    return Accepted(taken, +sieve.dropped, frozenset(words.beyond))
+
+
+def accepted_driver(heartbeat: DriverHeartbeat, bounds: LeaseBounds) -> tuple[DriverHeartbeat, Counter[str]]:
+    """The same of a driver's: slots that can be, and one attempt of each task that the instance has."""
+    sieve = Sieve()
+    gone: dict[int, GoneAttempt] = {}
+    for one in heartbeat.gone:
+        if not bounds.has_task(one.task) or not 0 <= one.attempt <= LARGEST_INDEX or one.task in gone:
+            sieve.dropped["gone"] += 1
+        else:
+            gone[one.task] = one
+    slots = {
+        field: sieve.clamped(field, getattr(heartbeat, field), most=LARGEST_INDEX)
+        for field in ("executors", "tasks_running", "tasks_waiting", "tasks_crashing")
+    }
+    return replace(heartbeat, gone=tuple(gone.values()), **slots), sieve.dropped
+
+
+def refuse_no_process(*pids: int | None) -> None:
+    """Raise InvalidError for what is no process id: whoever looks for that process would fail, for every pipeline."""
+    for pid in pids:
+        if pid is not None and not 0 < pid <= LARGEST_INDEX:
+            raise InvalidError(f"{pid} is no process id: it is from 1 to {LARGEST_INDEX}")
+
+
+class _Words:
+    """The parts of one heartbeat, held against its lease."""
+
+    def __init__(self, bounds: LeaseBounds, facts: Facts, task: int) -> None:
+        self.sieve = Sieve()
+        self.beyond: set[str] = set()
+        self._bounds = bounds
+        self._facts = facts
+        self._id_of_task = bounds.id_of_task(task)
+
+    def own_task_id(self, name: str | None) -> str | None:
+        if name is None or name == self._id_of_task:
+            return name
+        self.sieve.dropped["transactional_id"] += 1
+        return None
+
+    def partitions(self, told: Iterable[PartitionProgress]) -> tuple[PartitionProgress, ...]:
+        taken: dict[tuple[str, int], PartitionProgress] = {}
+        of_unknown = 0
+        for one in told:
+            place = one.topic, one.partition
+            of_unknown += one.topic not in self._facts.counts
+            if place in taken or of_unknown > MOST_OF_UNKNOWN or not self._is_read(*place):
+                self.sieve.dropped["partitions"] += 1
+                continue
+            taken[place] = self._partition(one)
+        return tuple(taken.values())
+
+    def _is_input(self, topic: str, partition: int) -> bool:
+        """What is told once is not held against a number of partitions that may be of before some were added."""
+        return topic in self._bounds.source_topics and 0 <= partition <= LARGEST_INDEX
+
+    def _is_read(self, topic: str, partition: int) -> bool:
+        if not self._is_input(topic, partition):
+            return False
+        count = self._facts.counts.get(topic)
+        if count is None or partition >= count:
+            self.beyond.add(topic)
+        # Without an end of the numbers each heartbeat would bring others, and what is kept of them would grow for ever.
+        return partition < (MOST_OF_UNKNOWN if count is None else count)
+
+    def _partition(self, one: PartitionProgress) -> PartitionProgress:
+        name, sieve = one.transactional_id, self.sieve
+        producer_id, epoch = sieve.producer("partitions.producer", one.producer_id, one.producer_epoch)
+        if name is not None and not self._is_own(name, of_partition=self._bounds.id_of_partition(*_place(one))):
+            sieve.dropped["partitions.transactional_id"] += 1
+            name = producer_id = epoch = None
+        return replace(
+            one,
+            position=sieve.number("partitions.offsets", one.position),
+            committed=sieve.number("partitions.offsets", one.committed),
+            end=sieve.number("partitions.offsets", one.end),
+            transactional_id=name,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            offsets_generation=sieve.number("generation", one.offsets_generation, most=LARGEST_INDEX, least=-1),
+        )
+
+    def _is_own(self, name: str, *, of_partition: str | None = None) -> bool:
+        """Whether the id is this task's or a partition's: assigned, or by the formula while no other pipeline owns it.
+
+        of_partition: the formula's of the only partition that is meant; None: of any that the pipeline reads.
+        """
+        if name in self._facts.foreign:
+            return False
+        is_formula = self._bounds.is_by_formula(name) if of_partition is None else name == of_partition
+        return name == self._id_of_task or name in self._facts.own or is_formula
+
+    def counters(self, told: Counters, before: Counters | None) -> Counters:
+        taken = {name: self.sieve.clamped("counters", getattr(told, name)) for name in Counters.__struct_fields__}
+        if before is not None:
+            # Of two threads that tell, the later may have looked first: a total that falls is an older one.
+            taken = {name: max(number, min(getattr(before, name), LARGEST)) for name, number in taken.items()}
+        return Counters(**taken)
+
+    def confirmed(self, told: tuple[RecordedOffset, ...]) -> tuple[RecordedOffset, ...]:
+        """Every heartbeat repeats it: what is not known yet is taken when brokers have told of it."""
+        taken: dict[tuple[str, int], RecordedOffset] = {}
+        for one in told:
+            place = one.topic, one.partition
+            if place not in taken and self._is_read(*place) and are_storable(_numbers(one), least=-1):
+                taken[place] = one
+        self.sieve.dropped["confirmed"] += len(told) - len(taken)
+        return tuple(taken.values())
+
+    def events(self, told: tuple[TaskEvent, ...]) -> tuple[TaskEvent, ...]:
+        if len(told) > MOST_EVENTS:
+            self.sieve.dropped["events"] += len(told) - MOST_EVENTS
+        return tuple(self._event(event) for event in told[:MOST_EVENTS])
+
+    def _event(self, event: TaskEvent) -> TaskEvent:
+        name, sieve = event.transactional_id, self.sieve
+        producer_id, epoch = sieve.producer("events.producer", event.producer_id, event.producer_epoch)
+        if name is not None and not self._is_own(name):
+            sieve.dropped["events.transactional_id"] += 1
+            name = producer_id = epoch = None
+        partitions = tuple(text for text in event.partitions if self._bounds.names_partition(text))
+        sieve.dropped["events.partitions"] += len(event.partitions) - len(partitions)
+        return replace(
+            event,
+            at_ms=sieve.clamped("events.at_ms", event.at_ms, most=LATEST_MS),
+            partitions=partitions,
+            generation=sieve.number("generation", event.generation, most=LARGEST_INDEX, least=-1),
+            transactional_id=name,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+
+    def offsets(self, told: OffsetReport) -> OffsetReport:
+        inits = tuple(init for init in told.inits if self._is_init(init))
+        partitions = tuple(one for one in told.partitions if self._is_told_rightly(one))
+        self.sieve.dropped["offsets"] += len(told.inits) + len(told.partitions) - len(inits) - len(partitions)
+        return replace(
+            told,
+            heard_ms=self.sieve.number("offsets.heard_ms", told.heard_ms, most=LATEST_MS),
+            inits=inits,
+            partitions=partitions,
+        )
+
+    def _is_init(self, init: Init) -> bool:
+        is_own = init.transactional_id is None or self._is_own(init.transactional_id)
+        return is_own and 0 <= init.producer_id <= LARGEST and 0 <= init.epoch <= LARGEST_EPOCH
+
+    def _is_told_rightly(self, told: PartitionOffsets) -> bool:
+        return (
+            self._is_input(told.topic, told.partition)
+            and 0 <= told.recorded < LARGEST
+            and all(are_storable(_numbers(event)) for event in told.events)
+        )
+
+
+def _place(one: PartitionProgress) -> tuple[str, int]:
+    return one.topic, one.partition
+
+
+def _numbers(event: msgspec.Struct) -> list[int]:
+    return [value for name in event.__struct_fields__ if type(value := getattr(event, name)) is int]
+
+
+def _ids(partitions: Iterable[PartitionProgress]) -> list[str]:
+    return [one.transactional_id for one in partitions if one.transactional_id is not None]
+
+
+def _named(heartbeat: TaskHeartbeat) -> Iterable[str]:
+    yield from _ids(heartbeat.partitions)
+    yield from (event.transactional_id for event in heartbeat.events if event.transactional_id is not None)
+    if heartbeat.offsets is not None:
+        yield from (init.transactional_id for init in heartbeat.offsets.inits if init.transactional_id is not None)

@@ -1,0 +1,140 @@
+"""What is removed with time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from app.core.access.tables.access import idempotency_keys, one_time_links, sessions
+from app.core.alerts.tables import webhook_deliveries
+from app.core.fencing.record import KEPT_FOR
+from app.core.fencing.tables import fencing_events
+from app.core.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
+from app.core.hanging.tables import hanging_transactions
+from app.core.mappings.mapping import HISTORY_KEPT_FOR
+from app.core.mappings.tables import id_counts, partition_ownerships
+from app.core.runs.lease_bounds import LARGEST
+from app.core.runs.series import RunTotals
+from app.core.runs.tables.tasks import run_samples, task_events
+from app.kit.db.store import DatabaseStore
+from app.products.audits.audit import KEPT_FOR as AUDITS_FOR
+from app.products.audits.tables import audits
+from app.products.drills.drill import KEPT_FOR as DRILLS_KEPT_FOR
+from app.products.drills.tables import drills
+from app.products.files.store.retention import expire_files
+from app.products.offset_log.record import FINDINGS_KEPT_FOR, MOST_EVENTS
+from app.products.offset_log.record import KEPT_FOR as OFFSETS_KEPT_FOR
+from app.products.offset_log.tables import offset_contradictions, offset_events, offset_tellers, offset_tellings
+
+FINE_SAMPLES_FOR = timedelta(hours=1)
+THINNED_FOR = timedelta(hours=6)
+"""Thinning looks so far back, from where it begins: what no server has thinned by then stays until it expires."""
+SAMPLES_FOR = timedelta(days=14)
+KEYS_FOR = timedelta(hours=24)
+EVENTS_FOR = timedelta(days=30)
+SESSIONS_FOR = timedelta(days=7)
+DELIVERIES_FOR = timedelta(days=14)
+ATTEMPTS_FOR = EVENTS_FOR
+FINE_COUNTS_FOR = timedelta(hours=6)
+COUNTS_FOR = timedelta(days=90)
+
+_COUNTERS = RunTotals.__struct_fields__
+# Whatever was told, the sum is a number that can be kept: else nothing of any pipeline would expire any more.
+_TOLD = "least({largest}, coalesce(sum(greatest(0, (counters->>'{name}')::numeric)), 0))::bigint"
+_ADDED = "{name} = least({largest}, expired_totals.{name}::numeric + excluded.{name})::bigint"
+# Numbered in one pass, and not compared with one another: of a run there are tens of thousands, and Postgres chose to
+# join them all with all, which takes longer than a statement may.
+_THIN_SAMPLES = sa.text(
+    """
+    DELETE FROM run_samples AS old USING (
+        SELECT run_id, at, row_number() OVER (PARTITION BY run_id, date_trunc('minute', at) ORDER BY at) AS place
+        FROM run_samples WHERE at >= date_trunc('minute', CAST(:since AS timestamptz)) AND at < :before) AS placed
+    WHERE placed.place > 1 AND (old.run_id, old.at) = (placed.run_id, placed.at)
+    """
+)
+_THIN_COUNTS = sa.text(
+    """
+    DELETE FROM id_counts AS old USING (
+        SELECT kafka_cluster_id, at,
+               row_number() OVER (PARTITION BY kafka_cluster_id, date_trunc('hour', at) ORDER BY at) AS place
+        FROM id_counts WHERE at < :before) AS placed
+    WHERE placed.place > 1 AND (old.kafka_cluster_id, old.at) = (placed.kafka_cluster_id, placed.at)
+    """
+)
+"""The first of each minute stays, and the first of each hour."""
+_EXPIRE_ATTEMPTS = sa.text(
+    f"""
+    WITH gone AS (
+        DELETE FROM task_attempts AS old
+        WHERE received_at < :before AND EXISTS (
+            SELECT FROM task_attempts AS newer
+            WHERE (newer.run_id, newer.ordinal, newer.task) = (old.run_id, old.ordinal, old.task)
+              AND (newer.lease, newer.attempt) > (old.lease, old.attempt))
+        RETURNING run_id, report->'counters' AS counters
+    ), kept AS (
+        INSERT INTO expired_totals (run_id, {", ".join(_COUNTERS)})
+        SELECT run_id, {", ".join(_TOLD.format(name=name, largest=LARGEST) for name in _COUNTERS)}
+        FROM gone GROUP BY run_id
+        ON CONFLICT (run_id) DO UPDATE
+        SET {", ".join(_ADDED.format(name=name, largest=LARGEST) for name in _COUNTERS)}
+    )
+    SELECT count(*) FROM gone
+    """  # noqa: S608 - names of our own fields
+)
+"""Attempts that another one has followed, all but their counters. A task's newest attempt *is* the task, and stays."""
+
+
+class RetentionStore(DatabaseStore):
+    async def thin_samples(self, *, now: datetime) -> int:
+        """Reduce samples older than an hour to one a minute; how many were removed."""
+        before = now - FINE_SAMPLES_FOR
+        result = await self._db.execute(_THIN_SAMPLES, {"since": before - THINNED_FOR, "before": before})
+        return result.rowcount
+
+    async def expire(self, *, now: datetime) -> dict[str, int]:
+        """Remove what nobody needs any more (idempotency keys, sessions, links, old events); rows by table."""
+        statements = {
+            "idempotency_keys": sa.delete(idempotency_keys).where(idempotency_keys.c.created_at < now - KEYS_FOR),
+            "one_time_links": sa.delete(one_time_links).where(one_time_links.c.expires_at < now - SESSIONS_FOR),
+            "sessions": sa.delete(sessions).where(
+                sa.or_(sessions.c.expires_at < now - SESSIONS_FOR, sessions.c.revoked_at < now - SESSIONS_FOR)
+            ),
+            "run_samples": sa.delete(run_samples).where(run_samples.c.at < now - SAMPLES_FOR),
+            "task_events": sa.delete(task_events).where(task_events.c.at < now - EVENTS_FOR),
+            "fencing_events": sa.delete(fencing_events).where(fencing_events.c.at < now - KEPT_FOR),
+            "hanging_transactions": sa.delete(hanging_transactions).where(
+                hanging_transactions.c.ended_at < now - HANGING_KEPT_FOR
+            ),
+            "drills": sa.delete(drills).where(drills.c.ended_at < now - DRILLS_KEPT_FOR),
+            "audits": sa.delete(audits).where(audits.c.ended_at < now - AUDITS_FOR),
+            "webhook_deliveries": sa.delete(webhook_deliveries).where(
+                webhook_deliveries.c.ended_at < now - DELIVERIES_FOR
+            ),
+            "offset_events": sa.delete(offset_events).where(
+                sa.or_(offset_events.c.last_at < now - OFFSETS_KEPT_FOR, _beyond_the_newest(offset_events))
+            ),
+            "offset_tellers": sa.delete(offset_tellers).where(offset_tellers.c.reported_at < now - OFFSETS_KEPT_FOR),
+            "offset_contradictions": sa.delete(offset_contradictions).where(
+                offset_contradictions.c.found_at < now - FINDINGS_KEPT_FOR
+            ),
+            "id_counts": sa.delete(id_counts).where(id_counts.c.at < now - COUNTS_FOR),
+            "partition_ownerships": sa.delete(partition_ownerships).where(
+                sa.func.upper(partition_ownerships.c.during) < now - HISTORY_KEPT_FOR
+            ),
+        }
+        removed: dict[str, int] = {}
+        for table, statement in statements.items():
+            removed[table] = (await self._db.execute(statement)).rowcount
+        thinned = await self._db.execute(_THIN_COUNTS, {"before": now - FINE_COUNTS_FOR})
+        removed["id_counts"] += thinned.rowcount
+        attempts = await self._db.execute(_EXPIRE_ATTEMPTS, {"before": now - ATTEMPTS_FOR})
+        removed["task_attempts"] = attempts.scalar_one()
+        return removed | await expire_files(self._db, now=now)
+
+
+def _beyond_the_newest(events: sa.Table) -> sa.ColumnElement[bool]:
+    """Behind the last MOST_EVENTS that their attempt has recorded of their partition."""
+    told = offset_tellings
+    same = sa.and_(*(told.c[key.name] == events.c[key.name] for key in told.primary_key.columns))
+    return sa.exists().where(same, told.c.recorded > MOST_EVENTS, events.c.index < told.c.recorded - MOST_EVENTS)

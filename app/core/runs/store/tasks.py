@@ -1,0 +1,322 @@
+"""Attempts of tasks, their events, and the samples of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.core.pipelines.tables import pipelines
+from app.core.runs.lease_bounds import LARGEST
+from app.core.runs.lease_context import LeaseContext
+from app.core.runs.series import RunSample, RunTotals
+from app.core.runs.store.lease_context import LEASE_CONTEXT, lease_context
+from app.core.runs.store.runs import checked_uuid, cursor_moment
+from app.core.runs.tables.runs import runs
+from app.core.runs.tables.tasks import expired_totals, run_samples, task_attempts, task_events
+from app.core.runs.task import EventKind, TaskEventRecord, TaskRates, TaskReport, TaskState, TaskStatus, ZombieSighting
+from app.kit.db.store import DatabaseStore
+from app.kit.page import Page, decode_cursor, encode_cursor
+
+_T = task_attempts.c
+_UNREMARKABLE = (EventKind.ASSIGNED, EventKind.REVOKED)
+
+_SAMPLE = sa.text(
+    """
+    INSERT INTO run_samples (run_id, at, records_in_per_s, records_out_per_s, commits_per_s, aborts_per_s,
+                             commit_latency_p99_ms, lag_records)
+    SELECT :run_id, date_trunc('second', CAST(:now AS timestamptz)),
+           coalesce(sum((rates->>'records_in_per_s')::float8), 0),
+           coalesce(sum((rates->>'records_out_per_s')::float8), 0),
+           coalesce(sum((rates->>'commits_per_s')::float8), 0),
+           coalesce(sum((rates->>'aborts_per_s')::float8), 0),
+           max((report->>'commit_latency_p99_ms')::float8),
+           least(9223372036854775807,
+                 sum((SELECT sum(greatest(0, (p->>'end')::numeric
+                                             - coalesce((p->>'committed')::numeric, (p->>'position')::numeric)))
+                      FROM jsonb_array_elements(report->'partitions') AS p)))::bigint
+    FROM (SELECT DISTINCT ON (ordinal, task) rates, report, received_at FROM task_attempts
+          WHERE run_id = :run_id ORDER BY ordinal, task, lease DESC, attempt DESC) AS newest
+    WHERE received_at > CAST(:now AS timestamptz) - CAST(:fresh_for AS interval)
+      AND NOT EXISTS (SELECT FROM run_samples
+                      WHERE run_id = :run_id AND at = date_trunc('second', CAST(:now AS timestamptz)))
+    HAVING count(*) > 0
+    ON CONFLICT DO NOTHING
+    """
+).bindparams(sa.bindparam("run_id", type_=sa.Uuid(as_uuid=False)))
+
+_COUNTED = sa.union_all(
+    sa.select(
+        _T.run_id,
+        *(
+            sa.func.greatest(0, _T.report["counters"][name].as_string().cast(sa.Numeric)).label(name)
+            for name in RunTotals.__struct_fields__
+        ),
+    ),
+    sa.select(expired_totals),
+).subquery()
+_LARGEST = sa.cast(LARGEST, sa.Numeric)
+_TOTALS = sa.select(
+    _COUNTED.c.run_id,
+    # Many attempts that each told a number of 63 bits have a sum that is none.
+    *(
+        sa.func.least(_LARGEST, sa.func.sum(_COUNTED.c[name])).cast(sa.BigInteger).label(name)
+        for name in RunTotals.__struct_fields__
+    ),
+).group_by(_COUNTED.c.run_id)
+
+
+class TaskStore(DatabaseStore):
+    """One row an attempt: a lower attempt writes its own and can overwrite nobody; the highest is the task."""
+
+    async def lease_context(
+        self, *, run_id: str, ordinal: int, lease: int, task: int | None = None, attempt: int | None = None
+    ) -> LeaseContext | None:
+        """None when there is no such lease."""
+        row = await self._db.row(
+            LEASE_CONTEXT,
+            {"run_id": run_id, "ordinal": ordinal, "lease": lease, "task": task, "attempt": attempt},
+        )
+        return None if row is None else lease_context(row)
+
+    async def record(self, status: TaskStatus, *, is_zombie: bool) -> bool:
+        """Write the attempt's row unless it holds a later sequence; whether it was written. A zombie is counted."""
+        last = status.last
+        seen_at = status.received_at if is_zombie else None
+        statement = postgresql.insert(task_attempts).values(
+            run_id=last.run_id,
+            ordinal=last.ordinal,
+            task=last.task,
+            lease=last.lease,
+            attempt=last.attempt,
+            sequence=last.sequence,
+            state=last.state,
+            state_since=status.state_since,
+            received_at=status.received_at,
+            report=msgspec.to_builtins(last),
+            rates=msgspec.to_builtins(status.rates),
+            zombie_heartbeats=int(is_zombie),
+            zombie_first_seen_at=seen_at,
+            zombie_last_seen_at=seen_at,
+        )
+        new = statement.excluded
+        written = await self._db.row(
+            statement.on_conflict_do_update(
+                index_elements=["run_id", "ordinal", "task", "lease", "attempt"],
+                set_={
+                    "sequence": new.sequence,
+                    "state": new.state,
+                    "state_since": new.state_since,
+                    "received_at": new.received_at,
+                    "report": new.report,
+                    "rates": new.rates,
+                    "zombie_heartbeats": _T.zombie_heartbeats + new.zombie_heartbeats,
+                    "zombie_first_seen_at": sa.func.coalesce(_T.zombie_first_seen_at, new.zombie_first_seen_at),
+                    "zombie_last_seen_at": sa.func.coalesce(new.zombie_last_seen_at, _T.zombie_last_seen_at),
+                },
+                where=_T.sequence < new.sequence,
+            ).returning(_T.attempt)
+        )
+        return written is not None
+
+    async def add_events(self, events: Sequence[TaskEventRecord]) -> None:
+        """Store events; those that are stored already are left as they are."""
+        if events:
+            await self._db.execute(
+                postgresql.insert(task_events)
+                # In one order everywhere, so that two deliveries of the same events never wait for each other.
+                .values([_event_row(event) for event in sorted(events, key=lambda event: event.event_id)])
+                .on_conflict_do_nothing(index_elements=["run_id", "event_id"])
+            )
+
+    async def states_of_instance(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskState]:
+        rows = await self._db.rows(
+            sa.select(_T.state)
+            .ext(postgresql.distinct_on(_T.task))
+            .where(_T.run_id == run_id, _T.ordinal == ordinal, _T.lease == lease)
+            .order_by(_T.task, _T.attempt.desc())
+        )
+        return [TaskState(row.state) for row in rows]
+
+    async def producers_of_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
+        """By task: the last word of its newest attempt that named a transactional id and its producer."""
+        rows = await self._db.rows(
+            sa.select(_T.report)
+            .ext(postgresql.distinct_on(_T.task))
+            .where(
+                _T.run_id == run_id,
+                _T.ordinal == ordinal,
+                _T.lease == lease,
+                _T.report["transactional_id"].as_string().is_not(None),
+                _T.report["producer_epoch"].as_string().is_not(None),
+            )
+            .order_by(_T.task, _T.attempt.desc())
+        )
+        return [msgspec.convert(row.report, TaskReport) for row in rows]
+
+    async def reports_of_run(self, run_id: str) -> list[TaskReport]:
+        """The last word of every attempt of every lease that is kept."""
+        rows = await self._db.rows(
+            sa.select(_T.report).where(_T.run_id == run_id).order_by(_T.ordinal, _T.lease, _T.task, _T.attempt)
+        )
+        return [msgspec.convert(row.report, TaskReport) for row in rows]
+
+    async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        """By run, ordinal and task."""
+        if not run_ids:
+            return []
+        return [_status(row) for row in await self._db.rows(_newest(run_ids))]
+
+    async def list_not_progressing(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        """Of these, the tasks that say that they commit nothing, without their partitions."""
+        if not run_ids:
+            return []
+        newest = _newest(run_ids).subquery().c
+        # Reports are large by their partitions, and few have what is asked for: the others are not even decoded.
+        without = newest.report.op("||")(sa.cast({"partitions": []}, postgresql.JSONB)).label("report")
+        rows = await self._db.rows(
+            sa.select(without, newest.rates, newest.received_at, newest.state_since)
+            .where(newest.report["not_progressing_ms"].as_string().is_not(None))
+            .order_by(newest.run_id, newest.ordinal, newest.task)
+        )
+        return [_status(row) for row in rows]
+
+    async def list_events(self, run_id: str, *, after: str | None, limit: int) -> Page[TaskEventRecord]:
+        """Newest first."""
+        statement = (
+            sa.select(task_events)
+            .where(task_events.c.run_id == checked_uuid(run_id))
+            .order_by(task_events.c.at.desc(), task_events.c.event_id.desc())
+            .limit(limit + 1)
+        )
+        if after is not None:
+            at, event_id = decode_cursor(after, keys=2)
+            statement = statement.where(
+                sa.tuple_(task_events.c.at, task_events.c.event_id)
+                < sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(event_id))
+            )
+        rows = await self._db.rows(statement)
+        items = tuple(_event(row) for row in rows[:limit])
+        more = len(rows) > limit
+        return Page(
+            items=items, next_cursor=encode_cursor(items[-1].at.isoformat(), items[-1].event_id) if more else None
+        )
+
+    async def recent_events(self, *, pipeline: str | None, limit: int) -> list[tuple[str, TaskEventRecord]]:
+        """(pipeline, event), newest first: all of one pipeline's, or those of all without plain assignments."""
+        statement = (
+            sa.select(task_events, pipelines.c.name)
+            .join(runs, runs.c.id == task_events.c.run_id)
+            .join(pipelines, pipelines.c.id == runs.c.pipeline_id)
+            .order_by(task_events.c.at.desc(), task_events.c.event_id.desc())
+            .limit(limit)
+        )
+        if pipeline is None:
+            # Among many pipelines, somebody is always being assigned something; on one's own page it is the story.
+            statement = statement.where(task_events.c.kind.not_in(_UNREMARKABLE))
+        else:
+            statement = statement.where(pipelines.c.name == pipeline)
+        return [(row.name, _event(row)) for row in await self._db.rows(statement)]
+
+    async def list_zombies(self, run_id: str) -> list[ZombieSighting]:
+        rows = await self._db.rows(
+            sa.select(task_attempts)
+            .where(_T.run_id == run_id, _T.zombie_heartbeats > 0)
+            .order_by(_T.zombie_last_seen_at.desc())
+        )
+        return [
+            ZombieSighting(
+                run_id=row.run_id,
+                ordinal=row.ordinal,
+                lease=row.lease,
+                task=row.task,
+                attempt=row.attempt,
+                host=row.report["host"],
+                pid=row.report["pid"],
+                state=TaskState(row.state),
+                first_seen_at=row.zombie_first_seen_at,
+                last_seen_at=row.zombie_last_seen_at,
+                heartbeats=row.zombie_heartbeats,
+            )
+            for row in rows
+        ]
+
+    async def sample(self, run_id: str, *, now: datetime, fresh_for: timedelta) -> bool:
+        """Write the run's sample of this second unless it is there; whether it was written."""
+        result = await self._db.execute(_SAMPLE, {"run_id": run_id, "now": now, "fresh_for": fresh_for})
+        return result.rowcount > 0
+
+    async def series(self, run_ids: Sequence[str], *, since: datetime) -> dict[str, list[RunSample]]:
+        """Samples by run, oldest first."""
+        found: dict[str, list[RunSample]] = {run_id: [] for run_id in run_ids}
+        if run_ids:
+            statement = (
+                sa.select(run_samples)
+                .where(run_samples.c.run_id.in_(run_ids), run_samples.c.at >= since)
+                .order_by(run_samples.c.run_id, run_samples.c.at)
+            )
+            for row in await self._db.rows(statement):
+                sample = RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__})
+                found[row.run_id].append(sample)
+        return found
+
+    async def summed_series(self, run_ids: Sequence[str], *, since: datetime) -> list[RunSample]:
+        """Samples of all these runs together, second by second, oldest first; the latency is that of the worst."""
+        if not run_ids:
+            return []
+        at_worst = ("commit_latency_p99_ms",)
+        columns = [
+            (sa.func.max if name in at_worst else sa.func.sum)(run_samples.c[name]).label(name)
+            for name in RunSample.__struct_fields__
+            if name != "at"
+        ]
+        rows = await self._db.rows(
+            sa.select(run_samples.c.at, *columns)
+            .where(run_samples.c.run_id.in_(run_ids), run_samples.c.at >= since)
+            .group_by(run_samples.c.at)
+            .order_by(run_samples.c.at)
+        )
+        return [RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__}) for row in rows]
+
+    async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
+        """Sums over all attempts, ended ones included."""
+        if not run_ids:
+            return {}
+        rows = await self._db.rows(_TOTALS.where(_COUNTED.c.run_id.in_(run_ids)))
+        return {
+            row.run_id: RunTotals(**{name: getattr(row, name) or 0 for name in RunTotals.__struct_fields__})
+            for row in rows
+        }
+
+
+def _event_row(event: TaskEventRecord) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(event), "partitions": list(event.partitions)}
+
+
+def _event(row: sa.Row[Any]) -> TaskEventRecord:
+    values: dict[str, Any] = {name: getattr(row, name) for name in TaskEventRecord.__struct_fields__}
+    values |= {"kind": EventKind(row.kind), "partitions": tuple(row.partitions)}
+    return TaskEventRecord(**values)
+
+
+def _newest(run_ids: Sequence[str]) -> sa.Select[*tuple[Any, ...]]:
+    """The newest attempt of each task, by run, ordinal and task."""
+    return (
+        sa.select(_T.run_id, _T.ordinal, _T.task, _T.report, _T.rates, _T.received_at, _T.state_since)
+        .ext(postgresql.distinct_on(_T.run_id, _T.ordinal, _T.task))
+        .where(_T.run_id.in_(run_ids))
+        .order_by(_T.run_id, _T.ordinal, _T.task, _T.lease.desc(), _T.attempt.desc())
+    )
+
+
+def _status(row: sa.Row[Any]) -> TaskStatus:
+    return TaskStatus(
+        last=msgspec.convert(row.report, TaskReport),
+        received_at=row.received_at,
+        state_since=row.state_since,
+        rates=msgspec.convert(row.rates, TaskRates),
+    )

@@ -1,0 +1,261 @@
+"""A task: one exactly-once loop inside an instance, as its heartbeats describe it and as the server keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from app.core.runs.instance import InstanceState
+
+
+class TaskState(StrEnum):
+    """
+    STARTING ─▶ RUNNING ⇄ PAUSED;  RUNNING ─▶ BACKING_OFF ─▶ STARTING;  any ─▶ DRAINING ─▶ DRAINED
+    FENCED asks the server whether this attempt is still the current one: REBUILDING (back to STARTING) or SUPERSEDED.
+    """
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    BACKING_OFF = "backing_off"
+    FENCED = "fenced"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+class GoneBy(StrEnum):
+    """Whose end has ended an attempt in an application that lives, by the word of Spark, which manages both.
+
+    WORKER: its Python process, whose pipe to its executor has closed. EXECUTOR: the executor it belonged to has exited.
+    An executor that was only not heard, or is cut off, is neither.
+    """
+
+    WORKER = "worker"
+    EXECUTOR = "executor"
+
+
+class EventKind(StrEnum):
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+    FENCED = "fenced"
+    ABORTED = "aborted"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    REBUILT = "rebuilt"
+    SUPERSEDED = "superseded"
+    BAD_RECORD = "bad_record"
+    ERROR = "error"
+
+
+class DesiredTaskState(StrEnum):
+    RUN = "run"
+    PAUSE = "pause"
+    DRAIN = "drain"
+
+
+class OutcomeKind(StrEnum):
+    """HOPELESS: the next try would meet the same error (a refused record, a missing secret); a person must look."""
+
+    DRAINED = "drained"
+    FAILED = "failed"
+    HOPELESS = "hopeless"
+    SUPERSEDED = "superseded"
+    NO_EXECUTORS = "no_executors"
+
+
+class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One assigned partition. Offsets are the *next* offset to read; `end` is the last known high watermark or LSO.
+
+    Where each partition has a producer of its own (exactly_once): its transactional id, what the coordinator gave it,
+    and the generation that its offsets are sent with, -1 where they are sent for the group alone. Else None.
+    """
+
+    topic: str
+    partition: int
+    position: int | None = None
+    committed: int | None = None
+    end: int | None = None
+    transactional_id: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    offsets_generation: int | None = None
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals since the attempt began."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_skipped: int = 0
+    records_dead_lettered: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_unknown: int = 0
+    fencings: int = 0
+    events_dropped: int = 0
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt had counted, and when it said so, by its clock."""
+
+    at_ms: int
+    counters: Counters
+
+
+class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Per second, of one attempt; None until there is something to compare (app/core/runs/rates.py).
+
+    over_ms: the time that they are an average of. since: what the next ones are compared with.
+    """
+
+    records_in_per_s: float | None = None
+    records_out_per_s: float | None = None
+    bytes_in_per_s: float | None = None
+    bytes_out_per_s: float | None = None
+    commits_per_s: float | None = None
+    aborts_per_s: float | None = None
+    over_ms: int | None = None
+    since: Counted | None = None
+
+
+class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one heartbeat says of one attempt, free of the wire's protocol version and events.
+
+    commits_every_ms: how long a checkpoint is open before it ends by itself; None: the worker is of an older release.
+    uploads_within_ms: how long its uploads may then take; None where there are none.
+    not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; None: it is not.
+    """
+
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    sequence: int
+    sent_at_ms: int
+    host: str
+    pid: int
+    state: TaskState
+    transactional_id: str | None = None
+    member_id: str | None = None
+    generation: int | None = None
+    partitions: tuple[PartitionProgress, ...] = ()
+    counters: Counters = Counters()
+    commit_latency_p50_ms: float | None = None
+    commit_latency_p99_ms: float | None = None
+    open_transaction_age_ms: int | None = None
+    last_error: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    commits_every_ms: int | None = None
+    uploads_within_ms: int | None = None
+    not_progressing_ms: int | None = None
+
+
+class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The last word of the highest (lease, attempt) of a task; `received_at` is the server's clock, not the task's."""
+
+    last: TaskReport
+    received_at: datetime
+    state_since: datetime
+    rates: TaskRates = TaskRates()
+
+    @property
+    def run_id(self) -> str:
+        return self.last.run_id
+
+    @property
+    def ordinal(self) -> int:
+        return self.last.ordinal
+
+    @property
+    def lease(self) -> int:
+        return self.last.lease
+
+    @property
+    def task(self) -> int:
+        return self.last.task
+
+    @property
+    def attempt(self) -> int:
+        return self.last.attempt
+
+
+class TaskEventRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a task, stored once however often it was delivered."""
+
+    run_id: str
+    event_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    kind: EventKind
+    at: datetime
+    message: str
+    partitions: tuple[str, ...] = ()
+    generation: int | None = None
+    received_at: datetime
+
+
+class ZombieSighting(msgspec.Struct, frozen=True, kw_only=True):
+    """Heartbeats of an attempt that was no longer the current one: evidence, never state."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    host: str
+    pid: int
+    state: TaskState
+    first_seen_at: datetime
+    last_seen_at: datetime
+    heartbeats: int
+
+
+_WORKING = frozenset({TaskState.RUNNING, TaskState.FENCED})
+
+
+def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]) -> InstanceState:
+    """What the reports of its tasks make of a living instance.
+
+    | tasks that still live        | STARTING, RUNNING, PAUSED | UNREACHABLE           | others    |
+    |------------------------------|---------------------------|-----------------------|-----------|
+    | none, or all starting        | unchanged                 | STARTING if any lives | unchanged |
+    | all paused (or starting)     | PAUSED                    | PAUSED                | unchanged |
+    | any draining                 | unchanged                 | DRAINING              | unchanged |
+    | any running or fenced        | RUNNING                   | RUNNING               | unchanged |
+    | any backing off              | unchanged if STARTING, else RUNNING | RUNNING     | unchanged |
+
+    DRAINING is left by the outcome, never by a task that has not heard of it yet.
+    """
+    if current not in _MOVED_BY_TASKS:
+        return current
+    living = [state for state in tasks if state not in _ENDED]
+    if not living:
+        return current
+    unreachable = current is InstanceState.UNREACHABLE
+    if TaskState.DRAINING in living:
+        return InstanceState.DRAINING if unreachable else current
+    if any(state in _WORKING for state in living):
+        return InstanceState.RUNNING
+    if TaskState.BACKING_OFF in living and current is not InstanceState.STARTING:
+        # One that has never been at work is not said to run.
+        return InstanceState.RUNNING
+    if TaskState.PAUSED in living:
+        return InstanceState.PAUSED
+    return InstanceState.STARTING if unreachable else current
+
+
+_ENDED = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
+_MOVED_BY_TASKS = frozenset(
+    {InstanceState.STARTING, InstanceState.RUNNING, InstanceState.PAUSED, InstanceState.UNREACHABLE}
+)

@@ -1,0 +1,187 @@
+"""What tasks and drivers tell the server once a second, and what it answers.
+
+HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <run token>`:
+  POST /workers/v1/claim          Claim           -> ClaimAnswer    409 when the lease is not current
+  GET  /workers/v1/specification                  -> InstanceSpecification (app/core/wire/specification.py)
+  POST /workers/v1/heartbeat      TaskHeartbeat   -> HeartbeatAnswer
+  POST /workers/v1/driver         DriverHeartbeat -> DriverAnswer
+  POST /workers/v1/outcome        Outcome         -> {}
+  POST /workers/v1/drill          DrillReport     -> DrillAnswer            (app/core/wire/drill.py)
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.runs.task import Counters, DesiredTaskState, EventKind, GoneBy, OutcomeKind, PartitionProgress, TaskState
+from app.core.wire import protocol
+from app.core.wire.drill import DrillOrder
+from app.core.wire.offset_report import OffsetReport
+
+__all__ = [
+    "Claim",
+    "ClaimAnswer",
+    "Counters",
+    "DesiredTaskState",
+    "DriverAnswer",
+    "DriverHeartbeat",
+    "EventKind",
+    "GoneAttempt",
+    "GoneBy",
+    "HeartbeatAnswer",
+    "Outcome",
+    "OutcomeKind",
+    "PartitionProgress",
+    "TaskEvent",
+    "TaskHeartbeat",
+    "TaskState",
+]
+
+
+class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened in a task. `event_id` is unique, so that a delivery may be repeated.
+
+    error: Kafka's name of what it was told. producer_id, producer_epoch: the producer that it had then, if it knew.
+    transactional_id: that producer's, where the task has several; None: the task's own.
+    """
+
+    event_id: str
+    kind: EventKind
+    at_ms: int
+    message: str
+    partitions: tuple[str, ...] = ()
+    generation: int | None = None
+    error: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    transactional_id: str | None = None
+
+
+class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """confirmed: offsets that the attempt knows to be committed, of partitions that it has given up, too.
+    asks_recorded: the answer shall say what is recorded of the group's offsets.
+    """
+
+    protocol_version: int = protocol.CURRENT
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    sequence: int
+    sent_at_ms: int
+    host: str
+    pid: int
+    state: TaskState
+    transactional_id: str | None = None
+    member_id: str | None = None
+    generation: int | None = None
+    partitions: tuple[PartitionProgress, ...] = ()
+    counters: Counters = Counters()
+    commit_latency_p50_ms: float | None = None
+    commit_latency_p99_ms: float | None = None
+    open_transaction_age_ms: int | None = None
+    last_error: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    commits_every_ms: int | None = None
+    uploads_within_ms: int | None = None
+    not_progressing_ms: int | None = None
+    events: tuple[TaskEvent, ...] = ()
+    offsets: OffsetReport | None = None
+    confirmed: tuple[RecordedOffset, ...] = ()
+    asks_recorded: bool = False
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_current` is the server's word on the sender's (lease, attempt); None: the server cannot tell now.
+
+    accepted_events: ids of the events that are stored; the sender forgets these.
+    answered_ms: by the server's clock, from before it read the heartbeat. offsets_stored: its `offsets` are kept.
+    recorded: what is recorded of the group's offsets, to a heartbeat that asks; None: it did not, or cannot be told.
+    drill: what the sender shall do to its own process as a drill; repeated until it is claimed or void.
+    """
+
+    protocol_version: int = protocol.CURRENT
+    desired: DesiredTaskState
+    is_current: bool | None
+    database_epoch: str
+    accepted_events: tuple[str, ...] = ()
+    answered_ms: int | None = None
+    offsets_stored: bool = False
+    drill: DrillOrder | None = None
+    recorded: tuple[RecordedOffset, ...] | None = None
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The first thing a driver does: claim its lease. A retried claim with the same application id is granted again."""
+
+    protocol_version: int = protocol.CURRENT
+    fenceline_version: str
+    python_version: str
+    run_id: str
+    ordinal: int
+    lease: int
+    application_id: str
+    host: str
+    jvm_pid: int | None
+    python_pid: int
+    process_started_at_ms: int
+
+
+class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = protocol.CURRENT
+    granted: bool
+    reason: str = ""
+
+
+class GoneAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt of a task whose process has ended without a word, by Spark's; told again for a minute."""
+
+    task: int
+    attempt: int
+    by: GoneBy
+
+
+class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """`tasks_running` is how many tasks run at once now; `tasks_waiting` how many wait for a slot.
+
+    gone: of each task the newest attempt that Spark knows to be gone, if that was lately.
+    tasks_crashing: how many tasks failed several times in a row and were not healthy for a while since.
+    """
+
+    protocol_version: int = protocol.CURRENT
+    run_id: str
+    ordinal: int
+    lease: int
+    application_id: str
+    host: str
+    sent_at_ms: int
+    executors: int
+    tasks_running: int
+    tasks_waiting: int
+    gone: tuple[GoneAttempt, ...] = ()
+    tasks_crashing: int = 0
+
+
+class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = protocol.CURRENT
+    desired: DesiredTaskState
+    is_current: bool | None
+    database_epoch: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How the application ended, in its own words; Spark's master says FINISHED to everything.
+
+    application_id: whose word this is; that of an application whose claim was refused ends nothing.
+    """
+
+    protocol_version: int = protocol.CURRENT
+    run_id: str
+    ordinal: int
+    lease: int
+    kind: OutcomeKind
+    message: str = ""
+    application_id: str = ""

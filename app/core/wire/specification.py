@@ -1,0 +1,80 @@
+"""What an instance needs in order to run: handed over as a file of mode 0600, or fetched with the run's token."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.runs.recorded_offset import RecordedOffset
+from app.core.wire import protocol
+
+
+class TaskIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """One task's fixed transactional id; None where tasks have none (exactly_once, at_least_once)."""
+
+    task: int
+    transactional_id: str | None
+
+
+class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
+    """The transactional id that a partition is read under in `exactly_once`, whichever task has it."""
+
+    topic: str
+    partition: int
+    transactional_id: str
+
+
+class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one instance needs. `run_token` is the only secret in it; others are references (`env:`, `file:`).
+
+    server_urls: addresses of the workers' listener, tried in order; empty means: run without a server.
+    client_config: librdkafka settings of the cluster (bootstrap.servers, security), secrets still as references.
+    lease: the number under which this ordinal was leased; grows each time; a claim of an old number is refused.
+    database_epoch: identity of the database as of submission; it differs after a restore.
+    recorded: the last confirmed offsets of the group; where it has none any more, nothing is begun anew. A worker that
+        does not know the field begins anew, as it did before there was one.
+    transform_source: text of the uploaded Python file, when the transform is `python` (its SHA-256 is in the revision).
+    """
+
+    protocol_version: int = protocol.CURRENT
+    fenceline_version: str
+    pipeline: str
+    revision: int
+    run_id: str
+    ordinal: int
+    lease: int
+    database_epoch: str
+    definition: PipelineDefinition
+    client_config: dict[str, str]
+    tasks: tuple[TaskIdentity, ...]
+    mappings: tuple[PartitionMapping, ...] = ()
+    recorded: tuple[RecordedOffset, ...] = ()
+    server_urls: tuple[str, ...] = ()
+    run_token: str = ""
+    transform_source: str | None = None
+    start_paused: bool = False
+
+
+def encode(specification: InstanceSpecification) -> bytes:
+    """In the oldest version that has its meaning.
+
+    Workers of version 1 take no definition with a field that they do not know, so without files it is theirs; with
+    files they must not take it, since they would write records.
+    """
+    said = msgspec.to_builtins(specification)
+    if specification.definition.files is None:
+        del said["definition"]["files"]
+    else:
+        said["protocol_version"] = max(specification.protocol_version, protocol.FILES)
+    return msgspec.json.encode(said)
+
+
+def decode(data: bytes) -> InstanceSpecification:
+    """Raises UnsupportedProtocolError before it looks at the rest, msgspec.ValidationError on a malformed message."""
+    header = msgspec.json.decode(data, type=_Header)
+    protocol.check(header.protocol_version, peer="the server")
+    return msgspec.json.decode(data, type=InstanceSpecification)
+
+
+class _Header(msgspec.Struct):
+    protocol_version: int = -1

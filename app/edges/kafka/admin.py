@@ -1,0 +1,283 @@
+"""The Brokers port on a real cluster: every question bounded, every error one of ours, each by a connection of its own.
+
+Nothing here asks librdkafka: an answer that it does not expect ends the whole process (cluster_client.py, ADR 0015).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from app.core.blocked.facts import Refused
+from app.core.clusters.brokers import (
+    DEFAULT_TIMEOUT_S,
+    Broker,
+    ClusterDescription,
+    Connection,
+    GroupDescription,
+    PartitionOffsets,
+    TopicPartition,
+    TransactionalIds,
+)
+from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
+from app.core.journals.log_look import Landmark, Look
+from app.core.runs.recorded_offset import TruncatedOffset
+from app.edges.kafka import cluster_client, first_contact, partition_log
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.cluster_client import ClusterClient, Settings
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.group_client import BrokerFacts
+from app.edges.kafka.raw_client import LEAST_EXPLAINING_S
+from app.edges.kafka.raw_connections import address_of
+
+T = TypeVar("T")
+
+# Threads of its own: brokers that do not answer hold up no other work of the server.
+_QUESTIONS_AT_ONCE = 32
+
+
+class KafkaBrokers:
+    """Answers what app/core/clusters/brokers.py asks.
+
+    environment, secrets_dir: where references to secrets are resolved, anew for each question.
+    allowed_addresses: where brokers may be, and may send us on to.
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
+        self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
+
+    async def close(self) -> None:
+        """Questions that are being asked still end as they would."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def describe_cluster(
+        self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> ClusterDescription:
+        return await self._ask(connection, timeout_s, "describe the cluster", ClusterClient.cluster)
+
+    async def reach_each(
+        self, connection: Connection, brokers: Collection[Broker], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        resolved, attempt = await self._begin(connection, timeout_s)
+        addresses = {broker.id: address_of(broker) for broker in brokers}
+        question = partial(first_contact.why_not_advertised, resolved, addresses, within_s=timeout_s)
+        found = await self._bounded(attempt, question)
+        if found:
+            raise attempt.unreachable("; ".join(found.values()), is_advertised=True)
+
+    async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
+        return await self._ask(connection, timeout_s, "tell versions and settings", _survey)
+
+    async def facts(
+        self,
+        connection: Connection,
+        *,
+        topics: Collection[str],
+        groups: Collection[str] = (),
+        own_client_ids: Collection[str] = (),
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> ClusterFacts:
+        """Raises only when the cluster is out of reach; what it refuses to tell is None or left out."""
+
+        def question(client: ClusterClient) -> ClusterFacts:
+            cluster = client.cluster()
+            broker_ids = [broker.id for broker in cluster.brokers]
+            return _facts(
+                cluster,
+                client.topic_facts(topics),
+                list(client.broker_settings(broker_ids).values()),
+                client.broker_facts(broker_ids),
+                client.descriptions(groups),
+                own_client_ids,
+            )
+
+        return await self._ask(connection, timeout_s, "describe brokers, topics and groups", question)
+
+    async def topics(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, TopicFacts]:
+        return await self._ask(connection, timeout_s, "list topics", ClusterClient.all_topics)
+
+    async def describe_group(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupDescription:
+        return await self._ask(connection, timeout_s, f"describe {group}", lambda client: client.describe(group))
+
+    async def committed_offsets(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        what = f"tell the offsets of {group}"
+        return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
+
+    async def truncated_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[TruncatedOffset]:
+        what = f"compare the offsets of {group} with the logs' epochs"
+        return await self._ask(connection, timeout_s, what, lambda client: client.truncated(group, partitions))
+
+    async def offsets(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets(partitions))
+
+    async def offsets_of_each(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets_of_each(partitions))
+
+    async def offsets_at(
+        self,
+        connection: Connection,
+        partitions: Collection[TopicPartition],
+        *,
+        timestamp_ms: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, int]:
+        """As a read_committed reader sees it: the end is the last stable offset."""
+        return await self._ask(
+            connection,
+            timeout_s,
+            "tell offsets",
+            lambda client: client.offsets_at(partitions, timestamp_ms=timestamp_ms),
+        )
+
+    async def alter_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Refused as well while an open transaction has offsets of the group pending: it could commit after us."""
+        what = f"set the offsets of {group}"
+        await self._ask(connection, timeout_s, what, lambda client: client.alter(group, offsets))
+
+    async def read_partition_log(
+        self,
+        connection: Connection,
+        at: TopicPartition,
+        *,
+        start: int | Landmark,
+        limit: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Look:
+        resolved, attempt = await self._begin(connection, timeout_s)
+        question = partial(partition_log.read_partition_log, resolved, attempt, at, start=start, limit=limit)
+        return await self._bounded(attempt, question)
+
+    async def read_transactional_ids(
+        self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> TransactionalIds:
+        resolved, attempt = await self._begin(connection, timeout_s)
+        return await self._bounded(
+            attempt, partial(partition_log.read_transactional_ids, resolved, attempt, producer_ids)
+        )
+
+    async def _begin(self, connection: Connection, timeout_s: float) -> tuple[Settings, Attempt]:
+        resolved = await asyncio.to_thread(self._resolve, connection)
+        return resolved, Attempt(resolved[BOOTSTRAP], timeout_s)
+
+    async def _ask(
+        self, connection: Connection, timeout_s: float, what: str, question: Callable[[ClusterClient], T]
+    ) -> T:
+        resolved, attempt = await self._begin(connection, timeout_s)
+        return await self._bounded(attempt, partial(cluster_client.ask, resolved, attempt, what, question))
+
+    async def _bounded(self, attempt: Attempt, question: Callable[[], T]) -> T:
+        """The answer of a question that blocks."""
+        asked = asyncio.get_running_loop().run_in_executor(self._threads, question)
+        try:
+            return await asyncio.wait_for(asked, attempt.left_s + LEAST_EXPLAINING_S + 0.1)
+        except TimeoutError:
+            # The thread ends by its own bound soon after.
+            raise attempt.unreachable("no answer in time") from None
+
+
+def _survey(client: ClusterClient) -> Survey:
+    cluster = client.cluster()
+    broker_ids = [broker.id for broker in cluster.brokers]
+    settings, versions = client.broker_settings(broker_ids), client.versions(broker_ids)
+    return Survey(
+        cluster_id=cluster.cluster_id,
+        brokers=tuple(
+            SurveyedBroker(
+                id=broker.id,
+                host=broker.host,
+                port=broker.port,
+                is_controller=broker.id == cluster.controller_id,
+                version=versions.get(broker.id),
+                settings=_wanted(settings.get(broker.id)),
+            )
+            for broker in cluster.brokers
+        ),
+        features=client.features(),
+    )
+
+
+def _wanted(settings: Settings | None) -> dict[str, str] | None:
+    """Only what is asked for: the others may be anything."""
+    return None if settings is None else {name: settings[name] for name in SETTINGS if name in settings}
+
+
+def _foreign(
+    members: Mapping[str, tuple[GroupMember, ...]], own_client_ids: Collection[str]
+) -> dict[str, tuple[GroupMember, ...]]:
+    own = tuple(own_client_ids)
+    return {
+        group: tuple(member for member in found if not member.client_id.startswith(own))
+        for group, found in members.items()
+    }
+
+
+def _facts(
+    cluster: ClusterDescription,
+    topics: dict[str, TopicFacts],
+    limits: list[Settings],
+    abilities: BrokerFacts,
+    groups: dict[str, GroupDescription],
+    own_client_ids: Collection[str],
+) -> ClusterFacts:
+    """Where brokers differ, the strictest: a coordinator may be any of them."""
+
+    def of_all(name: str, strictest: Callable[[Iterable[int]], int]) -> int | None:
+        values = [
+            value for value in (cluster_client.number(settings, name) for settings in limits) if value is not None
+        ]
+        return strictest(values) if values else None
+
+    return ClusterFacts(
+        cluster_id=cluster.cluster_id,
+        broker_version=abilities.oldest,
+        offers_consumer_protocol=abilities.offers_consumer_protocol and all(map(_allows_consumer_protocol, limits)),
+        topics=topics,
+        transaction_max_timeout_ms=of_all("transaction.max.timeout.ms", min),
+        abort_sweep_ms=of_all(ABORT_SWEEP, max),
+        group_min_session_timeout_ms=of_all("group.min.session.timeout.ms", max),
+        group_max_session_timeout_ms=of_all("group.max.session.timeout.ms", min),
+        foreign_members=_foreign({name: group.members for name, group in groups.items()}, own_client_ids),
+        assignors={name: group.assignor for name, group in groups.items() if group.assignor},
+    )
+
+
+def _allows_consumer_protocol(settings: Settings) -> bool:
+    """Whether this broker's own setting allows it; one that does not tell may."""
+    allowed = settings.get("group.coordinator.rebalance.protocols")
+    return allowed is None or "consumer" in [word.strip() for word in allowed.split(",")]

@@ -1,0 +1,192 @@
+"""A cluster, its topics, settings and offsets, asked by raw requests.
+
+Not by librdkafka's admin client: an answer that it does not expect ends the whole process. A Metadata answer without a
+cluster id does so (confluent-kafka 2.16.1, `describe_cluster`), and any listener that is registered as a broker may
+send one. What kafka-python's parser cannot read is an exception.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kafka.protocol.admin import DescribeConfigsRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
+
+from app.core.blocked.facts import Refused
+from app.core.clusters.brokers import Broker, ClusterDescription, PartitionOffsets, TopicPartition
+from app.core.clusters.cluster import TopicFacts
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.group_client import GroupClient
+from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
+from app.edges.kafka.raw_fetch import LATEST, Isolation
+from app.edges.kafka.transactions.asking import error_in
+from app.edges.kafka.transactions.leaders import LeaderClient
+from app.kit.errors import UnavailableError
+
+T = TypeVar("T")
+Settings = Mapping[str, str]
+
+_RETRY_S = 0.1
+_TOPIC, _BROKER = 2, 4
+_CONFIGS_VERSION = 1
+_METADATA_VERSION = 12
+"""Topic ids are in answers from version 10 on."""
+
+_Metadata: Any = MetadataRequest
+_Configs: Any = DescribeConfigsRequest
+
+
+def ask(resolved: Settings, attempt: Attempt, what: str, question: Callable[[ClusterClient], T]) -> T:
+    """The answer of a client made for this question, asked again while the brokers say "not now". Blocks.
+
+    Raises BrokerUnreachableError, UnavailableError with the refusal, and whatever of ours the question raises.
+    """
+    while True:
+        try:
+            with ClusterClient(resolved, attempt) as client, reading_answers():
+                return question(client)
+        except errors.KafkaError as error:
+            if not is_transient(error) or attempt.left_s <= _RETRY_S:
+                raise failure(attempt, what, error) from error
+        time.sleep(_RETRY_S)
+
+
+class ClusterClient(LeaderClient, GroupClient):
+    """A connection to the cluster; leave it as a context manager does. Its methods block."""
+
+    def cluster(self) -> ClusterDescription:
+        answer = self._metadata([])
+        if not answer.cluster_id:
+            raise UnavailableError(f"the brokers at {self._attempt.address} do not say which cluster they are")
+        return ClusterDescription(
+            cluster_id=str(answer.cluster_id),
+            controller_id=None if answer.controller_id < 0 else answer.controller_id,
+            brokers=tuple(
+                Broker(id=node.node_id, host=node.host, port=node.port)
+                for node in sorted(answer.brokers, key=lambda node: node.node_id)
+            ),
+        )
+
+    def topic_facts(self, topics: Collection[str]) -> dict[str, TopicFacts]:
+        """Those that exist and may be seen."""
+        if not topics:
+            return {}
+        found = [topic for topic in self._metadata(sorted(set(topics))).topics if topic.error_code == 0]
+        settings = self._topic_settings([topic.name for topic in found])
+        return {topic.name: _topic_facts(topic, settings.get(topic.name)) for topic in found}
+
+    def broker_settings(self, broker_ids: Collection[int]) -> dict[int, Settings]:
+        """Of each broker that answers: each knows only its own."""
+        requests = {number: _configs(_BROKER, [str(number)]) for number in broker_ids}
+        return {
+            number: settings
+            for number, answer in self._from_each(requests).items()
+            if not isinstance(answer, Exception)
+            for settings in _settings(answer).values()
+        }
+
+    def all_topics(self) -> dict[str, TopicFacts]:
+        """Every topic that is not internal, by name, without its configuration."""
+        return {
+            topic.name: _topic_facts(topic, None)
+            for topic in sorted(self._metadata(None).topics, key=lambda topic: topic.name)
+            if topic.error_code == 0 and not topic.is_internal
+        }
+
+    def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
+        return self._told(self.offsets_of_each(partitions))
+
+    def offsets_of_each(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        return {
+            at: ends
+            if isinstance(ends, Refused)
+            else PartitionOffsets(
+                earliest=ends.earliest, last_stable=ends.last_stable, high_watermark=ends.high_watermark
+            )
+            for at, ends in self.ends(partitions).items()
+        }
+
+    def offsets_at(self, partitions: Collection[TopicPartition], *, timestamp_ms: int) -> dict[TopicPartition, int]:
+        """The first offset at or after the timestamp, or the last stable one, as a read_committed reader sees them."""
+        # Below zero Kafka understands names: -1 is the end, -2 the beginning.
+        at_time = self._offsets(partitions, max(0, timestamp_ms), Isolation.READ_COMMITTED)
+        end = self._told(self._offsets(partitions, LATEST, Isolation.READ_COMMITTED))
+        return {at: offset if offset >= 0 else end[at] for at, offset in self._told(at_time).items()}
+
+    def _told(self, answers: Mapping[TopicPartition, T | Refused]) -> dict[TopicPartition, T]:
+        """All of them, or UnavailableError with the first refusal."""
+        found: dict[TopicPartition, T] = {}
+        for at, answer in answers.items():
+            if isinstance(answer, Refused):
+                raise self._attempt.refused(f"tell the offsets of {at.topic}-{at.partition}", answer.error)
+            found[at] = answer
+        return found
+
+    def _metadata(self, topics: Collection[str] | None) -> Any:
+        """All topics for None. None of them is created."""
+        named = None if topics is None else [_Metadata.MetadataRequestTopic(name=name) for name in topics]
+        return self._ask_any(_Metadata(topics=named, allow_auto_topic_creation=False, max_version=_METADATA_VERSION))
+
+    def _topic_settings(self, names: Collection[str]) -> dict[str, Settings]:
+        """By name; without those that may not be read."""
+        return _settings(self._ask_any(_configs(_TOPIC, names))) if names else {}
+
+
+def _configs(kind: int, names: Collection[str]) -> Any:
+    resource = _Configs.DescribeConfigsResource
+    resources = [resource(resource_type=kind, resource_name=name, configuration_keys=None) for name in names]
+    return _Configs(resources=resources, max_version=_CONFIGS_VERSION)
+
+
+def _settings(answer: Any) -> dict[str, Settings]:
+    """By name of topic or number of broker; without those that were refused. What is secret has no value."""
+    return {
+        result.resource_name: {one.name: one.value for one in result.configs if one.value is not None}
+        for result in answer.results
+        if error_in(result.error_code) is None
+    }
+
+
+def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
+    return TopicFacts(
+        partitions=len(topic.partitions),
+        replication_factor=max((len(partition.replica_nodes) for partition in topic.partitions), default=0),
+        min_insync_replicas=number(settings, "min.insync.replicas"),
+        retention_ms=number(settings, "retention.ms"),
+        retention_bytes=number(settings, "retention.bytes"),
+        deletes=_cleans_by("delete", settings),
+        compacts=_cleans_by("compact", settings),
+        unclean_leader_election=_is_true(settings, "unclean.leader.election.enable"),
+        topic_id=_topic_id(topic),
+    )
+
+
+def _is_true(settings: Settings | None, name: str) -> bool | None:
+    """A setting that is on or off; None where it is not told."""
+    value = None if settings is None else settings.get(name)
+    return None if value is None else value == "true"
+
+
+def _topic_id(topic: Any) -> str | None:
+    """As librdkafka prints it, whose word the workers report; None from brokers that know topics by name only."""
+    said: UUID | None = getattr(topic, "topic_id", None)
+    return None if said is None or not said.int else urlsafe_b64encode(said.bytes).rstrip(b"=").decode()
+
+
+def _cleans_by(policy_name: str, settings: Settings | None) -> bool | None:
+    """Whether a topic's `cleanup.policy` has it; None where it is not told."""
+    policy = None if settings is None else settings.get("cleanup.policy")
+    return None if policy is None else policy_name in [word.strip() for word in policy.split(",")]
+
+
+def number(settings: Settings | None, name: str) -> int | None:
+    """A numeric setting; None where it is not told."""
+    value = None if settings is None else settings.get(name)
+    # 64 bits have 19 digits; Python refuses to read thousands of them.
+    return int(value) if value is not None and len(value) <= 20 and value.removeprefix("-").isdecimal() else None

@@ -1,0 +1,302 @@
+"""Groups, their offsets, and the brokers' versions, through kafka-python.
+
+The library is untyped and partly private: this module is the border, its functions block, and nothing of the library
+gets past them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from kafka.protocol.api_message import ApiMessage  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.consumer import (  # pyright: ignore[reportMissingTypeStubs]
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+)
+from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingTypeStubs]
+from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
+
+from app.core.clusters.brokers import SHARE, GroupDescription, TopicPartition
+from app.core.clusters.cluster import GroupMember
+from app.core.clusters.survey import Feature
+from app.core.runs.recorded_offset import TruncatedOffset
+from app.edges.kafka.raw_client import RawClient, error_of, errors
+from app.kit.errors import ConflictError
+
+_MESSAGES = "app.edges.kafka.messages"
+_CONSUMER_GROUP_DESCRIBE = 69
+_SHARE_GROUP_DESCRIBE = 77
+_STREAMS_GROUP_DESCRIBE = 89
+_UNSUPPORTED_VERSION = 35
+_GROUP_ID_NOT_FOUND = 69
+_UNSTABLE_OFFSET_COMMIT = 88
+_DEAD = "Dead"
+_HAS_MEMBERS = ("UnknownMemberIdError", "IllegalGenerationError", "RebalanceInProgressError", "FencedMemberEpochError")
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
+    """KIP-848; kafka-python has the message's number only."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
+    """Registers itself as the answer to the request above."""
+
+
+class StreamsGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
+    """KIP-1071: groups of Kafka Streams with `group.protocol=streams`."""
+
+
+class StreamsGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
+    """Registers itself as the answer to the request above."""
+
+
+class ShareGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
+    """KIP-932: share groups; version 0 was early access."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
+    """Registers itself as the answer to the request above."""
+
+
+class BrokerFacts(NamedTuple):
+    """What the brokers say of their own abilities; `oldest` is None when none of them said it."""
+
+    oldest: tuple[int, int] | None
+    offers_consumer_protocol: bool | None
+
+
+class GroupClient(RawClient):
+    """A connection to the cluster; leave it as a context manager does."""
+
+    def broker_facts(self, broker_ids: Collection[int]) -> BrokerFacts:
+        """Asks every broker; one that does not answer is left out."""
+        data = list(self._manager.run(self._versions, broker_ids).values())
+        versions = [cast("tuple[int, int]", tuple(found.broker_version[:2])) for found in data]
+        offers = [_CONSUMER_GROUP_DESCRIBE in found.api_versions for found in data]
+        if not versions:
+            return BrokerFacts(None, None)
+        return BrokerFacts(min(versions), all(offers) and self._is_consumer_protocol_on())
+
+    def versions(self, broker_ids: Collection[int]) -> dict[int, tuple[int, int]]:
+        """(major, minor) of each broker that answers."""
+        found = self._manager.run(self._versions, broker_ids)
+        return {one: cast("tuple[int, int]", tuple(data.broker_version[:2])) for one, data in found.items()}
+
+    def features(self) -> tuple[Feature, ...]:
+        """Those that the brokers support, by name, with the level that the cluster has them at."""
+        found: Any = self._client.describe_features()
+        return tuple(
+            Feature(
+                name=name,
+                level=0 if one.get("finalized") is None else one["finalized"][1],
+                newest=None if one.get("supported") is None else one["supported"][1],
+            )
+            for name, one in sorted(found.items())
+        )
+
+    def describe(self, group: str) -> GroupDescription:
+        """Asked as a KIP-848 group first: a group is only known to the question of its own protocol."""
+        coordinator = self._manager.run(self._coordinator, group)
+        # To the others it is "Dead", so those of Kafka Streams and share groups are asked for last.
+        return (
+            self._described(ConsumerGroupDescribeRequest, _CONSUMER_GROUP_DESCRIBE, "consumer", group, coordinator)
+            or self._classic(group, coordinator)
+            or self._described(StreamsGroupDescribeRequest, _STREAMS_GROUP_DESCRIBE, "streams", group, coordinator)
+            or self._described(ShareGroupDescribeRequest, _SHARE_GROUP_DESCRIBE, SHARE, group, coordinator)
+            or _description(group, "", _DEAD, ())
+        )
+
+    def _described(
+        self, message: Any, api_key: int, protocol: str, group: str, coordinator: int
+    ) -> GroupDescription | None:
+        """None for a group of another protocol, or where the brokers do not know this one."""
+        if api_key not in self._manager.broker_version_data.api_versions:
+            return None
+        found = self.send(message(group_ids=[group], include_authorized_operations=False), coordinator).groups[0]
+        if found.error_code in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
+            return None
+        if found.error_code != 0:
+            raise error_of(found.error_code, found.error_message)
+        return _description(group, protocol, found.group_state, found.members)
+
+    def _classic(self, group: str, coordinator: int) -> GroupDescription | None:
+        answer = self._client.describe_groups([group], group_coordinator_id=coordinator)[group]
+        state = str(answer["group_state"])
+        if state == _DEAD:
+            return None
+        if answer["error"] is not None:
+            raise errors.BrokerResponseError(answer["error"])
+        described = _description(group, "classic", state, answer["members"])
+        return msgspec.structs.replace(described, assignor=str(answer["protocol_data"] or ""))
+
+    def descriptions(self, groups: Collection[str]) -> dict[str, GroupDescription]:
+        """Of each group that may be looked at."""
+        found: dict[str, GroupDescription] = {}
+        for group in groups:
+            with contextlib.suppress(errors.AuthorizationError):
+                found[group] = self.describe(group)
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Stable or not: what was last committed, not what an open transaction would commit."""
+        found = self._client.list_group_offsets({group: None})[group]
+        return {
+            TopicPartition(at.topic, at.partition): committed.offset
+            for at, committed in found.items()
+            if committed.offset >= 0
+        }
+
+    def truncated(self, group: str, partitions: Collection[TopicPartition]) -> list[TruncatedOffset]:
+        """Those whose leader epoch ended before the committed offset: the log was cut there (KIP-320).
+
+        A partition whose leader does not answer for it now is left out: the worker's client asks again.
+        """
+        committed = {
+            TopicPartition(at.topic, at.partition): (found.offset, found.leader_epoch)
+            for at, found in self._client.list_group_offsets({group: None})[group].items()
+            if found.offset >= 0 and found.leader_epoch is not None and found.leader_epoch >= 0
+        }
+        wanted = {at: committed[at][1] for at in partitions if at in committed}
+        found: list[TruncatedOffset] = []
+        for broker_id in self.broker_ids() if wanted else ():
+            for at, epoch, end in self._epoch_ends(broker_id, wanted):
+                offset = committed[at][0]
+                if end < offset:
+                    found.append(
+                        TruncatedOffset(topic=at.topic, partition=at.partition, committed=offset, epoch=epoch, end=end)
+                    )
+        return sorted(found, key=lambda one: (one.topic, one.partition))
+
+    def _epoch_ends(
+        self, broker_id: int, epochs: Mapping[TopicPartition, int]
+    ) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Where each epoch ended, of the partitions that this broker leads; -1 where their logs know of none so old."""
+        message: Any = OffsetForLeaderEpochRequest
+        of_topic = message.OffsetForLeaderTopic
+        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+        for at, epoch in epochs.items():
+            by_topic[at.topic].append(
+                of_topic.OffsetForLeaderPartition(partition=at.partition, current_leader_epoch=-1, leader_epoch=epoch)
+            )
+        answer = self.send(
+            message(
+                replica_id=-1,
+                topics=[of_topic(topic=name, partitions=found) for name, found in by_topic.items()],
+                min_version=2,
+            ),
+            broker_id,
+        )
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                at = TopicPartition(topic.topic, partition.partition)
+                if partition.error_code == 0:
+                    yield at, epochs[at], partition.end_offset
+
+    def alter(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raises ConflictError while the group has members or an open transaction holds offsets of it."""
+        description = self.describe(group)
+        if description.members:
+            members = ", ".join(f"{member.client_id} on {member.host}" for member in description.members)
+            raise ConflictError(
+                f"the group {group} is {description.state} and has members ({members}): "
+                "stop all of them before you move its offsets"
+            )
+        pending = self.unstable(group, offsets)
+        if pending:
+            where = ", ".join(f"{at.topic}-{at.partition}" for at in pending)
+            raise ConflictError(
+                f"an open transaction has offsets of the group {group} on {where} and could commit them after they "
+                "were moved: wait until it has ended"
+            )
+        answers = self._client.alter_group_offsets(
+            group, {LibraryPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+        )
+        for at, error in answers.items():
+            if error is not errors.NoError:
+                # Somebody joined since: the coordinator itself refuses those who are no members.
+                if error.__name__ in _HAS_MEMBERS:
+                    raise ConflictError(f"the group {group} has a member again: stop it before you move its offsets")
+                raise error(f"the offset of {at.topic}-{at.partition}")
+
+    def unstable(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those whose offsets an open transaction has written.
+
+        Asked by name and for "stable" offsets: an answer to "all" leaves out what was never committed.
+        """
+        coordinator = self._manager.run(self._coordinator, group)
+        by_topic: defaultdict[str, list[int]] = defaultdict(list)
+        for at in partitions:
+            by_topic[at.topic].append(at.partition)
+        message: Any = OffsetFetchRequest
+        in_group = message.OffsetFetchRequestGroup
+        # Version 7 asks for one group, 8 for several: the fields of the other one are not sent.
+        request = message(
+            group_id=group,
+            topics=[message.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in by_topic.items()],
+            groups=[
+                in_group(
+                    group_id=group,
+                    topics=[
+                        in_group.OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in by_topic.items()
+                    ],
+                )
+            ],
+            require_stable=True,
+            min_version=7,
+            max_version=8,
+        )
+        answer = self.send(request, coordinator)
+        found = answer.groups[0] if answer.API_VERSION >= 8 else answer
+        if found.error_code != 0:
+            raise error_of(found.error_code, f"the offsets of {group}")
+        return [
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in found.topics
+            for partition in topic.partitions
+            if partition.error_code == _UNSTABLE_OFFSET_COMMIT
+        ]
+
+    def _is_consumer_protocol_on(self) -> bool:
+        """Brokers know the messages long before the cluster's feature `group.version` allows them."""
+        return any(feature.name == "group.version" and feature.level >= 1 for feature in self.features())
+
+    async def _versions(self, broker_ids: Collection[int]) -> dict[int, Any]:
+        """Connects to all at once and leaves half of the time to the other questions when one does not answer."""
+        timeout_ms = self.left_ms / 2
+        connections: dict[int, Any] = {}
+        for broker_id in broker_ids:
+            with contextlib.suppress(errors.KafkaError):
+                connections[broker_id] = self._manager.get_connection(broker_id, timeout_ms=timeout_ms)
+        found: dict[int, Any] = {}
+        for broker_id, connection in connections.items():
+            with contextlib.suppress(errors.KafkaError):
+                await connection
+                found[broker_id] = connection.broker_version_data
+        return found
+
+    async def _coordinator(self, group: str) -> int:
+        return (await self._client._find_coordinator_ids([group]))[group]  # noqa: SLF001 - as `_manager`
+
+
+def _description(group: str, protocol: str, state: str, members: Collection[Any]) -> GroupDescription:
+    def value(member: Any, name: str) -> str:
+        return str(cast("dict[str, Any]", member)[name] if isinstance(member, dict) else getattr(member, name))
+
+    return GroupDescription(
+        group=group,
+        state=state,
+        protocol=protocol,
+        members=tuple(
+            GroupMember(
+                member_id=value(member, "member_id"),
+                client_id=value(member, "client_id"),
+                # Kafka prints Java addresses: /127.0.0.1
+                host=value(member, "client_host").removeprefix("/"),
+            )
+            for member in members
+        ),
+    )

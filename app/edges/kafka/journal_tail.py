@@ -1,0 +1,312 @@
+"""Follows journals as they are written: one long poll at each leader, independent of each other.
+
+A leader that is frozen or gone holds up its own partitions only. The library's thread sends and receives; whoever polls
+decodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from app.core.clusters.brokers import TopicPartition
+from app.core.ids.transactional_id import transaction_log_partition
+from app.core.journals import group_records, transaction_state
+from app.core.journals.live_groups import LiveGroup
+from app.core.journals.live_transactions import LiveTransaction
+from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
+from app.core.observing.journals import Heard, LogAnswer, Look, Polled, Stamp, Tail
+from app.edges.kafka import coordinated_groups, open_transactions
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
+from app.edges.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher, offset_after
+from app.kit.errors import UnavailableError
+
+# How long a broker keeps an answer back while nothing is written. Its other answers to us wait as long.
+_LONG_POLL_MS = 300
+# While much is written, a leader is asked again this much after the last time: fewer and fuller answers.
+_PACE_S = 0.02
+_AFTER_FAILURE_S = 0.2
+_ASK_FOR_LEADERS_S = 0.2
+_LOOK_FOR_LEADERS_MS = 100
+_LOOK_FOR_ABSENT_MS = 1_000
+_NOBODY_ANSWERS_S = 10.0
+_OFFSET_OUT_OF_RANGE = 1
+_NOT_ALLOWED = frozenset({29, 31})
+
+
+class _Answer(NamedTuple):
+    """What came back from one leader: the message or an error."""
+
+    broker_id: int
+    positions: dict[TopicPartition, int]
+    sent_at: float
+    heard_at: float
+    message: Any
+    error: Exception | None
+
+
+class KafkaJournals:
+    """Answers what app/core/observing/journals.py asks. Secrets are resolved for each connection anew."""
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        topics: Collection[str],
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
+        self._topics = frozenset(topics)
+
+    def open(self, connection: Mapping[str, str], *, timeout_s: float) -> AbstractContextManager[Tail]:
+        resolved = self._resolve(connection)
+        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        try:
+            return JournalTail(resolved, attempt, self._topics, timeout_s=timeout_s)
+        except errors.KafkaError as error:
+            raise failure(attempt, "be followed", error) from error
+
+
+class JournalTail(RawFetcher):
+    """The Tail port. Leave it as a context manager does."""
+
+    def __init__(
+        self, resolved: Mapping[str, str], attempt: Attempt, topics: Collection[str], *, timeout_s: float
+    ) -> None:
+        super().__init__(resolved, attempt)
+        self._timeout_s = timeout_s
+        self._positions: dict[TopicPartition, int] = {}
+        # Which leader told, when it was asked, that there was nothing more.
+        self._at_end: dict[TopicPartition, tuple[int, float]] = {}
+        self._in_flight: set[int] = set()
+        self._not_before: dict[int, float] = {}
+        self._answered: SimpleQueue[_Answer] = SimpleQueue()
+        self._heard_at = time.monotonic()
+        self._leaders_asked_at = self._heard_at
+        self._cluster = self._manager.cluster
+        self._wanted = frozenset(topics)
+        self._topics |= self._wanted
+        try:
+            with reading_answers():
+                self._manager.run(self._refresh)
+        except BaseException:
+            # Nobody has it yet who would close it, and whoever asked for it tries again.
+            self._client.close()
+            raise
+
+    @property
+    def kafka_cluster_id(self) -> str:
+        return str(self._cluster.cluster_id)
+
+    def look_up(self, topic: str) -> Look:
+        is_any_absent = any(not self._cluster.partitions_for_topic(one) for one in self._wanted)
+        # While a topic is not there, the library asks for it again by itself, ten times a second if it may.
+        self._cluster.config["retry_backoff_ms"] = _LOOK_FOR_ABSENT_MS if is_any_absent else _LOOK_FOR_LEADERS_MS
+        found = self._cluster.partitions_for_topic(topic)
+        if found:
+            return Look(frozenset(found))
+        self._ask_for_leaders()
+        refusal = "its description is not allowed" if topic in self._cluster.unauthorized_topics else ""
+        return Look(frozenset(), refusal)
+
+    def follow(self, topic: str, partition: int, offset: int) -> None:
+        self._positions[TopicPartition(topic, partition)] = offset
+
+    def leave(self, topic: str) -> None:
+        for at in [at for at in self._positions if at.topic == topic]:
+            del self._positions[at]
+
+    def poll(self, *, timeout_s: float) -> list[LogAnswer]:
+        until = time.monotonic() + timeout_s
+        answers: list[LogAnswer] = []
+        while not answers:
+            self._send()
+            now = time.monotonic()
+            self._raise_if_nobody_answers(now)
+            # Also woken when a leader may be asked again.
+            next_send = min((at for at in self._not_before.values() if at > now), default=until)
+            try:
+                first = self._answered.get(timeout=max(0.0, min(until, next_send) - now))
+            except Empty:
+                if time.monotonic() >= until:
+                    break
+                continue
+            for answer in [first, *self._others()]:
+                answers += self._read(answer)
+        # The next answers come while these are folded.
+        self._send()
+        return answers
+
+    def _raise_if_nobody_answers(self, now: float) -> None:
+        """A new connection begins at the bootstrap addresses again: all brokers may have others by now."""
+        # While there is nothing to follow, the brokers' metadata is asked for instead.
+        heard_at = max(self._heard_at, self._cluster._last_successful_refresh_ms / 1000)  # noqa: SLF001
+        if now - heard_at > _NOBODY_ANSWERS_S:
+            raise UnavailableError(
+                f"no broker of {self._attempt.address} answered for {now - heard_at:.0f} s; "
+                f"last seen: {self.last_failure or 'nothing'}"
+            )
+
+    def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
+        described = open_transactions.describe_all(self._bounded, self.broker_ids(), is_only_open=is_only_open)
+        found = {
+            name: LiveTransaction(name, state, self._partition_of(name, transaction_state.TOPIC), -1)
+            for name, state in described.states.items()
+        }
+        return Polled(found, described.missing)
+
+    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
+        described = coordinated_groups.describe_all(self._bounded, self.broker_ids(), is_wanted=is_wanted)
+        for name, group in described.groups.items():
+            group.partition = self._partition_of(name, group_records.TOPIC)
+        return Polled(described.groups, described.missing)
+
+    def _partition_of(self, name: str, topic: str) -> int:
+        """Where a journal has this name; -1 while its partitions are not told."""
+        partitions = len(self._cluster.partitions_for_topic(topic) or ())
+        return transaction_log_partition(name, partitions) if partitions else -1
+
+    def _bounded(self, request: Any, broker_id: int) -> Any:
+        """Each question has its own time: one broker that is frozen does not use up that of the others."""
+
+        async def sent() -> Any:
+            return await self._sent_to(request, broker_id, self._timeout_s * 1000)
+
+        return self._manager.run(sent)
+
+    def _others(self) -> list[_Answer]:
+        found: list[_Answer] = []
+        while True:
+            try:
+                found.append(self._answered.get_nowait())
+            except Empty:
+                return found
+
+    def _send(self) -> None:
+        """Ask every leader that is not being asked and may be."""
+        led: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        is_led = True
+        for at, offset in self._positions.items():
+            leader = self._cluster.leader_for_partition(at)
+            if leader is None or leader < 0:
+                is_led = False
+            else:
+                led[leader][at] = offset
+        if not is_led:
+            self._ask_for_leaders()
+        now = time.monotonic()
+        for broker_id, positions in led.items():
+            if broker_id not in self._in_flight and self._not_before.get(broker_id, 0.0) <= now:
+                self._in_flight.add(broker_id)
+                self._manager.call_soon(self._ask, broker_id, positions)
+
+    async def _ask(self, broker_id: int, positions: dict[TopicPartition, int]) -> None:
+        sent_at = time.monotonic()
+        message, problem = None, None
+        try:
+            request = self._request(positions, _LONG_POLL_MS, Isolation.READ_UNCOMMITTED)
+            message = await self._sent_to(request, broker_id, _LONG_POLL_MS + self._timeout_s * 1000)
+        except Exception as error:  # noqa: BLE001 - raised by the thread that polls
+            problem = error
+        self._answered.put(_Answer(broker_id, positions, sent_at, time.monotonic(), message, problem))
+
+    def _read(self, answer: _Answer) -> list[LogAnswer]:
+        """What cannot be read costs the broker that sent it its turn, like a connection that has failed."""
+        try:
+            with reading_answers():
+                return self._taken(answer)
+        except errors.KafkaProtocolError as error:
+            self._note_failure(answer.broker_id, str(error))
+            return []
+
+    def _taken(self, answer: _Answer) -> list[LogAnswer]:
+        self._in_flight.discard(answer.broker_id)
+        error = answer.error
+        if error is None and answer.message.error_code != 0:
+            error = error_of(answer.message.error_code, f"the fetch from broker {answer.broker_id}")
+        if error is not None:
+            if not isinstance(error, errors.KafkaError):
+                raise error
+            if isinstance(error, (errors.AuthorizationError, errors.SaslAuthenticationFailedError)):
+                raise failure(self._attempt, "be followed", error) from error
+            self._note_failure(answer.broker_id, str(error) or type(error).__name__)
+            return []
+        self._heard_at = time.monotonic()
+        found: list[LogAnswer] = []
+        for topic in answer.message.responses:
+            for part in topic.partitions:
+                at = TopicPartition(topic.topic, part.partition_index)
+                # One that was left or moved meanwhile is not ours any more.
+                if self._positions.get(at) == answer.positions.get(at):
+                    found += self._heard(at, part, answer)
+        self._not_before[answer.broker_id] = answer.sent_at + (_PACE_S if found else 0.0)
+        return found
+
+    def _heard(self, at: TopicPartition, part: Any, answer: _Answer) -> list[LogAnswer]:
+        code: int = part.error_code
+        if code == 0:
+            batches = tuple(split_batches(bytes(part.records or b"")))
+            next_offset = offset_after(batches, answer.positions[at])
+            self._positions[at] = next_offset
+            end: int = part.high_watermark
+            stamp = self._stamp(at, batches, answer, is_at_end=next_offset >= end)
+            return [
+                LogAnswer(Heard.READ, at.topic, at.partition, batches, next_offset, end, "", answer.broker_id, stamp)
+            ]
+        if code == _OFFSET_OUT_OF_RANGE:
+            start = self._earliest(at)
+            self._positions[at] = start
+            return [LogAnswer(Heard.GONE, at.topic, at.partition, (), start, -1)]
+        error = error_of(code, f"{at.topic}-{at.partition}")
+        if code in _NOT_ALLOWED:
+            return [LogAnswer(Heard.REFUSED, at.topic, at.partition, (), -1, -1, str(error))]
+        # A leader that moved, or whatever else one partition may have: its neighbours go on.
+        self._note_failure(answer.broker_id, str(error))
+        return []
+
+    def _stamp(
+        self,
+        at: TopicPartition,
+        batches: tuple[RecordBatch | UnreadableBatch, ...],
+        answer: _Answer,
+        *,
+        is_at_end: bool,
+    ) -> Stamp | None:
+        """Of a record that this leader's answer before did not have, though it was at the end of the log."""
+        before = self._at_end.pop(at, None)
+        if is_at_end:
+            self._at_end[at] = (answer.broker_id, answer.sent_at)
+        if before is None or before[0] != answer.broker_id:
+            return None
+        stamps = [batch.max_timestamp_ms for batch in batches if isinstance(batch, RecordBatch)]
+        return Stamp(max(stamps), before[1], answer.heard_at) if stamps and max(stamps) >= 0 else None
+
+    def _earliest(self, at: TopicPartition) -> int:
+        self._attempt = Attempt(self._attempt.address, self._timeout_s)
+        try:
+            return self.list_offsets([at], EARLIEST)[at]
+        except errors.KafkaError as error:
+            raise failure(self._attempt, f"tell where {at.topic}-{at.partition} begins", error) from error
+
+    def _note_failure(self, broker_id: int, reason: str) -> None:
+        self.last_failure = reason
+        self._not_before[broker_id] = time.monotonic() + _AFTER_FAILURE_S
+        self._ask_for_leaders()
+
+    def _ask_for_leaders(self) -> None:
+        """In the background, and not more often than makes sense: an election takes a moment."""
+        now = time.monotonic()
+        if now - self._leaders_asked_at >= _ASK_FOR_LEADERS_S:
+            self._leaders_asked_at = now
+            self._cluster.request_update()

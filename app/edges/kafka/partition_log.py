@@ -1,0 +1,139 @@
+"""Looks into one partition's log: raw batches, what its leader says of them, the ids of their producers. Blocks.
+
+Up to the last stable offset it is fetched at read_committed: the same batches, and with them the aborted transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from app.core.clusters.brokers import TopicPartition, TransactionalIds
+from app.core.journals import transaction_state
+from app.core.journals.log_look import AbortedTransaction, Landmark, LogBounds, Look, first_offset_of
+from app.core.journals.record_batch import RecordBatch, UnreadableBatch, read_records
+from app.core.journals.transaction_state import TransactionState
+from app.core.journals.wire_message import Undecodable
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_client import errors, failure, reading_answers
+from app.edges.kafka.raw_fetch import EARLIEST, LATEST, Isolation, RawFetcher, read_logs
+from app.edges.kafka.transactions.client import TransactionClient
+from app.kit.errors import BrokerUnreachableError, NotFoundError, UnavailableError
+
+MAX_LOOK_BYTES = 32 << 20
+_MAX_WAIT_MS = 100
+
+
+def read_partition_log(
+    resolved: Mapping[str, str], attempt: Attempt, at: TopicPartition, *, start: int | Landmark, limit: int
+) -> Look:
+    """At least `limit` batches from `start` on; fewer at the log's end, or when they are very large.
+
+    Raises BrokerUnreachableError, NotFoundError for a topic or partition that is not there, InvalidError for an offset
+    that is not, UnavailableError with the permission that is missing.
+    """
+    try:
+        with RawFetcher(resolved, attempt) as fetcher, reading_answers():
+            partitions = fetcher.partitions(at.topic)
+            if at.partition not in partitions:
+                has = "only partition 0" if len(partitions) == 1 else f"partitions 0 to {max(partitions)}"
+                raise NotFoundError(f"{at.topic} has {has}, no partition {at.partition}", field="partition")
+            return _look(fetcher, at, start=start, limit=limit)
+    except errors.UnknownTopicOrPartitionError as error:
+        raise NotFoundError(
+            f"the cluster at {attempt.address} has no topic {at.topic}, or hides it from this client", field="topic"
+        ) from error
+    except errors.InvalidTopicError as error:
+        raise NotFoundError(f"{at.topic} cannot be a topic's name", field="topic") from error
+    except errors.TopicAuthorizationFailedError as error:
+        raise UnavailableError(
+            f"the brokers at {attempt.address} do not let this client read {at.topic}: it needs the operations "
+            "Describe and Read on the topic"
+        ) from error
+    except errors.KafkaError as error:
+        raise failure(attempt, f"let {at.topic} be read", error) from error
+
+
+def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, limit: int) -> Look:
+    bounds = _bounds(fetcher, at)
+    first = position = first_offset_of(start, bounds, limit=limit, name=f"{at.topic}-{at.partition}")
+    last_stable, high_watermark = bounds.last_stable_offset, bounds.high_watermark
+    decided_until = first
+    batches: list[RecordBatch | UnreadableBatch] = []
+    aborted: set[AbortedTransaction] = set()
+    size_bytes = 0
+    while position < high_watermark and len(batches) < limit and size_bytes < MAX_LOOK_BYTES:
+        fetcher.raise_if_late(f"offset {position} of {at.topic}-{at.partition}")
+        isolation = Isolation.READ_COMMITTED if position < last_stable else Isolation.READ_UNCOMMITTED
+        found = fetcher.fetch({at: position}, max_wait_ms=_MAX_WAIT_MS, isolation=isolation).get(at)
+        if found is None:
+            continue
+        batches += found.batches
+        size_bytes += sum(batch.size_bytes for batch in found.batches)
+        aborted.update(found.aborted)
+        position = found.next_offset
+        if isolation is Isolation.READ_COMMITTED:
+            decided_until = position
+        # Both are of one moment here. A leader that has just been elected may say less than it was (KIP-207).
+        last_stable = max(last_stable, found.last_stable_offset)
+        high_watermark = max(high_watermark, found.high_watermark)
+    return Look(
+        start=first,
+        next_offset=position,
+        bounds=LogBounds(
+            first_offset=bounds.first_offset,
+            last_stable_offset=last_stable,
+            high_watermark=max(high_watermark, last_stable),
+        ),
+        batches=tuple(batches),
+        aborted=frozenset(aborted),
+        decided_until=decided_until,
+    )
+
+
+def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
+    # In this order: what lies between the last two is behind a transaction that was open, however much was written in
+    # between (ADR 0018).
+    earliest = fetcher.list_offsets([at], EARLIEST)[at]
+    high_watermark = fetcher.list_offsets([at], LATEST)[at]
+    last_stable = fetcher.list_offsets([at], LATEST, isolation=Isolation.READ_COMMITTED)[at]
+    return LogBounds(
+        first_offset=earliest, last_stable_offset=last_stable, high_watermark=max(high_watermark, last_stable)
+    )
+
+
+def read_transactional_ids(
+    resolved: Mapping[str, str], attempt: Attempt, producer_ids: Collection[int]
+) -> TransactionalIds:
+    """The transactional ids that had these producer ids: as `__transaction_state` tells, else as the coordinators do.
+
+    Raises BrokerUnreachableError, or UnavailableError where neither tells them.
+    """
+    try:
+        return TransactionalIds(_ids_in_journal(resolved, attempt.half(), set(producer_ids)))
+    except BrokerUnreachableError:
+        raise
+    except UnavailableError as refusal:
+        why = f"{transaction_state.TOPIC} could not be read: {refusal.message}"
+    try:
+        with TransactionClient(resolved, attempt) as client, reading_answers():
+            ids, refused = client.transactional_ids(producer_ids)
+    except errors.KafkaError as error:
+        raise failure(attempt, "list transactions", error) from error
+    if refused:
+        raise UnavailableError(f"{why}; {refused[0].sentence}")
+    return TransactionalIds(ids, f"transactional ids are those that ListTransactions tells now, since {why}")
+
+
+def _ids_in_journal(resolved: Mapping[str, str], attempt: Attempt, wanted: set[int]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for _, batch in read_logs(resolved, attempt, transaction_state.TOPIC):
+        records = [] if isinstance(batch, UnreadableBatch) or batch.is_control else read_records(batch)
+        for record in [] if isinstance(records, Undecodable) else records:
+            state = transaction_state.decode_value(record.value)
+            if not isinstance(state, TransactionState):
+                continue
+            for producer_id in wanted & {state.producer_id, state.previous_producer_id, state.next_producer_id}:
+                name = transaction_state.decode_key(record.key or b"")
+                if isinstance(name, str):
+                    found[producer_id] = name
+    return found

@@ -1,0 +1,305 @@
+"""Fetches the logs of partitions as they are: batch headers, pending and aborted records, control records and all.
+
+From the leaders, by Fetch version 11: every broker from 2.3 to 4.x speaks it, and it names topics. At read_committed an
+answer ends at the last stable offset and lists the transactions that were aborted; what it has up to there is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest  # pyright: ignore[reportMissingTypeStubs]
+
+from app.core.clusters.brokers import TopicPartition
+from app.core.journals.log_look import AbortedTransaction
+from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.raw_client import RawClient, error_of, errors, failure, is_transient, reading_answers
+from app.edges.kafka.raw_connections import MalformedAnswerError
+from app.kit.errors import UnavailableError
+
+_FETCH_VERSION = 11
+_LIST_OFFSETS_VERSION = 5
+_CONSUMER = -1
+_OFFSET_OUT_OF_RANGE = 1
+EARLIEST = -2
+LATEST = -1
+_PARTITION_MAX_BYTES = 1 << 20
+# An answer is in memory several times as it is taken apart, and what was once taken is seldom given back.
+_MAX_BYTES = 4 << 20
+_RETRY_S = 0.05
+_LAST_OFFSET = 2**63 - 1
+
+FetchMessage: Any = FetchRequest
+ListOffsetsMessage: Any = ListOffsetsRequest
+
+
+class Isolation(IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class FetchedLog(NamedTuple):
+    """What one answer had of one partition.
+
+    batches: the first may begin before the offset that was asked for. next_offset: where to go on, which is the log's
+    start where the offset that was asked for is gone. -1 stands for what the answer does not tell. aborted: at
+    read_committed, those that reach into what was fetched.
+    """
+
+    batches: tuple[RecordBatch | UnreadableBatch, ...]
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+def offset_after(batches: Sequence[RecordBatch | UnreadableBatch], position: int) -> int:
+    """Where to go on. Raises MalformedAnswerError for batches before `position`: they would be read for ever."""
+    if not batches:
+        return position
+    after = batches[-1].last_offset + 1
+    if not position < after <= _LAST_OFFSET:
+        raise MalformedAnswerError(f"batches up to offset {after - 1} were given for offset {position}")
+    return after
+
+
+def read_logs(
+    resolved: Mapping[str, str], attempt: Attempt, topic: str, *, since: Mapping[int, int] | None = None
+) -> Iterator[tuple[int, RecordBatch | UnreadableBatch]]:
+    """Yield the batches of a topic with their partition: from the beginning to the end of that moment. Blocks.
+
+    Args:
+        attempt: for the whole read.
+        since: by partition, an offset to begin at, if what is before it has been read.
+
+    Raises:
+        BrokerUnreachableError, or UnavailableError: not allowed, not there, or the end was not reached in time.
+    """
+    what = f"let {topic} be read"
+    try:
+        with RawFetcher(resolved, attempt) as fetcher, reading_answers():
+            chosen = [TopicPartition(topic, number) for number in fetcher.partitions(topic)]
+            # The end of this moment: on a busy cluster a reader that waits for "no more" waits for ever. Not the high
+            # watermark of a fetch, which a new leader begins too low; ListOffsets waits until it is right.
+            ends = fetcher.list_offsets(chosen, LATEST)
+            beginnings = fetcher.list_offsets(chosen, EARLIEST)
+            read = since or {}
+            positions = {at: max(offset, read.get(at.partition, 0)) for at, offset in beginnings.items()}
+            positions = {at: offset for at, offset in positions.items() if offset < ends[at]}
+            while positions:
+                fetcher.raise_if_late(f"the end of {len(positions)} partitions of {topic}")
+                for at, found in fetcher.fetch(positions).items():
+                    for batch in found.batches:
+                        if batch.last_offset < ends[at]:
+                            yield at.partition, batch
+                    positions[at] = found.next_offset
+                    if found.next_offset >= ends[at]:
+                        del positions[at]
+    except errors.KafkaError as error:
+        raise failure(attempt, what, error) from error
+
+
+class RawFetcher(RawClient):
+    """Fetches from the leaders, and finds them again when they have moved."""
+
+    def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
+        super().__init__(resolved, attempt)
+        self._topics: set[str] = set()
+        self.last_failure = ""
+
+    def partitions(self, topic: str) -> frozenset[int]:
+        """Raises a KafkaError of the library's where the topic is not there or not to be seen."""
+        while True:
+            self._leaders([TopicPartition(topic, 0)])
+            if found := self._manager.cluster.partitions_for_topic(topic):
+                return frozenset(found)
+            self.raise_if_late(f"the partitions of {topic}")
+            self._forget_leaders()
+
+    def raise_if_late(self, what: str) -> None:
+        """Raises UnavailableError when the time is up."""
+        if self._attempt.is_over:
+            raise UnavailableError(f"not reached in time: {what}; last seen: {self.last_failure or 'no failure'}")
+
+    def fetch(
+        self,
+        positions: Mapping[TopicPartition, int],
+        *,
+        max_wait_ms: int = 100,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, FetchedLog]:
+        """One answer of each leader, after `max_wait_ms` at the latest. Partitions that have no leader now are missing.
+
+        Raises a KafkaError of the library's for what trying again does not mend.
+        """
+        requests = {
+            broker_id: self._request({at: positions[at] for at in led}, max_wait_ms, isolation)
+            for broker_id, led in self._leaders(positions).items()
+        }
+        found: dict[TopicPartition, FetchedLog] = {}
+        for answer in self._manager.run(self._answers, requests):
+            found |= self._fetched(answer, positions)
+        if len(found) < len(positions):
+            self._forget_leaders()
+        return found
+
+    def list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        which: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, int]:
+        """The EARLIEST or LATEST offset of each, LATEST being the high watermark, or the last stable offset.
+
+        Version 5 (KIP-207): a new leader whose high watermark is not yet what its predecessor's was says so.
+        """
+        found: dict[TopicPartition, int] = {}
+        while len(found) < len(partitions):
+            missing = [at for at in partitions if at not in found]
+            requests = {
+                broker: self._list_request(led, which, isolation) for broker, led in self._leaders(missing).items()
+            }
+            for answer in self._manager.run(self._answers, requests):
+                for topic in answer.topics:
+                    for part in topic.partitions:
+                        at = TopicPartition(topic.name, part.partition_index)
+                        if self._is_answer(at, part.error_code):
+                            found[at] = int(part.offset)
+            if len(found) < len(partitions):
+                self.raise_if_late(f"the offsets of {missing[0].topic}")
+                self._forget_leaders()
+        return found
+
+    def _list_request(self, partitions: Collection[TopicPartition], which: int, isolation: Isolation) -> Any:
+        message = ListOffsetsMessage
+        topic = message.ListOffsetsTopic
+        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+        for at in partitions:
+            by_topic[at.topic].append(
+                topic.ListOffsetsPartition(partition_index=at.partition, current_leader_epoch=-1, timestamp=which)
+            )
+        return message(
+            replica_id=_CONSUMER,
+            isolation_level=isolation,
+            topics=[topic(name=name, partitions=wanted) for name, wanted in by_topic.items()],
+            min_version=_LIST_OFFSETS_VERSION,
+            max_version=_LIST_OFFSETS_VERSION,
+        )
+
+    def _is_answer(self, at: TopicPartition, error_code: int) -> bool:
+        """False for what trying again may mend; raises a KafkaError of the library's for what it does not."""
+        if error_code == 0:
+            return True
+        error = error_of(error_code, f"{at.topic}-{at.partition}")
+        if not is_transient(error):
+            raise error
+        self.last_failure = str(error)
+        return False
+
+    def _request(self, positions: Mapping[TopicPartition, int], max_wait_ms: int, isolation: Isolation) -> Any:
+        topic = FetchMessage.FetchTopic
+        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+        for at, offset in positions.items():
+            by_topic[at.topic].append(
+                topic.FetchPartition(
+                    partition=at.partition,
+                    current_leader_epoch=-1,
+                    fetch_offset=offset,
+                    log_start_offset=-1,
+                    partition_max_bytes=_PARTITION_MAX_BYTES,
+                )
+            )
+        return FetchMessage(
+            replica_id=_CONSUMER,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=_MAX_BYTES,
+            isolation_level=isolation,
+            # No incremental fetch session: each request stands for itself.
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=name, partitions=wanted) for name, wanted in by_topic.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+            min_version=_FETCH_VERSION,
+            max_version=_FETCH_VERSION,
+        )
+
+    async def _answers(self, requests: Mapping[int, Any]) -> list[Any]:
+        """Asks all brokers at once; one that does not answer is left out."""
+        sent = [self._sent_to(request, broker_id, self.left_ms) for broker_id, request in requests.items()]
+        answers: list[Any] = []
+        for future in sent:
+            try:
+                answers.append(await future)
+            except errors.KafkaError as error:
+                if not is_transient(error):
+                    raise
+                self.last_failure = str(error)
+        return answers
+
+    def _fetched(self, answer: Any, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchedLog]:
+        if answer.error_code != 0:
+            raise error_of(answer.error_code, "the fetch")
+        parts = [
+            (TopicPartition(topic.topic, part.partition_index), part)
+            for topic in answer.responses
+            for part in topic.partitions
+        ]
+        found: dict[TopicPartition, FetchedLog] = {}
+        for at, part in parts:
+            if part.error_code == _OFFSET_OUT_OF_RANGE:
+                start = self.list_offsets([at], EARLIEST)[at]
+                found[at] = FetchedLog((), start, part.high_watermark, part.last_stable_offset, start)
+            elif self._is_answer(at, part.error_code):
+                batches = tuple(split_batches(bytes(part.records or b"")))
+                found[at] = FetchedLog(
+                    batches,
+                    offset_after(batches, positions[at]),
+                    part.high_watermark,
+                    part.last_stable_offset,
+                    part.log_start_offset,
+                    tuple(
+                        AbortedTransaction(entry.producer_id, entry.first_offset)
+                        for entry in part.aborted_transactions or ()
+                    ),
+                )
+        return found
+
+    def _leaders(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Who leads which of them; those without a leader are missing."""
+        topics = {at.topic for at in partitions}
+        if not topics <= self._topics:
+            self._topics |= topics
+            self._manager.run(self._refresh)
+        led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for at in partitions:
+            leader = self._manager.cluster.leader_for_partition(at)
+            if leader is not None and leader >= 0:
+                led[leader].append(at)
+        return led
+
+    def _forget_leaders(self) -> None:
+        """Asked for anew before the next request, after a pause: an election takes a moment."""
+        time.sleep(min(_RETRY_S, self.left_ms / 1000))
+        self._topics.clear()
+
+    async def _refresh(self) -> None:
+        cluster = self._manager.cluster
+        try:
+            await cluster.set_topics(self._topics)
+            await cluster.refresh_metadata()
+        except errors.UnknownTopicOrPartitionError:
+            raise
+        except errors.KafkaError as error:
+            # The broker that was asked may be the one that is gone; the next one is asked then.
+            if not is_transient(error):
+                raise
+            self.last_failure = str(error)

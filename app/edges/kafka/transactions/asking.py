@@ -1,0 +1,78 @@
+"""The ways to put one question to many brokers: to any, to each, and again while leaders and coordinators move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from app.core.blocked.facts import Refused
+from app.edges.kafka.raw_client import RawClient, error_of, errors, is_transient
+
+_RETRY_S = 0.1
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class AskingClient(RawClient):
+    """A connection to the cluster whose questions keep each broker's refusal to itself."""
+
+    def _ask_any(self, request: Any) -> Any:
+        """The answer of the first broker that gives one. Raises a KafkaError of the library's when none does."""
+        while True:
+            try:
+                return self._manager.run(self._sent_to_any, request)
+            except errors.KafkaError as error:
+                if not is_transient(error) or self._attempt.is_over:
+                    raise
+            self._pause()
+
+    async def _sent_to_any(self, request: Any) -> Any:
+        return await self._manager.send(request, request_timeout_ms=self.left_ms / 2)
+
+    def _from_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        """The answer of each broker, or why it gave none."""
+        return self._manager.run(self._all_sent, requests) if requests else {}
+
+    async def _all_sent(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        # Half of what is left: a broker that does not answer must not use up the other questions' time.
+        timeout_ms = self.left_ms / 2
+        sent = {broker: self._sent_to(request, broker, timeout_ms) for broker, request in requests.items()}
+        answers: dict[int, Any] = {}
+        for broker, future in sent.items():
+            try:
+                answers[broker] = await future
+            except errors.KafkaError as error:
+                answers[broker] = error
+        return answers
+
+    def _settle(
+        self,
+        found: dict[K, V | Refused],
+        asked: Iterable[K],
+        last: Mapping[K, Exception],
+        refused: Callable[[K, Exception], Refused],
+    ) -> None:
+        """Note of what is not found yet that which asking again does not mend, and wait before the rest is asked again.
+
+        `last` has the newest error of each. A coordinator or leader that moves takes a moment.
+        """
+        missing = [key for key in asked if key not in found]
+        for key in missing:
+            error = last.get(key)
+            if self._attempt.is_over or (error is not None and not is_transient(error)):
+                found[key] = refused(key, error or errors.KafkaTimeoutError("no answer in time"))
+        if any(key not in found for key in missing):
+            self._pause()
+
+    def _pause(self) -> None:
+        time.sleep(min(_RETRY_S, self.left_ms / 1000))
+
+
+def error_of_answer(answer: Any) -> Exception | None:
+    """Why a broker gave none, or what it says of the question as a whole."""
+    return answer if isinstance(answer, Exception) else error_in(answer.error_code)
+
+
+def error_in(code: int) -> Exception | None:
+    return None if code == 0 else error_of(code, None)

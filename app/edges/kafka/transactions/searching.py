@@ -1,0 +1,187 @@
+"""What the search for hanging transactions asks: where all partitions of a cluster stand, and a few of them closely."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
+
+from app.core.blocked.facts import Partition, PartitionFacts
+from app.core.clusters.brokers import TopicPartition
+from app.core.fencing.evidence import MarkerRecord
+from app.core.hanging.brokers import Ends, SearchConnection
+from app.core.hanging.search import StableEnd
+from app.core.journals.record_batch import Marker, RecordBatch, UnreadableBatch, read_marker
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.raw_client import error_of, errors, failure, is_transient, reading_answers
+from app.edges.kafka.raw_fetch import LATEST, Isolation
+from app.edges.kafka.transactions.client import TransactionClient
+from app.edges.kafka.transactions.leaders import METADATA_VERSION
+from app.edges.kafka.transactions.looking import look_at_holders
+from app.edges.kafka.transactions.questions import LIST_OFFSETS
+
+T = TypeVar("T")
+
+# Each is at most a megabyte: a marker that lies further behind is not worth the reading.
+_ANSWERS_FOR_A_MARKER = 32
+_GONE_AGAIN_MS = 1_000
+
+_Metadata: Any = MetadataRequest
+
+
+class KafkaSearch:
+    """Answers what app/core/hanging/brokers.py asks. Secrets are resolved for each connection anew."""
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
+
+    def open_search(
+        self, connection: Mapping[str, str], *, timeout_s: float
+    ) -> AbstractContextManager[SearchConnection]:
+        resolved = self._resolve(connection)
+        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        try:
+            return SearchClient(resolved, attempt, timeout_s=timeout_s)
+        except errors.KafkaError as error:
+            raise failure(attempt, "be searched", error) from error
+
+
+class SearchClient(TransactionClient):
+    """The SearchConnection port. Leave it as a context manager does."""
+
+    def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
+        super().__init__(resolved, attempt)
+        # A topic that was read and is gone is asked for by the library from then on, ten times a second if it may.
+        self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
+        self._timeout_s = timeout_s
+        self._led_by: dict[TopicPartition, int] = {}
+
+    @property
+    def kafka_cluster_id(self) -> str:
+        return str(self._manager.cluster.cluster_id)
+
+    def all_partitions(self) -> tuple[TopicPartition, ...]:
+        return self._asked("tell all partitions", self._all_partitions)
+
+    def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+        return self._asked("tell where partitions end", lambda: self._stable_ends(partitions))
+
+    def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+        return self._asked("tell of open transactions", lambda: look_at_holders(self, partitions), times=2)
+
+    def find_marker(
+        self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
+    ) -> MarkerRecord | None:
+        def question() -> MarkerRecord | None:
+            try:
+                return self._find_marker(at, producer_id, from_offset, until_offset)
+            except (errors.UnknownTopicOrPartitionError, errors.AuthorizationError):
+                # Gone with its topic, or not to be read any more.
+                return None
+
+        return self._asked(f"let {at.topic}-{at.partition} be read", question)
+
+    def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
+        """Each question has its own time, one of many parts more."""
+        self._attempt = Attempt(self._attempt.address, self._timeout_s * times)
+        try:
+            with reading_answers():
+                return question()
+        except errors.KafkaError as error:
+            raise failure(self._attempt, what, error) from error
+
+    def _all_partitions(self) -> tuple[TopicPartition, ...]:
+        answer = self._ask_any(
+            _Metadata(topics=None, allow_auto_topic_creation=False, max_version=METADATA_VERSION),
+        )
+        self._led_by = {
+            TopicPartition(topic.name, part.partition_index): part.leader_id
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        return tuple(sorted(self._led_by))
+
+    def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+        silent: dict[str, None] = {}
+        # The high watermark first: what was written between the answers must not look held back (ADR 0018).
+        high = self._latest(partitions, Isolation.READ_UNCOMMITTED, silent)
+        stable = self._latest(high, Isolation.READ_COMMITTED, silent)
+        ends: dict[Partition, StableEnd] = {at: StableEnd(end, max(high[at], end)) for at, end in stable.items()}
+        return Ends(ends, tuple(silent), is_stale=len(ends) < len(partitions))
+
+    def _latest(
+        self, partitions: Collection[TopicPartition], isolation: Isolation, silent: dict[str, None]
+    ) -> dict[TopicPartition, int]:
+        """Not asked again: what has moved or is silent now is asked with the next sweep."""
+        led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for at in partitions:
+            leader = self._led_by.get(at, -1)
+            if leader >= 0:
+                led[leader].append(at)
+            else:
+                silent[f"{at.topic} has partitions without a leader"] = None
+        with self._half_of_the_time():
+            answers = self._from_each({n: self._list_request(of, LATEST, isolation) for n, of in led.items()})
+        found: dict[TopicPartition, int] = {}
+        for broker, answer in answers.items():
+            if isinstance(answer, Exception):
+                silent[f"broker {broker} does not answer: {answer}"] = None
+                continue
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    error = None if part.error_code == 0 else error_of(part.error_code, None)
+                    if error is None:
+                        found[TopicPartition(topic.name, part.partition_index)] = part.offset
+                    elif not is_transient(error):
+                        silent[LIST_OFFSETS.refused(topic.name, error).sentence] = None
+        return found
+
+    def _find_marker(
+        self, at: TopicPartition, producer_id: int, from_offset: int, until_offset: int | None
+    ) -> MarkerRecord | None:
+        end = self.list_offsets([at], LATEST)[at] if until_offset is None else until_offset
+        position = from_offset
+        for _ in range(_ANSWERS_FOR_A_MARKER):
+            if position >= end:
+                return None
+            answer = self.fetch({at: position}).get(at)
+            if answer is None:
+                # Its leader moves.
+                continue
+            markers = (_marker_of(batch, at, producer_id) for batch in answer.batches)
+            found = next((one for one in markers if one is not None and one.offset >= from_offset), None)
+            if found is not None:
+                return found if until_offset is None or found.offset < until_offset else None
+            position = answer.next_offset
+        return None
+
+
+def _marker_of(batch: RecordBatch | UnreadableBatch, at: TopicPartition, producer_id: int) -> MarkerRecord | None:
+    """By producer id alone: a coordinator's marker may have the next epoch (KIP-890)."""
+    if not isinstance(batch, RecordBatch) or not batch.is_control or batch.producer_id != producer_id:
+        return None
+    marker = read_marker(batch)
+    if not isinstance(marker, Marker):
+        return None
+    return MarkerRecord(
+        topic=at.topic,
+        partition=at.partition,
+        offset=batch.base_offset,
+        at_ms=batch.max_timestamp_ms,
+        type=marker.type,
+        coordinator_epoch=marker.coordinator_epoch,
+    )

@@ -1,0 +1,60 @@
+"""How drivers are started on this host, by the settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from app.edges.embedded.java import JavaMissingError, drivers_java
+from app.edges.spark.launcher import SubmitLauncher
+from app.edges.spark.spark_submit import SparkSubmit
+from app.kit.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def launcher_for(settings: Settings, spark_submit: SparkSubmit) -> SubmitLauncher:
+    return SubmitLauncher(
+        spark_submit,
+        state_dir=settings.state_dir,
+        master_web_urls=_pairs(settings.spark_master_web_urls),
+    )
+
+
+def spark_submit_for(settings: Settings) -> SparkSubmit:
+    """With this environment's Python and PySpark; without a Java it refuses each submission with the reason."""
+    java_home, java_missing = _java(settings.java_home)
+    return SparkSubmit(
+        cache_dir=settings.cache_dir,
+        version=version("fenceline"),
+        python=sys.executable,
+        worker_python=settings.worker_python,
+        java_home=java_home,
+        java_missing=java_missing,
+        environment=_driver_environment(settings),
+    )
+
+
+def _java(named: Path | None) -> tuple[Path | None, str | None]:
+    """The Java of drivers, or why there is none: the server does not need it, a run's instances then fail with it."""
+    try:
+        return drivers_java(named).home, None
+    except JavaMissingError as error:
+        missing = f"no Spark application can be started: {error}; then restart the server"
+        log.warning(missing)
+        return None, missing
+
+
+def _pairs(settings: Sequence[str]) -> Mapping[str, str]:
+    return {master: url for master, is_pair, url in (pair.partition("=") for pair in settings) if is_pair}
+
+
+def _driver_environment(settings: Settings) -> Mapping[str, str]:
+    """What drivers inherit: a folder of secrets that stands in the settings file counts as if it were exported."""
+    if settings.secrets_dir is None:
+        return dict(os.environ)
+    return {**os.environ, "FENCELINE_SECRETS_DIR": str(settings.secrets_dir)}

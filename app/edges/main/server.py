@@ -1,0 +1,391 @@
+"""The parts of one server, and what they do beside answering requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import version
+
+from app.core.access.service import tokens
+from app.core.access.store.identity import IdentityStore
+from app.core.alerts.conditions import Bounds
+from app.core.alerts.loop import AlertWatch
+from app.core.blocked.loop import DeadTasks
+from app.core.clusters.surveys import Surveys
+from app.core.fencing.loop import FencingRecorder
+from app.core.hanging.loops.searches import HangingSearch
+from app.core.ids.loop import IdCensus
+from app.core.observing.fold_files import FoldFiles
+from app.core.observing.live_cluster import JOURNALS
+from app.core.observing.loops.observer import Observer
+from app.core.observing.service.observations import Observations
+from app.core.runs.loops.folders import FolderRetention
+from app.core.runs.loops.reconciler import Reconciler
+from app.core.runs.loops.retention import Retention
+from app.core.runs.reconciliation.view import Timing
+from app.edges.db import migrations
+from app.edges.db.changes import ChangeFeed
+from app.edges.db.clock import DatabaseClock
+from app.edges.db.database import Database
+from app.edges.db.locks import AdvisoryLocks
+from app.edges.kafka.admin import KafkaBrokers
+from app.edges.kafka.journal_tail import KafkaJournals
+from app.edges.kafka.transactions.brokers import KafkaTransactions
+from app.edges.kafka.transactions.searching import KafkaSearch
+from app.edges.main.drivers import launcher_for, spark_submit_for
+from app.edges.main.errors import StartError
+from app.edges.main.health import Health
+from app.edges.main.needs import NEEDS
+from app.edges.main.own_freeze import freeze_self
+from app.edges.spark.instance_folders import StateFolders
+from app.kit.access import COMMAND_LINE, Principal, Role
+from app.kit.errors import FencelineError, UnavailableError
+from app.kit.loops.supervisor import Loop, Supervisor
+from app.kit.settings import Settings
+from app.kit.state_files import write_private
+from app.kit.web.dependencies import Wiring
+from app.kit.web.security.login_limit import LoginLimit
+from app.products.audits.decision import AuditTiming
+from app.products.audits.launcher import SubmitAuditLauncher
+from app.products.audits.loop import Auditor
+from app.products.audits.service.on_behalf import PlannedAudits
+from app.products.drills.loop import DrillWatch
+from app.products.files.loops.file_watch import FileWatch
+from app.products.files.loops.orphan_watch import OrphanWatch
+from app.products.files.reference_topics import KafkaReferenceTopics
+from app.products.files.service.collecting import FileOrphanCollectors
+from app.products.migrations.loop import MigrationDriver
+from app.products.migrations.service.questions import BrokerActs, BrokerQuestions
+from app.products.offset_log.loop import OffsetWatch
+from app.products.webhooks.loop import WebhookSender
+from app.products.webhooks.post import HttpWebhookPost, KeysByReference
+from app.products.webhooks.retry import Pace
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 1.0
+FIRST_ADMINISTRATOR = "first-administrator"
+LOCAL_TOKEN = "local-administrator"  # noqa: S105 - a token's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """Where the server listens. `login_url` logs the administrator in once; only the first start has one."""
+
+    users_url: str
+    workers_url: str
+    login_url: str | None
+
+
+class Server:
+    """Made before anything listens; `work` runs for as long as the server does."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        database: Database,
+        brokers: KafkaBrokers,
+        transactions: KafkaTransactions,
+        users_url: str,
+        workers_url: str,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._brokers = brokers
+        self._transactions = transactions
+        self._clock = DatabaseClock(database.now)
+        self._surveys = Surveys(brokers, self._clock)
+        self._changes = ChangeFeed(database.url)
+        self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
+        # Every server observes, and writes down what it saw: the lock of such a loop is its own.
+        self._where = f"{socket.gethostname()}:{settings.state_dir}"
+        self._fencing = FencingRecorder(
+            unit_of_work=database.unit_of_work,
+            clock=self._clock,
+            where=self._where,
+            groups=lambda cluster: self._observations.of(cluster).groups,
+            clocks=lambda cluster: self._observations.of(cluster).clocks,
+        )
+        self._observer = self._make_observer() if settings.observe else None
+        self._hanging = self._make_search() if settings.observe else None
+        self._files = FileWatch(
+            unit_of_work=database.unit_of_work,
+            topics=KafkaReferenceTopics(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                allowed_addresses=settings.allowed_broker_addresses,
+            ),
+            clock=self._clock,
+        )
+        self._orphans = OrphanWatch(
+            unit_of_work=database.unit_of_work,
+            collectors=FileOrphanCollectors(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                allowed_roots=settings.allowed_file_roots,
+            ),
+            clock=self._clock,
+        )
+        self._sender = self._make_sender(users_url)
+        self._spark_submit = spark_submit_for(settings)
+        self._launcher = launcher_for(settings, self._spark_submit)
+        self._dead_tasks = DeadTasks(
+            unit_of_work=database.unit_of_work,
+            brokers=transactions,
+            launcher=self._launcher,
+            clock=self._clock,
+            where=self._where,
+        )
+        self._questions = BrokerQuestions(
+            unit_of_work=database.unit_of_work,
+            brokers=brokers,
+            transactions=transactions,
+            surveys=self._surveys,
+            observations=self._observations,
+            clock=self._clock,
+        )
+        self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url))
+        self._health = Health(database, self._changes, self._supervisor)
+        self.wiring = Wiring(
+            settings=settings,
+            clock=self._clock,
+            unit_of_work=database.unit_of_work,
+            brokers=brokers,
+            transactions=transactions,
+            changes=self._changes,
+            observations=self._observations,
+            surveys=self._surveys,
+            login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
+            health=self._health.of_parts,
+            users_url=users_url,
+            workers_urls=(workers_url,),
+            version=version("fenceline"),
+            migration_questions=self._questions,
+            needs=NEEDS,
+            dead_ends=self._dead_tasks.counts,
+            gone=self._dead_tasks.hear,
+        )
+
+    def _loops(self, workers_url: str) -> Sequence[Loop]:
+        settings = self._settings
+        host = socket.gethostname()
+        audits = SubmitAuditLauncher(self._spark_submit, state_dir=settings.state_dir)
+        reconciler = Reconciler(
+            unit_of_work=self._database.unit_of_work,
+            launcher=self._launcher,
+            clock=self._clock,
+            host=host,
+            version=version("fenceline"),
+            server_urls=lambda: (workers_url,),
+            timing=Timing(
+                heartbeat_timeout=timedelta(seconds=settings.heartbeat_timeout_s),
+                lost_after=timedelta(seconds=settings.lost_after_s),
+            ),
+        )
+        drills = DrillWatch(
+            unit_of_work=self._database.unit_of_work,
+            observations=self._observations,
+            audits=PlannedAudits(clock=self._clock),
+            freeze_self=freeze_self,
+            clock=self._clock,
+            host=host,
+        )
+        migrations = MigrationDriver(
+            unit_of_work=self._database.unit_of_work,
+            observations=self._observations,
+            acts=BrokerActs(
+                unit_of_work=self._database.unit_of_work,
+                brokers=self._transactions,
+                observations=self._observations,
+                clock=self._clock,
+            ),
+            questions=self._questions,
+            clock=self._clock,
+            where=self._where,
+        )
+        folders = FolderRetention(
+            StateFolders(settings.state_dir),
+            audits,
+            unit_of_work=self._database.unit_of_work,
+            clock=self._clock,
+            where=self._where,
+            kept_for=timedelta(days=settings.instance_files_days),
+        )
+        auditor = Auditor(
+            unit_of_work=self._database.unit_of_work,
+            brokers=self._brokers,
+            launcher=audits,
+            clock=self._clock,
+            host=host,
+            cores=settings.audit_cores,
+            version=version("fenceline"),
+            server_urls=lambda: (workers_url,),
+            timing=AuditTiming(longest=timedelta(minutes=settings.audit_longest_minutes)),
+        )
+        retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
+        offsets = OffsetWatch(
+            unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock
+        )
+        searching = [] if self._hanging is None else [self._hanging]
+        ending = [self._dead_tasks] if settings.end_dead_transactions else []
+        return [
+            reconciler,
+            drills,
+            migrations,
+            auditor,
+            retention,
+            folders,
+            offsets,
+            self._files,
+            self._orphans,
+            self._sender,
+            *ending,
+            *self._observing(),
+            *searching,
+        ]
+
+    def _observing(self) -> Sequence[Loop]:
+        if self._observer is None:
+            return []
+        watch = AlertWatch(
+            unit_of_work=self._database.unit_of_work,
+            observations=self._observations,
+            clock=self._clock,
+            bounds=Bounds(
+                transaction_open=timedelta(seconds=self._settings.alert_transaction_open_s),
+                observer=timedelta(seconds=self._settings.alert_observer_s),
+            ),
+        )
+        census = IdCensus(unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock)
+        return [self._observer, self._fencing, watch, census]
+
+    def _make_sender(self, users_url: str) -> WebhookSender:
+        settings = self._settings
+        pace = Pace()
+        return WebhookSender(
+            unit_of_work=self._database.unit_of_work,
+            post=HttpWebhookPost(
+                allowed_hosts=settings.allowed_webhook_hosts,
+                allowed_networks=settings.allowed_webhook_networks,
+                timeout_s=pace.timeout_s,
+                user_agent=f"fenceline/{version('fenceline')}",
+            ),
+            keys=KeysByReference(environment=os.environ, secrets_dir=settings.secrets_dir),
+            clock=self._clock,
+            where=self._where,
+            server_url=users_url,
+            chance=random.random,
+            pace=pace,
+        )
+
+    def _make_observer(self) -> Observer:
+        settings = self._settings
+        return Observer(
+            unit_of_work=self._database.unit_of_work,
+            journals=KafkaJournals(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                topics=JOURNALS,
+                allowed_addresses=settings.allowed_broker_addresses,
+            ),
+            store=FoldFiles(settings.state_dir / "journals", groups=settings.observed_groups),
+            observations=self._observations,
+            clock=self._clock,
+            where=self._where,
+            on_steps=self._fencing.take,
+            groups=settings.observed_groups,
+            save_every_s=settings.observer_save_s,
+        )
+
+    def _make_search(self) -> HangingSearch:
+        settings = self._settings
+        return HangingSearch(
+            unit_of_work=self._database.unit_of_work,
+            brokers=KafkaSearch(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                allowed_addresses=settings.allowed_broker_addresses,
+            ),
+            observations=self._observations,
+            clock=self._clock,
+            where=self._where,
+            asks_per_s=settings.hanging_asks_per_s,
+            sweep_every_s=settings.hanging_sweep_s,
+        )
+
+    async def work(self, announce: Callable[[Started], None]) -> None:
+        """Bring the schema up to date, as soon as Postgres lets us; then announce, and keep the loops going."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._upgrade_schema()
+                await self._clock.measure()
+                group.create_task(self._clock.keep(), name="Postgres's clock")
+                announce(await self._first_start())
+                group.create_task(self._changes.run(), name="change feed")
+                group.create_task(self._supervisor.run(), name="loops")
+        finally:
+            await self._sender.close()
+            await self._files.close()
+            await self._orphans.close()
+            await self.wiring.held_back.close()
+            if self._hanging is not None:
+                await self._hanging.close()
+            if self._observer is not None:
+                await self._observer.close()
+
+    async def _upgrade_schema(self) -> None:
+        said = ""
+        while True:
+            try:
+                await self._database.ping()
+                await migrations.upgrade(self._database.url)
+            except FencelineError as error:
+                self._health.schema_problem = error.message
+                if error.message != said:
+                    log.warning("waiting for the database: %s", error.message)
+                    said = error.message
+                if not isinstance(error, UnavailableError):
+                    raise StartError(error.message) from error
+                await asyncio.sleep(LOOK_AGAIN_S)
+            else:
+                self._health.schema_problem = None
+                return
+
+    async def _first_start(self) -> Started:
+        """The first start makes a one-time link for the administrator, and a token for the command line here."""
+        settings = self._settings
+        now = self._clock.now()
+        link: str | None = None
+        async with self._database.unit_of_work() as uow:
+            # A new or restored database takes its identity here, before anything is told it.
+            await uow.of(IdentityStore).database_epoch()
+            if await tokens.is_first_start(uow):
+                link = await tokens.create_one_time_link(
+                    uow,
+                    principal=Principal(name=FIRST_ADMINISTRATOR, role=Role.ADMINISTRATOR),
+                    lifetime=timedelta(minutes=settings.one_time_link_minutes),
+                    by=COMMAND_LINE,
+                    now=now,
+                )
+                _, secret = await tokens.create_token(
+                    uow,
+                    name=LOCAL_TOKEN,
+                    role=Role.ADMINISTRATOR,
+                    by=COMMAND_LINE,
+                    why="the first start made it for the command line on this host",
+                    now=now,
+                )
+                write_private(settings.token_file, secret + "\n")
+            await uow.commit()
+        return Started(
+            users_url=self.wiring.users_url,
+            workers_url=self.wiring.workers_urls[0],
+            login_url=None if link is None else f"{self.wiring.users_url}/login/{link}",
+        )

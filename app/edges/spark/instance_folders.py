@@ -1,0 +1,86 @@
+"""The folders of all leases that were submitted on this host (the port app/core/runs/launcher.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app.core.runs.launcher import LeaseFolder
+from app.edges.spark import driver_processes
+from app.edges.spark.instance_files import InstanceFiles, folder_of_instances
+from app.kit.errors import UnavailableError
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"(?P<run_id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<ordinal>\d+)-(?P<lease>\d+)")
+
+
+class StateFolders:
+    """What lies under `instances` in the state folder and is named like a lease; anything else there is not ours."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+
+    async def unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
+        return await asyncio.to_thread(self._unchanged_since, moment)
+
+    async def trim_logs(self) -> int:
+        return await asyncio.to_thread(self._trim_logs)
+
+    async def remove(self, folder: LeaseFolder) -> bool:
+        return await asyncio.to_thread(self._remove, folder)
+
+    def _unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
+        return [
+            LeaseFolder(run_id=name["run_id"], ordinal=int(name["ordinal"]), lease=int(name["lease"]))
+            for path, name in self._all()
+            if _changed_at(path) < moment
+        ]
+
+    def _trim_logs(self) -> int:
+        trimmed = 0
+        for path, _ in self._all():
+            try:
+                trimmed += InstanceFiles(path).trim_log()
+            except OSError as error:
+                # One that cannot be trimmed must not keep the others.
+                log.warning("a log could not be trimmed: %s: %s", error.filename or path, error.strerror)
+        return trimmed
+
+    def _all(self) -> list[tuple[Path, re.Match[str]]]:
+        try:
+            paths = sorted(folder_of_instances(self._state_dir).iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UnavailableError(
+                f"the folders of instances cannot be listed: {error.filename}: {error.strerror}"
+            ) from error
+        return [(path, name) for path in paths if (name := _NAME.fullmatch(path.name)) is not None]
+
+    def _remove(self, folder: LeaseFolder) -> bool:
+        path = InstanceFiles.of(
+            self._state_dir, run_id=folder.run_id, ordinal=folder.ordinal, lease=folder.lease
+        ).folder
+        if driver_processes.search(path):
+            return False
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise UnavailableError(f"{path} cannot be removed: {error.filename}: {error.strerror}") from error
+        return True
+
+
+def _changed_at(folder: Path) -> datetime:
+    """When anything in it was last written; the far future when that cannot be seen, so that it stays."""
+    try:
+        newest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return datetime.max.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(newest, UTC)

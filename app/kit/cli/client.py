@@ -1,0 +1,213 @@
+"""How commands talk to the server, and the sentences for when they cannot."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import httpx
+import msgspec
+
+from app.kit import state_files
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.watching import outlast
+from app.kit.settings import Settings, SettingsError, is_loopback, load
+
+T = TypeVar("T")
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+
+
+def settings_or_exit(**overrides: Any) -> Settings:
+    """The settings of this process, or a CommandError with what is wrong with them."""
+    try:
+        return load(**overrides)
+    except SettingsError as error:
+        raise CommandError(
+            "the settings cannot be used:", code=ExitCode.USAGE, lines=tuple(str(error).splitlines())
+        ) from error
+
+
+def read_token(file: Path) -> str | None:
+    """FENCELINE_TOKEN, else the file's content. Raises CommandError when others may read the file."""
+    named = os.environ.get("FENCELINE_TOKEN", "").strip()
+    if named:
+        return named
+    try:
+        return (state_files.read_private(file) or "").strip() or None
+    except state_files.StateFileError as error:
+        raise CommandError(str(error)) from error
+
+
+def running_server_url(settings: Settings) -> str:
+    """The server that the settings name, else the one that runs on this state folder, else the default address."""
+    if settings.server_url is not None:
+        return settings.server_url
+    here = state_files.find_server(settings.server_file)
+    return settings.users_url if here is None else here.users_url
+
+
+class Client:
+    """The REST API with a token; every refusal becomes a CommandError."""
+
+    def __init__(
+        self, *, url: str, token: str | None, token_file: Path, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._url = url
+        self._token = token
+        self._token_file = token_file
+        headers = {"Accept": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        # A proxy of the environment is for addresses elsewhere.
+        is_here = is_loopback(httpx.URL(url).host)
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=_TIMEOUT, transport=transport, trust_env=not is_here
+        )
+
+    @classmethod
+    def of(cls, settings: Settings) -> Client:
+        return cls(
+            url=running_server_url(settings),
+            token=read_token(settings.token_file),
+            token_file=settings.token_file,
+        )
+
+    def get(self, path: str, **parameters: str | int | None) -> Any:
+        """What is there; a command that watches asks again while the server or its database is away."""
+        return outlast(lambda: self._ask("GET", path, parameters=parameters))
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """A command. It carries an idempotency key, so it is safely repeated once when the connection breaks."""
+        return self._ask("POST", path, body=body or {}, key=str(uuid.uuid4()))
+
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._ask("PUT", path, body=body, key=str(uuid.uuid4()))
+
+    def delete(self, path: str, **parameters: str | int | None) -> Any:
+        return self._ask("DELETE", path, parameters=parameters)
+
+    def upload(self, path: str, content: bytes) -> Any:
+        return self._ask("POST", path, content=content, key=str(uuid.uuid4()))
+
+    def ready(self) -> Any:
+        """What /readyz says, ready or not."""
+        try:
+            response = self._http.get("/readyz")
+            return msgspec.json.decode(response.content)
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            raise CommandError(
+                f"no Fenceline server answers at {self._url}: {error}", code=ExitCode.UNREACHABLE
+            ) from error
+
+    def items(self, path: str, *, limit: int | None = None, **parameters: str | int | None) -> Iterator[Any]:
+        """Every item of a list, page by page; at most `limit`."""
+        given = 0
+        after: str | None = None
+        while True:
+            page = self.get(path, after=after, limit=min(limit or 100, 100), **parameters)
+            for item in page["items"]:
+                if limit is not None and given >= limit:
+                    return
+                given += 1
+                yield item
+            after = cast("str | None", page["next_cursor"])
+            if after is None:
+                return
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str | int | None] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        key: str | None = None,
+    ) -> Any:
+        headers: dict[str, str] = {}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        data = content
+        if body is not None:
+            data = msgspec.json.encode(body)
+            headers["Content-Type"] = "application/json"
+        elif content is not None:
+            headers["Content-Type"] = "text/x-python"
+        query = {name: value for name, value in (parameters or {}).items() if value is not None}
+        request = self._http.build_request(method, f"/api/v1{path}", params=query, content=data, headers=headers)
+        try:
+            try:
+                response = self._http.send(request)
+            except (httpx.RemoteProtocolError, httpx.ReadError):
+                if key is None and method != "GET":
+                    raise
+                response = self._http.send(request)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise CommandError(
+                f"no Fenceline server answers at {self._url}: {error}",
+                code=ExitCode.UNREACHABLE,
+                lines=("start one with `fenceline serve`, or name another with FENCELINE_SERVER_URL",),
+            ) from error
+        except httpx.HTTPError as error:
+            raise CommandError(
+                f"the Fenceline server at {self._url} did not answer: {error or type(error).__name__}",
+                code=ExitCode.UNREACHABLE,
+            ) from error
+        if response.is_success:
+            return msgspec.json.decode(response.content) if response.content else None
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> CommandError:
+        try:
+            problem = msgspec.json.decode(response.content, type=_ProblemDocument)
+        except msgspec.MsgspecError:
+            return CommandError(
+                f"what answers at {self._url} is not Fenceline (HTTP {response.status_code}); "
+                "name the server with FENCELINE_SERVER_URL",
+                status=response.status_code,
+            )
+        status = response.status_code
+        lines = tuple(f"{p.field}: {p.message}{' (warning)' if p.is_warning else ''}" for p in problem.problems)
+        code = _EXIT_CODES.get(status, ExitCode.FAILED)
+        if status == 401:
+            said = "this needs a token, and none was found" if self._token is None else problem.detail
+            way_out = (
+                f"put a token into FENCELINE_TOKEN or {self._token_file}; on the server's host, "
+                "`fenceline tokens create NAME --role ROLE --save` makes one"
+            )
+            return CommandError(said, code=code, lines=(way_out,), status=status)
+        return CommandError(problem.detail, code=code, lines=lines, status=status)
+
+
+def connect() -> Client:
+    """The server and the token that this process's settings lead to."""
+    return Client.of(settings_or_exit())
+
+
+_EXIT_CODES = {
+    400: ExitCode.INVALID,
+    401: ExitCode.NOT_ALLOWED,
+    403: ExitCode.NOT_ALLOWED,
+    422: ExitCode.INVALID,
+    503: ExitCode.UNREACHABLE,
+}
+
+
+class _ProblemLine(msgspec.Struct):
+    field: str
+    message: str
+    is_warning: bool = False
+
+
+class _ProblemDocument(msgspec.Struct):
+    status: int
+    detail: str
+    problems: tuple[_ProblemLine, ...] = ()
+
+
+def as_record(item: Any, record: type[T]) -> T:
+    """An item of an answer as the domain's record; the API mirrors their fields."""
+    return msgspec.convert(item, record)

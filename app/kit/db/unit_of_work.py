@@ -1,0 +1,78 @@
+"""The unit of work: one transaction, and the stores that work in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.kit.db.connection import Connection
+from app.kit.db.store import DatabaseStore
+
+CHANNEL = "fenceline_changes"
+"""Postgres's channel for the notices of every unit of work."""
+_NOTIFY = sa.text("SELECT pg_notify(:channel, notice) FROM unnest(CAST(:notices AS text[])) AS notice")
+_RELAX = sa.text("SET LOCAL synchronous_commit = off")
+MAX_NOTICES = 64
+"""More changed things than this are told as one: look at everything."""
+
+S = TypeVar("S", bound=DatabaseStore)
+
+
+class UnitOfWork:
+    """Everything between entering and `commit` happens or nothing does; leaving without `commit` rolls back.
+
+    Services never call `commit`: the edge that opened the unit does (a request, a loop's turn, a CLI command).
+    After a database error nothing more can be done in the unit but to leave it. The unit takes no connection before
+    the first statement.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._db = Connection(engine)
+        self._notices: dict[str, None] = {}
+        self._stores: dict[type[DatabaseStore], DatabaseStore] = {}
+
+    def of(self, store: type[S]) -> S:
+        """Return this unit's store of that class; it is made when it is first asked for."""
+        if store not in self._stores:
+            self._stores[store] = store(self._db)
+        return cast(Any, self._stores[store])
+
+    @property
+    def connection(self) -> Connection:
+        """For statements that no store has: the tests break the schema's rules by hand with it."""
+        return self._db
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._db.close()
+
+    def notify(self, noun: str, name: str) -> None:
+        """Tell every server, on commit and only then, that what a page shows of `<noun>:<name>` has changed."""
+        self._notices[f"{noun}:{name}"] = None
+
+    async def relax_durability(self) -> None:
+        """Do not wait for the disk on commit: for state that the next second brings again (heartbeats)."""
+        await self._db.execute(_RELAX)
+
+    async def commit(self) -> None:
+        if self._notices:
+            notices = list(self._notices) if len(self._notices) <= MAX_NOTICES else ["*:*"]
+            await self._db.execute(_NOTIFY, {"channel": CHANNEL, "notices": notices})
+            self._notices.clear()
+        await self._db.commit()
+
+    async def rollback(self) -> None:
+        self._notices.clear()
+        await self._db.rollback()
+
+
+UnitOfWorkFactory = Callable[[], AbstractAsyncContextManager[UnitOfWork]]

@@ -1,0 +1,118 @@
+"""Runs the background loops: each under its named lock, one turn after another, again after an error with back-off.
+
+WAITING (another server has the lock) ─▶ RUNNING ⇄ (a turn fails) BACKING_OFF ─▶ WAITING
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from app.kit.back_off import BackOff
+from app.kit.errors import FencelineError
+from app.kit.locks import NamedLocks
+
+log = logging.getLogger(__name__)
+
+LONGEST_BACK_OFF_S = 30.0
+
+
+class Loop(Protocol):
+    """Work that is done again and again. `turn` commits for itself; it may be cancelled between any two awaits."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def period_s(self) -> float:
+        """How long it rests between two turns."""
+        ...
+
+    async def turn(self) -> None: ...
+
+    def interrupted(self) -> None:
+        """The lock was lost or a turn failed: what was remembered of the world may be out of date."""
+        ...
+
+
+class LoopState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    BACKING_OFF = "backing_off"
+
+
+class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How one loop is, for /readyz and the metrics. WAITING is healthy: another server does the work."""
+
+    name: str
+    state: LoopState
+    failures_in_a_row: int = 0
+    last_error: str | None = None
+
+
+class Supervisor:
+    """Keeps every loop going until `run` is cancelled.
+
+    Args:
+        rest: sleeps between two turns; may return early when something has changed (app/edges/db/changes.py).
+    """
+
+    def __init__(
+        self,
+        loops: Sequence[Loop],
+        *,
+        locks: NamedLocks,
+        rest: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        first_back_off_s: float = 1.0,
+    ) -> None:
+        self._loops = list(loops)
+        self._locks = locks
+        self._rest = rest
+        self._back_off_after = BackOff(first_back_off_s, LONGEST_BACK_OFF_S)
+        self._health = {loop.name: LoopHealth(name=loop.name, state=LoopState.WAITING) for loop in loops}
+
+    def health(self) -> list[LoopHealth]:
+        """The state of every loop, in the order in which they were given."""
+        return [self._health[loop.name] for loop in self._loops]
+
+    async def run(self) -> None:
+        """Run all loops until cancelled; one that fails does not disturb the others."""
+        async with asyncio.TaskGroup() as group:
+            for loop in self._loops:
+                group.create_task(self._keep_going(loop), name=f"loop {loop.name}")
+
+    async def _keep_going(self, loop: Loop) -> None:
+        while True:
+            try:
+                await self._hold_and_turn(loop)
+            except FencelineError as error:
+                log.warning("the loop %s: %s", loop.name, error.message)
+                await self._back_off(loop, error.message)
+            except Exception as error:
+                # A bug in one loop must not end the server; it is logged whole and shown on /readyz.
+                log.exception("the loop %s failed", loop.name)
+                await self._back_off(loop, f"{type(error).__name__}: {error}")
+
+    async def _hold_and_turn(self, loop: Loop) -> None:
+        self._note(loop, state=LoopState.WAITING)
+        async with self._locks.hold(loop.name) as lock:
+            loop.interrupted()
+            while await lock.is_held():
+                await loop.turn()
+                self._note(loop, state=LoopState.RUNNING, failures_in_a_row=0, last_error=None)
+                await self._rest(loop.period_s)
+
+    async def _back_off(self, loop: Loop, error: str) -> None:
+        loop.interrupted()
+        failures = self._health[loop.name].failures_in_a_row + 1
+        self._note(loop, state=LoopState.BACKING_OFF, failures_in_a_row=failures, last_error=error)
+        await asyncio.sleep(self._back_off_after.wait_s(failures))
+
+    def _note(self, loop: Loop, *, state: LoopState, **changes: object) -> None:
+        health = self._health[loop.name]
+        self._health[loop.name] = msgspec.structs.replace(health, state=state, **changes)

@@ -1,0 +1,32 @@
+"""The alert of an audit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.products.audits.audit import Audit
+from app.products.audits.result import AuditResult, Finding
+from app.products.audits.telling import verdict_sentence
+
+
+def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now: datetime) -> Alert:
+    """Of an audit that has proven something wrong."""
+    proof = (Finding.LOST, Finding.DUPLICATED, Finding.UNEXPECTED, Finding.DANGLING)
+    places = dict.fromkeys(f"{one.topic}-{one.partition}" for one in result.partitions if one.finding in proof)
+    return Alert(
+        kind=AlertKind.AUDIT,
+        state=AlertState.HAPPENED,
+        subject=subject_of("audit", audit.id),
+        at=now,
+        sentence=f"The audit of {audit.pipeline}: {verdict_sentence(result)}",
+        page=f"/audits/{audit.id}",
+        cluster=audit.cluster,
+        kafka_cluster_id=kafka_cluster_id,
+        pipeline=audit.pipeline,
+        partitions=tuple(places),
+        audit=audit.id,
+        lost=result.counts.lost.records,
+        duplicated=result.counts.duplicated.records,
+        unexpected=result.counts.unexpected.records,
+    )

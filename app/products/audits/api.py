@@ -1,0 +1,146 @@
+"""Audits of pipelines, and the plans they are audited by."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.core.access.repeated_commands import OnceDep
+from app.core.runs.api.run_schemas import Reason
+from app.kit import access
+from app.kit.access import Principal, Verb
+from app.kit.page import Page
+from app.kit.web.api.bodies import Answer
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.paging import After, Limit
+from app.kit.web.api.shown import Shown
+from app.kit.web.api.words import IdInPath, Name, NameInPath, Why
+from app.kit.web.dependencies import Uow, WiringDep, may
+from app.products.audits import schemas as schemas
+from app.products.audits.audit import Audit
+from app.products.audits.plan import AuditPlan
+from app.products.audits.schemas import AuditGiven, AuditPlanGiven
+from app.products.audits.service import asking, planning
+from app.products.audits.service.asking import Wish
+
+router = APIRouter(tags=["audits"])
+NO_REASON = Reason()
+
+
+@router.post(
+    "/pipelines/{name}/audits", status_code=201, response_model=Shown[Audit], responses=refusals(404, 409, 413)
+)
+async def start_audit(
+    name: NameInPath,
+    body: AuditGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.START_AUDIT)],
+) -> Response:
+    """Ask for an audit; it begins as soon as the pipeline has passed the window. One at a time for a pipeline."""
+
+    async def act() -> Audit:
+        wish = Wish(
+            window=body.window,
+            id_place=body.id_place,
+            source_id_place=body.source_id_place,
+            padding_s=body.padding_s,
+            tolerance_s=body.tolerance_s,
+        )
+        return await asking.ask_audit(uow, pipeline=name, wish=wish, by=by, why=body.why, now=wiring.clock.now())
+
+    return await once.do(act, status=201)
+
+
+@router.get("/audits", responses=refusals(404))
+async def list_audits(
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    pipeline: Annotated[Name | None, Query()] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> Shown[Page[Audit]]:
+    """Audits of all pipelines or of one, newest first, without their examples."""
+    return await asking.list_audits(uow, pipeline=pipeline, after=after, limit=limit)
+
+
+@router.get("/audits/{audit_id}", response_model=Shown[Audit], responses=refusals(404))
+async def get_audit(
+    audit_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.VIEW)],
+    *,
+    with_ids: Annotated[bool, Query(description="With the ids of the examples: operators only, and logged.")] = False,
+) -> Audit | Answer:
+    """One audit with its examples."""
+    if with_ids:
+        access.require(by, Verb.READ_RECORDS)
+    audit = await asking.get_audit(uow, audit_id)
+    if with_ids:
+        await asking.note_look_at_ids(uow, audit, by=by, now=wiring.clock.now())
+        await uow.commit()
+    return schemas.with_ids(audit) if with_ids else audit
+
+
+@router.post("/audits/{audit_id}/stop", response_model=Shown[Audit], responses=refusals(404, 409, 413))
+async def stop_audit(
+    audit_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.STOP_AUDIT)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """End it without a result."""
+
+    async def act() -> Audit:
+        return await asking.stop_audit(uow, audit_id, by=by, why=body.why, now=wiring.clock.now())
+
+    return await once.do(act)
+
+
+@router.get("/pipelines/{name}/audit-plan", responses=refusals(404))
+async def get_audit_plan(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[AuditPlan]:
+    """How the pipeline is audited: by which id, and how often by itself."""
+    return await planning.get_plan(uow, name)
+
+
+@router.put("/pipelines/{name}/audit-plan", responses=refusals(404, 413))
+async def change_audit_plan(
+    name: NameInPath,
+    body: AuditPlanGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
+) -> Shown[AuditPlan]:
+    """Give the pipeline an audit plan, or change it. It is no part of a revision: nothing restarts for it."""
+    plan = await planning.change_plan(
+        uow,
+        pipeline=name,
+        id_place=body.id_place,
+        source_id_place=body.source_id_place,
+        padding_s=body.padding_s,
+        every_s=body.every_s,
+        tolerance_s=body.tolerance_s,
+        by=by,
+        why=body.why,
+        now=wiring.clock.now(),
+    )
+    await uow.commit()
+    return plan
+
+
+@router.delete("/pipelines/{name}/audit-plan", status_code=204, responses=refusals(404))
+async def remove_audit_plan(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Audit nothing by itself any more; the audits there were stay."""
+    await planning.remove_plan(uow, pipeline=name, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()

@@ -1,0 +1,325 @@
+"""`fenceline audit PIPELINE`, and `fenceline audits`: list, show, stop, and the plan that a pipeline is audited by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.kit.cli.client import Client, connect
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.listing import Limit, OfPipeline, show_list
+from app.kit.cli.moments import moment_option
+from app.kit.cli.names import PipelineName
+from app.kit.cli.output import AsJson, Watch, Why, ago, console, present, print_json, say, state, table
+from app.kit.cli.watching import watching
+from app.kit.moments import WordsError, span_of, span_text
+from app.kit.words import number
+from app.products.audits import words
+from app.products.audits.plan import time_window
+from app.products.audits.specification import IdPlace, Window
+
+app = typer.Typer(
+    help="Audits: is every id that a pipeline read written once? Ask for one with `fenceline audit PIPELINE`.",
+    no_args_is_help=True,
+)
+
+AuditId = Annotated[str, typer.Argument(metavar="AUDIT", help="An audit's id.")]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="Where an output has its id: key, json:PATH or header:NAME. None: as the plan says."),
+]
+SourceId = Annotated[
+    str | None, typer.Option("--source-id", help="Where an input has it, when that is another place than in outputs.")
+]
+ENDED = frozenset({"done", "failed", "stopped", "skipped"})
+
+
+def audit(
+    pipeline: PipelineName,
+    from_: Annotated[
+        str,
+        typer.Option("--from", help="Begin of the window: a time such as 2026-01-31T12:00:00Z, or 90m, 2h, 1d ago."),
+    ] = "1h",
+    to: Annotated[str, typer.Option("--to", help="Its end, in the same words, or now.")] = "now",
+    everything: Annotated[bool, typer.Option("--everything", help="All that the topics hold.")] = False,
+    id_: Id = None,
+    source_id: SourceId = None,
+    padding: Annotated[
+        int | None, typer.Option(min=0, help="Seconds outside of the window in which an output is late, not lost.")
+    ] = None,
+    tolerance: Annotated[
+        int | None, typer.Option(min=0, help="Seconds that it waits for the pipeline to have passed the window.")
+    ] = None,
+    why: Why = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            "--wait", metavar="SECONDS", help="Wait for the verdict, at most this long; exit 1 unless clean or empty."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a pipeline: the last hour, or another window. Nothing is written to Kafka."""
+    now = datetime.now(UTC)
+    window: dict[str, Any] = (
+        {"kind": "everything"}
+        if everything
+        else {
+            "kind": "time",
+            "start": moment_option(from_, "--from", now=now).isoformat(),
+            "end": moment_option(to, "--to", now=now).isoformat(),
+        }
+    )
+    body = {
+        "window": window,
+        "id_place": place(id_, "--id"),
+        "source_id_place": place(source_id, "--source-id"),
+        "padding_s": padding,
+        "tolerance_s": tolerance,
+        "why": why,
+    }
+    client = connect()
+    item = client.post(f"/pipelines/{pipeline}/audits", body)
+    if wait is None:
+        if as_json:
+            print_json(item)
+        else:
+            say(f"audit {item['id']} of {pipeline}; follow it: fenceline audits show {item['id']} --watch")
+        return
+    deadline_s = time.monotonic() + wait
+    with watching(deadline_s=deadline_s):
+        item = _wait(client, str(item["id"]), deadline_s=deadline_s)
+    if as_json:
+        print_json(item)
+    else:
+        console.print(shown(item))
+    if item["verdict"] not in ("clean", "empty"):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command("list")
+def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
+    """Audits, newest first."""
+    show_list(
+        "/audits",
+        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "ASKED", "BY"),
+        _row,
+        empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
+        pipeline=pipeline,
+        limit=limit,
+        as_json=as_json,
+        watch_it=watch_it,
+    )
+
+
+def _row(item: Any) -> Sequence[RenderableType | str | None]:
+    return (
+        item["id"],
+        item["pipeline"],
+        state(item["verdict"] or item["state"]),
+        _window_words(item["window"]),
+        _found(item, "lost"),
+        _found(item, "duplicated"),
+        ago(datetime.fromisoformat(item["asked_at"])),
+        item["asked_by"],
+    )
+
+
+@app.command()
+def show(
+    audit_id: AuditId,
+    ids: Annotated[
+        bool, typer.Option("--ids", help="With the ids of the examples; operators only, and logged.")
+    ] = False,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """One audit: the verdict, the figures, and where the wrong records lie."""
+    client = connect()
+
+    def data() -> Any:
+        return client.get(f"/audits/{audit_id}", with_ids="true" if ids else None)
+
+    present(data, lambda: shown(data()), as_json=as_json, watch_it=watch_it)
+
+
+@app.command()
+def stop(audit_id: AuditId, why: Why = None, as_json: AsJson = False) -> None:
+    """End an audit without a result."""
+    item = connect().post(f"/audits/{audit_id}/stop", {"why": why})
+    if as_json:
+        print_json(item)
+    else:
+        say(str(item["sentence"]))
+
+
+@app.command()
+def plan(
+    pipeline: PipelineName,
+    id_: Id = None,
+    source_id: SourceId = None,
+    every: Annotated[
+        str | None, typer.Option(help="How long the windows are that are audited by themselves: 1h, 15m; or never.")
+    ] = None,
+    padding: Annotated[int | None, typer.Option(min=0, help="Seconds of padding.")] = None,
+    tolerance: Annotated[int | None, typer.Option(min=0, help="Seconds of waiting, until a window is skipped.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Audit nothing by itself, and forget the id.")] = False,
+    why: Why = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a pipeline's audit plan; with options, make or change it."""
+    client = connect()
+    path = f"/pipelines/{pipeline}/audit-plan"
+    if remove:
+        client.delete(path, why=why)
+        say(f"{pipeline} has no audit plan any more")
+        return
+    given = {
+        "id_place": place(id_, "--id"),
+        "source_id_place": place(source_id, "--source-id"),
+        "padding_s": padding,
+        "tolerance_s": tolerance,
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if every is not None:
+        with _said_of("--every"):
+            changes["every_s"] = None if every == "never" else int(span_of(every).total_seconds())
+    if changes:
+        kept = ("id_place", "source_id_place", "padding_s", "tolerance_s", "every_s")
+        before = {} if "id_place" in changes else {name: client.get(path)[name] for name in kept}
+        item = client.put(path, {**before, **changes, "why": why})
+    else:
+        item = client.get(path)
+    if as_json:
+        print_json(item)
+        return
+    every_words = "only when asked for" if item["every_s"] is None else f"every {span_text(item['every_s'])}"
+    say(f"{pipeline} is audited by {_place_words(item['id_place'])}, {every_words}")
+    if item["next_due_at"] is not None:
+        say(f"next window from {item['decided_until']}, not before {item['next_due_at']}")
+    if item["shown_until"] is not None:
+        say(f"shown until {item['shown_until']}")
+
+
+def place(text: str | None, option: str) -> dict[str, str] | None:
+    """`key`, `json:PATH` or `header:NAME` as the API takes it. Raises CommandError."""
+    if text is None:
+        return None
+    with _said_of(option):
+        return cast("dict[str, str]", msgspec.to_builtins(words.id_place_of(text)))
+
+
+@contextmanager
+def _said_of(option: str) -> Generator[None]:
+    try:
+        yield
+    except WordsError as error:
+        raise CommandError(f"{option} {error}", code=ExitCode.USAGE) from error
+
+
+def _place_words(place: Any) -> str:
+    return words.id_place_words(msgspec.convert(place, IdPlace))
+
+
+def _window_words(window: Any) -> str:
+    if window["kind"] == "time":
+        begin, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
+        return words.window_words(time_window(begin, end))
+    return words.window_words(msgspec.convert(window, Window))
+
+
+def _found(item: Any, what: str) -> str:
+    """A dash for what is not known: without a result, and for none found where not all could be compared."""
+    result = item["result"]
+    if result is None:
+        return "–"
+    records = result["counts"][what]["records"]
+    is_all = item["verdict"] != "not_shown" and not result["gaps"]
+    return number(records if records or is_all else None)
+
+
+def shown(item: Any) -> RenderableType:
+    head = Text.assemble(
+        (item["pipeline"], "bold"),
+        "  ",
+        state(item["verdict"] or item["state"]),
+        f"  audit {item['id']} · {_window_words(item['window'])} · by {_place_words(item['id_place'])}",
+    )
+    parts: list[RenderableType] = [head, Text(item["sentence"])]
+    progress, result = item["progress"], item["result"]
+    if item["state"] == "running" and progress is not None:
+        parts.append(Text(f"{progress['stage']}: {progress['tasks_done']} of {progress['tasks']} tasks done", "dim"))
+    if result is None:
+        return Group(*parts)
+    parts += [Text(f"in doubt: {gap['sentence']}") for gap in result["gaps"]]
+    counts = result["counts"]
+    kinds = ("lost", "duplicated", "unexpected", "late", "missing", "unexplained")
+    is_of_files = counts.get("files") is not None
+    parts += [
+        Text(),
+        table(
+            ("", "IDS#", "OUTPUTS#"),
+            [
+                ("expected", "–", number(counts["expected"])),
+                ("found", "–", number(counts["outputs"])),
+                *((kind, number(counts[kind]["ids"]), _found(item, kind)) for kind in kinds),
+            ],
+            empty="",
+        ),
+        *(_of_files(item) if is_of_files else ()),
+        Text(),
+        table(
+            ("WHAT", "ID", "EXPECTED#", "FOUND#", "INPUTS", "REFERENCES" if is_of_files else "OUTPUTS"),
+            (
+                (
+                    one["finding"],
+                    one["id"],
+                    number(one["expected"]),
+                    number(one["found"]),
+                    _places(one["inputs"]),
+                    _places(one["outputs"]),
+                )
+                for one in result["examples"]
+                if one["finding"] != "dangling"
+            ),
+            empty="Nothing to show an example of.",
+        ),
+    ]
+    return Group(*parts)
+
+
+def _of_files(item: Any) -> list[RenderableType]:
+    result = item["result"]
+    counts = result["counts"]
+    rows = [
+        (_places(one["outputs"]), place["file"], one["why"])
+        for one in result["examples"]
+        if one["finding"] == "dangling"
+        for place in one["outputs"]
+    ]
+    dangling = counts["dangling"]["ids"]
+    files = f"files verified and read: {number(counts['files'])}, dangling references: {number(dangling)}"
+    parts: list[RenderableType] = [Text(), Text(files)]
+    return [*parts, table(("DANGLING REFERENCE", "FILE", "WHICH"), rows, empty="")] if rows else parts
+
+
+def _places(places: Any) -> str | None:
+    return ", ".join(f"{one['topic']}-{one['partition']}@{one['offset']}" for one in places) or None
+
+
+def _wait(client: Client, audit_id: str, *, deadline_s: float) -> Any:
+    while True:
+        item = client.get(f"/audits/{audit_id}")
+        if item["state"] in ENDED:
+            return item
+        if time.monotonic() > deadline_s:
+            raise CommandError(f"waited long enough; audit {audit_id} is {item['state']}: {item['sentence']}")
+        time.sleep(0.5)

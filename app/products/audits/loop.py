@@ -1,0 +1,239 @@
+"""Carries audits out: asks for those that plans have due, starts each once its pipeline has passed the window, ends it.
+
+The decision is app/products/audits/decision.py; here is what must be read and done for it. Every act is a row,
+committed before it is done, so that a server that dies in between leaves a trace that the next one finds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from app.core.clusters.brokers import Brokers
+from app.core.clusters.store import ClusterStore
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.launcher import AuditLauncher, Submitted
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWorkFactory
+from app.kit.errors import ConflictError, FencelineError, IllegalTransitionError, NotFoundError, UnavailableError
+from app.products.audits.audit import Audit, AuditState
+from app.products.audits.decision import (
+    Action,
+    Adopt,
+    AskToStop,
+    AuditTiming,
+    End,
+    Signal,
+    SubmitAgain,
+    TakeWord,
+    decide,
+)
+from app.products.audits.passing import NotPassed
+from app.products.audits.plan import due_windows
+from app.products.audits.service import carrying_out, planning
+from app.products.audits.service.passing import why_not_passed
+from app.products.audits.store import AuditPlanStore, AuditStore
+from app.products.audits.wire import AuditEnd, AuditOutcome
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_AFTER = timedelta(seconds=10)
+"""How often brokers are asked whether a pipeline has passed a window."""
+
+
+class Auditor:
+    """The loop of one server at a time; remembers only since when it listens, and when it asked the brokers last.
+
+    Args:
+        host: this host's name, as the launcher writes it into submissions.
+        cores: how many tasks of an audit work at once.
+        version: of this Fenceline, which orders carry.
+        server_urls: the addresses under which drivers reach this server and its like; asked at each submission.
+    """
+
+    name = "auditor"
+
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        brokers: Brokers,
+        launcher: AuditLauncher,
+        clock: Clock,
+        host: str,
+        cores: int,
+        version: str,
+        server_urls: Callable[[], Sequence[str]],
+        timing: AuditTiming | None = None,
+        look_again_after: timedelta = LOOK_AGAIN_AFTER,
+        period_s: float = 1.0,
+    ) -> None:
+        self._unit_of_work = unit_of_work
+        self._brokers = brokers
+        self._launcher = launcher
+        self._clock = clock
+        self._host = host
+        self._cores = cores
+        self._version = version
+        self._server_urls = server_urls
+        self._timing = timing or AuditTiming()
+        self._look_again_after = look_again_after
+        self.period_s = period_s
+        self._asked_at: dict[str, datetime] = {}
+        self._listening_since: datetime | None = None
+
+    def interrupted(self) -> None:
+        self._asked_at.clear()
+        self._listening_since = None
+
+    async def turn(self) -> None:
+        """Look at every plan and at every audit that lives, and take the next step of each."""
+        async with self._unit_of_work() as uow:
+            plans = await uow.of(AuditPlanStore).scheduled()
+            living = await uow.of(AuditStore).living()
+        busy = {audit.pipeline for audit in living}
+        now = self._clock.now()
+        self._listening_since = self._listening_since or now
+        for plan in plans:
+            if plan.pipeline not in busy and due_windows(plan, now=now) is not None:
+                await self._take_due_window(plan.pipeline)
+        self._asked_at = {audit.id: at for audit in living if (at := self._asked_at.get(audit.id)) is not None}
+        bug: Exception | None = None
+        for audit in living:
+            try:
+                await self._step(audit)
+            except UnavailableError:
+                # Not this audit's trouble: the supervisor waits until what is needed is back.
+                raise
+            except (ConflictError, NotFoundError, IllegalTransitionError) as error:
+                # Somebody was faster: the driver's word, a stop, another server. The next turn sees what they wrote.
+                log.info("audit %s of %s changed while it was looked at: %s", audit.id, audit.pipeline, error)
+            except FencelineError as error:
+                log.warning("audit %s of %s cannot go on: %s", audit.id, audit.pipeline, error.message)
+            except Exception as error:
+                # What one audit brings out must not keep the others from being looked at; it is raised after them.
+                log.exception("audit %s of %s cannot go on", audit.id, audit.pipeline)
+                bug = bug or error
+        if bug is not None:
+            raise bug
+
+    async def _take_due_window(self, pipeline: str) -> None:
+        try:
+            async with self._unit_of_work() as uow:
+                await planning.take_due_window(uow, pipeline=pipeline, now=self._clock.now())
+                await uow.commit()
+        except (ConflictError, NotFoundError) as error:
+            log.info("the plan of %s changed while it was looked at: %s", pipeline, error)
+        except UnavailableError:
+            raise
+        except FencelineError as error:
+            # A plan that cannot be carried out must not keep other pipelines from being audited.
+            log.warning("the plan of %s cannot be carried out: %s", pipeline, error.message)
+
+    async def _step(self, audit: Audit) -> None:
+        if audit.state is AuditState.PENDING:
+            await self._begin(audit)
+            return
+        seen = await self._launcher.observe(audit)
+        now = self._clock.now()
+        action = decide(audit, seen, timing=self._timing, listening_since=self._listening_since or now, now=now)
+        if action is not None:
+            level = logging.DEBUG if isinstance(action, Signal) else logging.INFO
+            log.log(level, "audit %s of %s: %s", audit.id, audit.pipeline, type(action).__name__)
+            await self._act(audit, action)
+
+    async def _begin(self, audit: Audit) -> None:
+        """Start it, or say why it waits; it is skipped when it has waited for too long, or would wait in vain."""
+        now = self._clock.now()
+        asked_at = self._asked_at.get(audit.id)
+        if asked_at is not None and now - asked_at < self._look_again_after:
+            return
+        self._asked_at[audit.id] = now
+        try:
+            waits = await self._why_it_waits(audit)
+        except FencelineError as error:
+            waits = NotPassed(reason=error.message)
+        if waits is None:
+            await self._submit(audit)
+            return
+        async with self._unit_of_work() as uow:
+            if waits.is_final or now >= audit.wait_until:
+                await carrying_out.move_audit(uow, audit.id, AuditState.SKIPPED, reason=waits.reason, now=now)
+            else:
+                await carrying_out.say_why_it_waits(uow, audit.id, waits.reason)
+            await uow.commit()
+
+    async def _why_it_waits(self, audit: Audit) -> NotPassed | None:
+        async with self._unit_of_work() as uow:
+            revision = await uow.of(PipelineStore).get_revision(audit.pipeline, audit.revision)
+            cluster = await uow.of(ClusterStore).get(revision.definition.cluster)
+        return await why_not_passed(self._brokers, cluster.connection(), revision.definition, audit.window)
+
+    async def _submit(self, audit: Audit) -> None:
+        """1. the row and the token, committed   2. the process   3. its pid, committed.
+
+        Between 1 and 2 or 2 and 3 a server may die: the next one looks for the process by its arguments.
+        """
+        async with self._unit_of_work() as uow:
+            order = await carrying_out.begin_submission(
+                uow,
+                audit.id,
+                host=self._host,
+                cores=self._cores,
+                fenceline_version=self._version,
+                server_urls=self._server_urls(),
+                now=self._clock.now(),
+            )
+            await uow.commit()
+        try:
+            submitted = await self._launcher.submit(order)
+        except FencelineError as error:
+            await self._move(audit, AuditState.FAILED, reason=error.message)
+            return
+        await self._record(audit, submitted)
+
+    async def _act(self, audit: Audit, action: Action) -> None:
+        match action:
+            case Adopt():
+                await self._record(
+                    audit,
+                    Submitted(
+                        host=self._host,
+                        jvm_pid=action.jvm_pid,
+                        started_at=action.started_at,
+                        log_path=audit.log_path or "",
+                    ),
+                )
+            case SubmitAgain():
+                await self._move(audit, AuditState.PENDING, reason=None)
+                self._asked_at.pop(audit.id, None)
+            case TakeWord():
+                outcome = AuditOutcome(
+                    audit_id=audit.id,
+                    application_id="",
+                    kind=AuditEnd(action.word.kind),
+                    message=action.word.message,
+                    result=action.word.result,
+                )
+                async with self._unit_of_work() as uow:
+                    await carrying_out.receive_outcome(uow, outcome, now=self._clock.now())
+                    await uow.commit()
+            case End():
+                await self._move(audit, action.to, reason=action.reason)
+            case AskToStop():
+                await self._move(audit, AuditState.STOPPING, reason=action.reason, stops_as=AuditState.FAILED)
+            case Signal():
+                await self._launcher.signal(audit, is_kill=action.is_kill)
+
+    async def _record(self, audit: Audit, submitted: Submitted) -> None:
+        async with self._unit_of_work() as uow:
+            await carrying_out.record_submission(uow, audit.id, submitted, now=self._clock.now())
+            await uow.commit()
+
+    async def _move(
+        self, audit: Audit, to: AuditState, *, reason: str | None, stops_as: AuditState | None = None
+    ) -> None:
+        async with self._unit_of_work() as uow:
+            await carrying_out.move_audit(uow, audit.id, to, reason=reason, now=self._clock.now(), stops_as=stops_as)
+            await uow.commit()

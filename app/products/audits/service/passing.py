@@ -1,0 +1,77 @@
+"""Has the pipeline passed an audit's window? Asked of the brokers, which know the group's offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.core.clusters.brokers import Brokers, Connection, PartitionOffsets, TopicPartition
+from app.core.journals.log_entries import EntryState, entries_of
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.products.audits.passing import NotPassed, beyond, not_passed
+from app.products.audits.specification import Everything, OffsetWindow, TimeWindow, Window
+
+_BATCHES = 200
+"""How much of a log is looked through for whether only markers are left of it."""
+
+
+async def why_not_passed(
+    brokers: Brokers, connection: Connection, definition: PipelineDefinition, window: Window
+) -> NotPassed | None:
+    """What the pipeline has still to process of the window; None: nothing, or the window has no end."""
+    match window:
+        case Everything():
+            return None
+        case OffsetWindow():
+            ends = {TopicPartition(one.topic, one.partition): one.end for one in window.ranges}
+            log_ends = {
+                _pair(at): bounds.high_watermark
+                for at, bounds in (await _source_bounds(brokers, connection, definition)).items()
+            }
+            refused = beyond({_pair(at): end for at, end in ends.items()}, log_ends)
+            if refused is not None:
+                return refused
+        case TimeWindow():
+            bounds = await _source_bounds(brokers, connection, definition)
+            found = await brokers.offsets_at(connection, list(bounds), timestamp_ms=window.end_ms)
+            # Of a partition that held nothing before its end there is nothing to pass.
+            ends = {at: found[at] for at in bounds if found[at] > bounds[at].earliest}
+    committed = await brokers.committed_offsets(connection, definition.group_id)
+    behind = [at for at, end in ends.items() if committed.get(at, -1) < end]
+    passed = [
+        at
+        for at in behind
+        if at in committed and await _holds_no_records(brokers, connection, at, committed[at], ends[at])
+    ]
+    return not_passed(
+        {_pair(at): offset for at, offset in committed.items()},
+        {_pair(at): ends[at] for at in behind if at not in passed},
+    )
+
+
+async def _source_bounds(
+    brokers: Brokers, connection: Connection, definition: PipelineDefinition
+) -> Mapping[TopicPartition, PartitionOffsets]:
+    facts = await brokers.facts(connection, topics=definition.source_topics)
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in definition.source_topics
+        if topic in facts.topics
+        for number in range(facts.topics[topic].partitions)
+    ]
+    return await brokers.offsets(connection, partitions)
+
+
+def _pair(at: TopicPartition) -> tuple[str, int]:
+    return at.topic, at.partition
+
+
+async def _holds_no_records(brokers: Brokers, connection: Connection, at: TopicPartition, start: int, end: int) -> bool:
+    """Whether a reader of committed data is given nothing of these offsets: no group commits past a last marker."""
+    look = await brokers.read_partition_log(connection, at, start=start, limit=_BATCHES)
+    if look.start > start or look.next_offset < end:
+        return False
+    return all(
+        entry.is_control or entry.state is EntryState.ABORTED
+        for entry in entries_of(look)
+        if start <= entry.last_offset and entry.base_offset < end
+    )

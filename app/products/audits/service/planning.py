@@ -1,0 +1,147 @@
+"""How a pipeline is audited by itself: the plan, and the windows that become due by it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from app.core.access.service import command_log
+from app.core.pipelines.store import PipelineStore
+from app.kit.access import AUDITOR, Principal, Verb, require
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import InvalidError, NotFoundError
+from app.kit.storable import moment_of_ms
+from app.products.audits.audit import Audit, AuditState
+from app.products.audits.plan import AuditPlan, begin_of_plan, due_windows, plan_problems
+from app.products.audits.service.asking import Wish, ask_audit, id_problems, notify_audit
+from app.products.audits.specification import IdPlace, TimeWindow
+from app.products.audits.store import AuditPlanStore, AuditStore
+
+
+async def change_plan(
+    uow: UnitOfWork,
+    *,
+    pipeline: str,
+    id_place: IdPlace,
+    source_id_place: IdPlace | None,
+    padding_s: int,
+    every_s: int | None,
+    tolerance_s: int,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+) -> AuditPlan:
+    """Give the pipeline this plan, or change the one that it has. Raises InvalidError with all problems.
+
+    Another length of window begins anew at the last round moment of it: what lies before is not caught up with.
+    """
+    require(by, Verb.CHANGE_AUDIT_PLAN)
+    record = await uow.of(PipelineStore).get(pipeline)
+    problems = [
+        *plan_problems(padding_s=padding_s, every_s=every_s, tolerance_s=tolerance_s),
+        *id_problems(id_place, source_id_place, writes_files=record.definition.files is not None),
+    ]
+    if problems:
+        raise InvalidError(f"{pipeline} cannot be audited so: {problems[0].message}", problems=problems)
+    before = await uow.of(AuditPlanStore).find(pipeline, for_update=True)
+    goes_on = before is not None and before.every_s == every_s
+    plan = AuditPlan(
+        pipeline=pipeline,
+        id_place=id_place,
+        source_id_place=source_id_place,
+        padding_s=padding_s,
+        every_s=every_s,
+        tolerance_s=tolerance_s,
+        decided_until=before.decided_until if before is not None and goes_on else begin_of_plan(now, every_s),
+        shown_until=None if before is None else before.shown_until,
+        changed_at=now,
+        changed_by=by.name,
+    )
+    await uow.of(AuditPlanStore).save(plan)
+    every = "only when asked for" if every_s is None else f"a window of {every_s:,} s after the other"
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.CHANGE_AUDIT_PLAN,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome=f"audited {every}",
+        details=msgspec.to_builtins(
+            {"id": id_place, "source_id": source_id_place, "padding_s": padding_s, "every_s": every_s}
+        ),
+    )
+    uow.notify("pipeline", pipeline)
+    return plan
+
+
+async def remove_plan(uow: UnitOfWork, *, pipeline: str, by: Principal, why: str | None, now: datetime) -> None:
+    """Nothing is audited by itself any more; the audits there were stay. Raises NotFoundError."""
+    require(by, Verb.CHANGE_AUDIT_PLAN)
+    await get_plan(uow, pipeline)
+    await uow.of(AuditPlanStore).remove(pipeline)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.CHANGE_AUDIT_PLAN,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome="the audit plan was removed",
+    )
+    uow.notify("pipeline", pipeline)
+
+
+async def get_plan(uow: UnitOfWork, pipeline: str) -> AuditPlan:
+    """Raises NotFoundError."""
+    await uow.of(PipelineStore).get(pipeline)
+    plan = await uow.of(AuditPlanStore).find(pipeline)
+    if plan is None:
+        raise NotFoundError(f"pipeline {pipeline} has no audit plan; `fenceline audits plan {pipeline}` makes one")
+    return plan
+
+
+async def take_due_window(uow: UnitOfWork, *, pipeline: str, now: datetime) -> Audit | None:
+    """Ask for the audit that the plan has due now, if any; windows that nobody came to in time are skipped, and said.
+
+    While an audit of the pipeline lives, nothing is decided: the window waits for it.
+    """
+    plan = await uow.of(AuditPlanStore).find(pipeline, for_update=True)
+    windows = None if plan is None else due_windows(plan, now=now)
+    if plan is None or windows is None or await uow.of(AuditStore).find_living(pipeline) is not None:
+        return None
+    if windows.missed is not None:
+        await _skip(uow, plan, windows.missed, now=now)
+    audit = await ask_audit(
+        uow, pipeline=pipeline, wish=Wish(window=windows.due), by=AUDITOR, why="due by the plan", now=now
+    )
+    await uow.of(AuditPlanStore).save(msgspec.structs.replace(plan, decided_until=moment_of_ms(windows.due.end_ms)))
+    return audit
+
+
+async def _skip(uow: UnitOfWork, plan: AuditPlan, missed: TimeWindow, *, now: datetime) -> None:
+    record = await uow.of(PipelineStore).get(plan.pipeline)
+    audit = await uow.of(AuditStore).add(
+        Audit(
+            id="",
+            pipeline=plan.pipeline,
+            cluster=record.cluster,
+            revision=record.current_revision,
+            state=AuditState.SKIPPED,
+            since=now,
+            asked_at=now,
+            asked_by=AUDITOR.name,
+            is_scheduled=True,
+            window=missed,
+            id_place=plan.id_place,
+            source_id_place=plan.source_id_place,
+            padding_s=plan.padding_s,
+            wait_until=now,
+            reason="a newer window was due before it could be audited: the audit before it was still at work, or no "
+            "server was",
+            ended_at=now,
+        )
+    )
+    await uow.of(AuditStore).count(plan.pipeline, {f"audits_{AuditState.SKIPPED}": 1})
+    notify_audit(uow, audit)

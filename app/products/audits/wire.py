@@ -1,0 +1,120 @@
+"""What an audit's driver is told and tells. It runs without a server too: the result is also a file in its folder.
+
+HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <token>`:
+  POST /workers/v1/audit/claim      AuditClaim    -> ClaimAnswer   409 when the audit is not to be run (any more)
+  POST /workers/v1/audit/progress   AuditProgress -> AuditAnswer   once a second
+  POST /workers/v1/audit/outcome    AuditOutcome  -> {}            repeated until it is heard, within a bound
+
+The driver (workers/spark/audit_driver.py) is started as `… --specification FILE --outcome FILE` in the audit's folder,
+where FILE holds the order; it takes that away once it has read it, and ends at a SIGTERM to the Python driver's pid.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from app.core.wire import protocol
+from app.products.audits.result import AuditResult
+from app.products.audits.specification import AuditSpecification
+
+CLAIM_PATH = "/workers/v1/audit/claim"
+PROGRESS_PATH = "/workers/v1/audit/progress"
+OUTCOME_PATH = "/workers/v1/audit/outcome"
+
+
+class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A specification with what is needed to carry it out: handed over as a file of mode 0600.
+
+    token: the only secret in it; others are references (`env:`, `file:`), resolved where they are used.
+    client_config: librdkafka settings of the cluster (bootstrap.servers, security).
+    server_urls: addresses of the workers' listener, tried in order; empty means: run without a server.
+    """
+
+    protocol_version: int = protocol.CURRENT
+    fenceline_version: str
+    specification: AuditSpecification
+    client_config: dict[str, str]
+    server_urls: tuple[str, ...] = ()
+    token: str = ""
+
+
+class AuditClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """The first thing that a driver does. A repeated claim with the same application id is granted again."""
+
+    protocol_version: int = protocol.CURRENT
+    fenceline_version: str
+    python_version: str
+    audit_id: str
+    application_id: str
+    host: str
+    jvm_pid: int | None
+    python_pid: int
+    process_started_at_ms: int
+
+
+class AuditStage(StrEnum):
+    """In this order. RESOLVING: from the window to offsets, to the files of a file pipeline, and waiting for open
+    transactions.
+    """
+
+    RESOLVING = "resolving"
+    READING = "reading"
+    COMPARING = "comparing"
+    DESCRIBING = "describing"
+
+
+class AuditProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """`offsets` is how many there are to read in all, 0 until it is known; records come in as tasks end."""
+
+    protocol_version: int = protocol.CURRENT
+    audit_id: str
+    application_id: str
+    sent_at_ms: int
+    stage: AuditStage
+    tasks_done: int = 0
+    tasks: int = 0
+    offsets: int = 0
+
+
+class AuditAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_wanted` False: end now, without a result."""
+
+    protocol_version: int = protocol.CURRENT
+    is_wanted: bool
+
+
+class AuditEnd(StrEnum):
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class AuditOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How it ended, by the wire and as `outcome.json` in the audit's folder alike. `result` is there only with DONE."""
+
+    protocol_version: int = protocol.CURRENT
+    audit_id: str
+    application_id: str
+    kind: AuditEnd
+    message: str = ""
+    result: AuditResult | None = None
+
+
+def encode(order: AuditOrder) -> bytes:
+    """In the oldest version that has its meaning: one of version 1 would take references for outputs."""
+    if order.specification.files is not None:
+        order = msgspec.structs.replace(order, protocol_version=max(order.protocol_version, protocol.FILES))
+    return msgspec.json.encode(order)
+
+
+def decode(data: bytes) -> AuditOrder:
+    """Raises UnsupportedProtocolError before it looks at the rest, msgspec.ValidationError on a malformed message."""
+    header = msgspec.json.decode(data, type=_Header)
+    protocol.check(header.protocol_version, peer="the server")
+    return msgspec.json.decode(data, type=AuditOrder)
+
+
+class _Header(msgspec.Struct):
+    protocol_version: int = -1

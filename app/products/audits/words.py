@@ -1,0 +1,55 @@
+"""Windows and ids as people type and read them: `json:order.id`."""
+
+from __future__ import annotations
+
+from datetime import UTC
+
+from app.kit.moments import WordsError
+from app.kit.storable import moment_of_ms
+from app.products.audits.specification import Header, IdPlace, JsonField, OffsetWindow, RecordKey, TimeWindow, Window
+
+
+def id_place_of(text: str) -> IdPlace:
+    """`key`, `json:PATH` or `header:NAME`. Raises WordsError."""
+    kind, _, name = text.strip().partition(":")
+    if kind == "key" and not name:
+        return RecordKey()
+    if kind == "json" and name:
+        return JsonField(path=name)
+    if kind == "header" and name:
+        return Header(name=name)
+    raise WordsError(f"`{text}`: expected key, json:PATH or header:NAME")
+
+
+def id_place_text(place: IdPlace) -> str:
+    """The text that `id_place_of` reads as `place`."""
+    match place:
+        case JsonField():
+            return f"json:{place.path}"
+        case Header():
+            return f"header:{place.name}"
+        case RecordKey():
+            return "key"
+
+
+def id_place_words(place: IdPlace) -> str:
+    match place:
+        case JsonField():
+            return f"the field {place.path}"
+        case Header():
+            return f"the header {place.name}"
+        case RecordKey():
+            return "the key"
+
+
+def window_words(window: Window) -> str:
+    match window:
+        case TimeWindow():
+            begin, end = moment_of_ms(window.start_ms).astimezone(UTC), moment_of_ms(window.end_ms).astimezone(UTC)
+            until = f"{end:%H:%M}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
+            return f"{begin:%Y-%m-%d %H:%M} to {until} UTC"
+        case OffsetWindow():
+            number = len(window.ranges)
+            return f"offsets of {number} partition{'' if number == 1 else 's'}"
+        case _:
+            return "everything"

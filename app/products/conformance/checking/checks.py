@@ -1,0 +1,163 @@
+"""The checks by name, and the run: one after another, each a result whatever happens in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException
+
+from app.edges.kafka.raw_client import errors
+from app.kit.errors import FencelineError
+from app.products.conformance.checking import failures, promises
+from app.products.conformance.checking.bench import Bench, Place
+from app.products.conformance.checking.clients import RefusedError, error_of
+from app.products.conformance.report import Finding, Promise, Result, not_checked
+from app.products.conformance.rights import TOPIC, refusal
+
+
+class Check(NamedTuple):
+    """`claim` is what it holds against the cluster; `make` tries it."""
+
+    name: str
+    promise: Promise
+    claim: str
+    make: Callable[[Bench], Finding]
+
+
+CHECKS = (
+    Check(
+        "open-is-hidden",
+        Promise.ATOMICITY,
+        "Nothing of an open transaction is shown, and all of it once it is committed.",
+        promises.open_is_hidden,
+    ),
+    Check(
+        "aborted-is-never-shown",
+        Promise.ATOMICITY,
+        "Nothing of an aborted transaction is ever shown.",
+        promises.aborted_is_never_shown,
+    ),
+    Check(
+        "offsets-with-outputs",
+        Promise.ATOMICITY,
+        "Input offsets are committed with the outputs of their transaction, or not at all.",
+        promises.offsets_with_outputs,
+    ),
+    Check(
+        "committed-stays",
+        Promise.DURABILITY,
+        "What was acknowledged as committed is there for whoever connects afterwards.",
+        promises.committed_stays,
+    ),
+    Check(
+        "outlives-a-broker",
+        Promise.DURABILITY,
+        "What was committed outlives the loss of a broker.",
+        promises.outlives_a_broker,
+    ),
+    Check(
+        "order-of-transactions",
+        Promise.ORDERING,
+        "Transactions of a partition are shown in the order of its log.",
+        promises.order_of_transactions,
+    ),
+    Check(
+        "both-kinds-in-one-partition",
+        Promise.INTERLEAVING,
+        "A partition takes records with and without a transaction, and shows them in one order.",
+        promises.both_kinds_in_one_partition,
+    ),
+    Check(
+        "retry-is-written-once",
+        Promise.NO_DUPLICATES,
+        "A batch that a producer sends again is in the log once.",
+        promises.retry_is_written_once,
+    ),
+    Check(
+        "redone-is-shown-once",
+        Promise.NO_DUPLICATES,
+        "A transaction that is aborted and done again is shown once.",
+        promises.redone_is_shown_once,
+    ),
+    Check(
+        "refused-record-is-redone",
+        Promise.FAILURES,
+        "A broker's error in the middle of a transaction leads to an abort, never to half of it.",
+        failures.refused_record_is_redone,
+    ),
+    Check(
+        "commit-may-be-repeated",
+        Promise.FAILURES,
+        "A commit whose answer was lost may be sent again.",
+        failures.commit_may_be_repeated,
+    ),
+    Check(
+        "dead-producer-is-aborted",
+        Promise.FAILURES,
+        "A transaction that nobody ends is aborted after its timeout.",
+        failures.dead_producer_is_aborted,
+    ),
+    Check(
+        "coordinator-moves",
+        Promise.FAILURES,
+        "An open transaction outlives its coordinator.",
+        failures.coordinator_moves,
+    ),
+    Check(
+        "second-producer-fences-the-first",
+        Promise.FENCING,
+        "A transactional id has one writer: the newest.",
+        failures.second_producer_fences_the_first,
+    ),
+    Check(
+        "stale-member-is-refused",
+        Promise.FENCING,
+        "Offsets of a member that has lost its place are refused.",
+        failures.stale_member_is_refused,
+    ),
+    Check(
+        "compaction-keeps-the-last-committed",
+        Promise.COMPACTION,
+        "Compaction keeps the last committed value of each key, though not whole transactions.",
+        failures.compaction_keeps_the_last_committed,
+    ),
+)
+
+
+def results_of(
+    place: Place, checks: Sequence[Check], *, bench: type[Bench] = Bench, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Result]:
+    """Make each check when its result is asked for. `bench`: where, so that a test can break a promise on purpose."""
+    for check in checks:
+        began = clock()
+        finding = _finding(place, check, bench)
+        yield Result(
+            check=check.name,
+            promise=check.promise,
+            claim=check.claim,
+            verdict=finding.verdict,
+            said=finding.said,
+            took_s=round(clock() - began, 3),
+        )
+
+
+def _finding(place: Place, check: Check, bench: type[Bench]) -> Finding:
+    try:
+        with bench(place, check.name) as at_work:
+            return check.make(at_work)
+    except RefusedError as refused:
+        why = refused.error
+        return refusal(why.code(), why.str(), prefix=place.prefix, operation=refused.operation, what=refused.what)
+    except KafkaException as error:
+        why = error_of(error)
+        return refusal(why.code(), f"{why.name()}, {why.str()}", prefix=place.prefix)
+    except errors.BrokerResponseError as error:
+        # By the raw protocol topics are read; what it says of a record or a commit is an answer, not an error.
+        operation = "Read" if error.errno == TOPIC else None
+        return refusal(error.errno, str(error), prefix=place.prefix, operation=operation)
+    except (FencelineError, TimeoutError) as error:
+        return not_checked(str(error) or "no answer in time")
+    except errors.KafkaError as error:
+        return not_checked(str(error))

@@ -1,0 +1,56 @@
+"""What a reader was shown against what it should have been shown, partition by partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from app.products.conformance.report import Finding, broken, kept
+
+_NAMED = 5
+
+
+class Seen(NamedTuple):
+    """A record as a reader was given it."""
+
+    partition: int
+    offset: int
+    value: str
+
+
+def judge(seen: Sequence[Seen], expected: Mapping[int, Sequence[str]], said: str) -> Finding:
+    """Kept, with `said`, if each partition gave exactly these values in this order; else broken, with what differs."""
+    found = [
+        f"partition {partition}: {what}"
+        for partition in sorted({*expected, *(record.partition for record in seen)})
+        if (what := difference(values_of(seen, partition), expected.get(partition, ())))
+    ]
+    return broken("; ".join(found)) if found else kept(said)
+
+
+def difference(seen: Sequence[str], expected: Sequence[str]) -> str:
+    """What is missing, twice, too much or out of order; empty when both are the same."""
+    if list(seen) == list(expected):
+        return ""
+    times, wanted = Counter(seen), Counter(expected)
+    parts = [
+        f"{kind} {named(values)}"
+        for kind, values in (
+            ("not shown:", [value for value in wanted if times[value] < wanted[value]]),
+            ("shown more than once:", [value for value in wanted if times[value] > wanted[value]]),
+            ("shown though it should not be:", [value for value in times if value not in wanted]),
+        )
+        if values
+    ]
+    return "; ".join(parts) or f"shown in the order {named(seen)}, written in the order {named(expected)}"
+
+
+def named(values: Sequence[str]) -> str:
+    """The first few; how many more there are."""
+    more = len(values) - _NAMED
+    return ", ".join(values[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def values_of(seen: Sequence[Seen], partition: int) -> list[str]:
+    return [record.value for record in seen if record.partition == partition]

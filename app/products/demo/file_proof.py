@@ -1,0 +1,38 @@
+"""The proof of the demo's second pipeline: is every flight in one file that a committed reference names?"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from app.products.demo import file_pipeline
+from app.products.demo.feed import Feed
+from app.products.demo.file_outputs import FlightsInFiles
+from app.products.demo.proof import Proof, Verdict
+from app.products.demo.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class FileProof:
+    """The proof, and what was read of files for it."""
+
+    proof: Proof
+    outputs: FlightsInFiles
+
+    @classmethod
+    def of(cls, stage: Stage, feed: Feed) -> Self:
+        outputs = FlightsInFiles(stage.files_root)
+        proof = Proof(
+            bootstrap_servers=stage.bootstrap_servers,
+            group=file_pipeline.NAME,
+            feed=feed,
+            sink_topic=file_pipeline.SINK_TOPIC,
+            outputs=outputs,
+        )
+        return cls(proof, outputs)
+
+    def count_read(self) -> int:
+        """How many flights the group has committed."""
+        return sum(self.proof.committed())
+
+    def sentence(self, verdict: Verdict) -> str:
+        """One line for people, of the newest look."""
+        return f"{self.outputs.files:,} files by carrier and day · {verdict.sentence()}"

@@ -1,0 +1,147 @@
+"""Killing a worker that provably has a transaction open, and seeing the brokers' word on what came of it."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.core.ids.transactional_id import transaction_log_partition
+from app.core.journals.transaction_state import TOPIC, JournalRecord, TransactionState, TransactionStatus
+from app.core.runs.task import TaskReport
+from app.edges.embedded.errors import EmbeddedError
+from app.edges.kafka.transaction_journal import to_record
+from app.products.demo.offsets import stable_offsets
+
+# What was on its way to the broker when the process froze has been answered by then.
+_SETTLE_S = 0.05
+_ANSWER_S = 5.0
+WORKER_WORD = "pyspark"
+"""What every Python worker of Spark has in its command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A worker that was killed: its instance, its transactional id, and the epoch its open transaction had."""
+
+    ordinal: int
+    pid: int
+    transactional_id: str
+    epoch: int
+
+
+class JournalTail:
+    """Follows some ids' partitions of `__transaction_state`, so that a question costs milliseconds."""
+
+    def __init__(self, *, bootstrap_servers: str, transactional_ids: Sequence[str]) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0})
+        self._partitions = tuple(sorted({transaction_log_partition(name) for name in transactional_ids}))
+        self._next = dict.fromkeys(self._partitions, 0)
+        self._states: dict[str, TransactionState] = {}
+        self._committed: dict[str, int] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "fenceline-demo-journal",
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(TOPIC, number, 0) for number in self._partitions])
+
+    def state_of(self, transactional_id: str) -> TransactionState | None:
+        """The id's newest state, after reading up to the journal's end of this moment."""
+        ends = stable_offsets(self._admin, TOPIC, self._partitions, is_end=True)
+        deadline = time.monotonic() + _ANSWER_S
+        while any(self._next[number] < end for number, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise EmbeddedError(f"{TOPIC} could not be read up to {ends} within {_ANSWER_S:.0f} s")
+            message = self._consumer.poll(0.1)
+            if message is None:
+                continue
+            if (error := message.error()) is not None:
+                raise EmbeddedError(f"reading {TOPIC}: {error.str()}")
+            record = to_record(message)
+            if record is not None:
+                self._next[record.partition] = record.offset + 1
+                if isinstance(record.state, TransactionState):
+                    self._states[record.transactional_id] = record.state
+                    if record.state.status is TransactionStatus.COMPLETE_COMMIT:
+                        self._committed[record.transactional_id] = record.state.producer_epoch
+        return self._states.get(transactional_id)
+
+    def has_committed_since(self, kill: Kill) -> bool:
+        """Whether a later incarnation of the killed worker's id has committed, as of this moment."""
+        self.state_of(kill.transactional_id)
+        return self._committed.get(kill.transactional_id, -1) > kill.epoch
+
+    def close(self) -> None:
+        self._consumer.close()
+        # Not left to the garbage collector, which may run on a thread of this client's own and would end the process.
+        self._admin.__exit__(None, None, None)
+
+
+def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport]) -> Kill | None:
+    """SIGKILL the first of `workers` whose transaction is open according to the broker; None if none is just now.
+
+    1. SIGSTOP            the worker can neither commit nor begin anything any more
+    2. read the journal   so what it says now stays true
+    3. SIGKILL, or SIGCONT and the next one
+    """
+    for report in workers:
+        if report.transactional_id is None:
+            continue
+        _refuse_other_process(report.pid)
+        os.kill(report.pid, signal.SIGSTOP)
+        killed = False
+        try:
+            time.sleep(_SETTLE_S)
+            last = journal.state_of(report.transactional_id)
+            # Ongoing with partitions: something was produced in it, so there is something to lose or to double.
+            if last is not None and last.status is TransactionStatus.ONGOING and last.partitions:
+                os.kill(report.pid, signal.SIGKILL)
+                killed = True
+                return Kill(report.ordinal, report.pid, report.transactional_id, last.producer_epoch)
+        finally:
+            if not killed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(report.pid, signal.SIGCONT)
+    return None
+
+
+def aftermath(records: Sequence[JournalRecord], kill: Kill) -> "Aftermath":
+    """What the journal says of the killed worker's id, from all records of it in their order."""
+    states = [record.state for record in records if record.transactional_id == kill.transactional_id]
+    was_aborted, committed_again = False, False
+    for state in states:
+        if not isinstance(state, TransactionState) or state.producer_epoch <= kill.epoch:
+            continue
+        was_aborted |= state.status is TransactionStatus.COMPLETE_ABORT
+        committed_again |= was_aborted and state.status is TransactionStatus.COMPLETE_COMMIT
+    return Aftermath(was_aborted=was_aborted, committed_again=committed_again)
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """was_aborted: the brokers ended the open transaction. committed_again: a later incarnation of the id committed."""
+
+    was_aborted: bool
+    committed_again: bool
+
+
+def _refuse_other_process(pid: int) -> None:
+    """A process number that somebody else has got meanwhile must not be signalled."""
+    try:
+        command = " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error as error:
+        raise EmbeddedError(f"the worker with process id {pid} is gone before it was killed: {error}") from error
+    if WORKER_WORD not in command:
+        raise EmbeddedError(f"process {pid} is no Spark worker: {command[:200]}")

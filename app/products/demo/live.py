@@ -1,0 +1,219 @@
+"""`fenceline demo`: a dashboard to watch, flights that keep coming, and the proof again and again until Ctrl-C."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+
+from app.core.runs.run import RunState
+from app.edges.embedded.errors import EmbeddedError
+from app.kit.patience import BUSY_MACHINE_S
+from app.products.demo import file_pipeline, pipeline
+from app.products.demo.ending import complaints, is_at_work, refuse_failed, wait_until_read
+from app.products.demo.feed import Feed, laps
+from app.products.demo.file_proof import FileProof
+from app.products.demo.flights import read_flights
+from app.products.demo.once import progress_bar
+from app.products.demo.outputs import LateFlights
+from app.products.demo.proof import Proof, Verdict
+from app.products.demo.server import Run
+from app.products.demo.stage import Stage, open_stage
+from app.products.demo.starting import CORES, TOPICS, create_file_pipeline, start_pipeline, wait_for_partitions
+
+FULL_SPEED_FLIGHTS = 250_000
+STEADY_PER_S = 400.0
+PROOF_EVERY_S = 60.0
+_READ_WITHIN_S = 30.0
+_LOOK_EVERY_S = 0.25
+
+
+def play_live(console: Console) -> None:
+    """Start everything, print the dashboard's address, and stay until Ctrl-C; then drain and prove it a last time.
+
+    The second pipeline is left to whoever looks on to start: three applications that start at once on two cores would
+    make the first minute slower, in which people wait. From then on it is proven like the first.
+
+    Raises:
+        EmbeddedError: something did not come up, a run failed, not all that was fed was read, or the last proof did
+            not hold.
+    """
+    with console.status("Reading the flights"):
+        flights = read_flights()
+    console.print(f"{len(flights):,} flights of 2013", highlight=False, soft_wrap=True)
+    with open_stage(console, cores=CORES) as stage:
+        stage.create_topics(TOPICS, partitions=pipeline.PARTITIONS)
+        run = start_pipeline(stage)
+        create_file_pipeline(stage)
+        _say_address(console, stage)
+        feed = Feed(
+            bootstrap_servers=stage.bootstrap_servers, topic=pipeline.SOURCE_TOPIC, partitions=pipeline.PARTITIONS
+        )
+        with progress_bar(console) as progress:
+            bar = progress.add_task("loading", total=FULL_SPEED_FLIGHTS)
+            feed.send_all(
+                ((1, flight) for flight in flights[:FULL_SPEED_FLIGHTS]),
+                on_progress=lambda count: progress.update(bar, completed=count),
+            )
+        wait_for_partitions(stage, run, console)
+        proof = Proof(
+            bootstrap_servers=stage.bootstrap_servers,
+            group=pipeline.NAME,
+            feed=feed,
+            sink_topic=pipeline.SINK_TOPIC,
+            outputs=LateFlights(),
+        )
+        files = FileProof.of(stage, feed)
+        stop = threading.Event()
+        feeding = threading.Thread(
+            target=feed.send_steadily,
+            args=(laps(flights, start=FULL_SPEED_FLIGHTS),),
+            kwargs={"rate_per_s": STEADY_PER_S, "stop": stop},
+            name="feed",
+            daemon=True,
+        )
+        try:
+            _catch_up(console, stage, run, proof)
+            _prove(console, "After the full-speed part", proof)
+            feeding.start()
+            console.print(
+                f"Flights now come at {STEADY_PER_S:.0f} a second. Ctrl-C drains the pipeline and ends everything."
+            )
+            _invite(console, stage)
+            stay(
+                get_run=lambda: stage.server.get_run(run.id),
+                prove=lambda: _prove_all(console, stage, proof, files),
+                feeding=feeding,
+            )
+        except KeyboardInterrupt:
+            console.print("Reading what was fed, then draining…")
+        finally:
+            stop.set()
+            if feeding.is_alive():
+                feeding.join(30)
+        found = _end(console, stage, run, feed, proof, files)
+    if found:
+        raise EmbeddedError("; ".join(found))
+
+
+def _end(console: Console, stage: Stage, run: Run, feed: Feed, proof: Proof, files: FileProof) -> list[str]:
+    """Wait until all is read, drain what runs, and prove it a last time. Says what was not as it must be."""
+    files_run = stage.server.latest_run(file_pipeline.NAME)
+    _wait_until_read(stage, run, feed, lambda: sum(proof.committed()))
+    if files_run is not None and is_at_work(files_run):
+        _wait_until_read(stage, files_run, feed, files.count_read)
+    runs = [run] if files_run is None else [run, files_run]
+    before = [stage.server.get_run(one.id) for one in runs]
+    after = stage.server.end_runs([one.id for one in runs], "drain", timeout_s=BUSY_MACHINE_S)
+    verdict = _prove(console, "After the drain", proof)
+    console.print(f"{verdict.fed:,} fed, {verdict.records_in:,} read", highlight=False, soft_wrap=True)
+    found = [*complaints(verdict, before=before[0], after=after[0])]
+    if files_run is not None:
+        in_files = _prove_files(console, "After the drain", files)
+        found += [
+            f"{file_pipeline.NAME}: {one}"
+            for one in complaints(in_files, before=before[1], after=after[1], may_end_early=True)
+        ]
+    proof.close()
+    files.proof.close()
+    return found
+
+
+def _wait_until_read(stage: Stage, run: Run, feed: Feed, count_read: Callable[[], int]) -> None:
+    wait_until_read(
+        feed.sent, count_read=count_read, get_run=lambda: stage.server.get_run(run.id), within_s=_READ_WITHIN_S
+    )
+
+
+def _say_address(console: Console, stage: Stage) -> None:
+    console.print()
+    console.print("[bold]The dashboard[/], logged in once by this link:", highlight=False, soft_wrap=True)
+    # Not wrapped: a broken line is a broken link.
+    console.print(f"  {stage.server.login_url or stage.server.users_url}", soft_wrap=True, highlight=False)
+    console.print()
+
+
+def _invite(console: Console, stage: Stage) -> None:
+    """The first thing to do here: break it, and see that nothing is lost."""
+    console.print()
+    console.print("[bold]Try it:[/] freeze or kill an instance, or take the server away, and watch it being survived:")
+    console.print(f"  {stage.server.users_url}/pipelines/{pipeline.NAME}/drills", soft_wrap=True, highlight=False)
+    console.print("In the end an audit on Spark counts what was lost or doubled meanwhile.", soft_wrap=True)
+    console.print("[bold]Files:[/] start the second pipeline, and watch every flight come into Avro files:")
+    console.print(f"  {stage.server.users_url}/pipelines/{file_pipeline.NAME}", soft_wrap=True, highlight=False)
+    console.print(f"They lie in {stage.files_root} until the demo ends. To read what references name:", soft_wrap=True)
+    console.print(
+        f"  .venv/bin/fenceline files read {file_pipeline.NAME} --bootstrap-server {stage.bootstrap_servers} "
+        f"--topic {file_pipeline.SINK_TOPIC}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    console.print()
+
+
+def _catch_up(console: Console, stage: Stage, run: Run, proof: Proof) -> None:
+    """Wait until the full-speed part is processed, and say how fast that was."""
+    started = time.monotonic()
+    with progress_bar(console) as progress:
+        bar = progress.add_task("processing", total=FULL_SPEED_FLIGHTS)
+        while (done := sum(proof.committed())) < FULL_SPEED_FLIGHTS:
+            progress.update(bar, completed=done)
+            _refuse_ended(stage, run)
+            if time.monotonic() - started > BUSY_MACHINE_S:
+                raise EmbeddedError(
+                    f"only {done:,} of {FULL_SPEED_FLIGHTS:,} flights were processed in {BUSY_MACHINE_S:.0f} s"
+                )
+            time.sleep(_LOOK_EVERY_S)
+
+
+def stay(
+    *,
+    get_run: Callable[[], Run],
+    prove: Callable[[], object],
+    feeding: threading.Thread,
+    prove_every_s: float = PROOF_EVERY_S,
+) -> None:
+    """Prove it each minute until somebody interrupts; a run that is stopped on the dashboard is left stopped.
+
+    Raises:
+        EmbeddedError: the run has failed, or the feed has ended.
+    """
+    proven_at = time.monotonic()
+    while True:
+        time.sleep(_LOOK_EVERY_S)
+        refuse_failed(get_run())
+        if not feeding.is_alive():
+            raise EmbeddedError("the feed has ended: the broker took no more flights")
+        if time.monotonic() - proven_at >= prove_every_s:
+            prove()
+            proven_at = time.monotonic()
+
+
+def _refuse_ended(stage: Stage, run: Run) -> None:
+    now = stage.server.get_run(run.id)
+    if now.state in (RunState.FAILED, RunState.STOPPED):
+        raise EmbeddedError(f"the run has {now.state}: {now.end_reason or 'no reason was given'}")
+
+
+def _prove_all(console: Console, stage: Stage, proof: Proof, files: FileProof) -> None:
+    when = time.strftime("%H:%M:%S")
+    _prove(console, when, proof)
+    if stage.server.latest_run(file_pipeline.NAME) is not None:
+        _prove_files(console, when, files)
+
+
+def _prove(console: Console, when: str, proof: Proof) -> Verdict:
+    verdict = proof.look()
+    _say(console, when, verdict, verdict.sentence())
+    return verdict
+
+
+def _prove_files(console: Console, when: str, files: FileProof) -> Verdict:
+    verdict = files.proof.look()
+    _say(console, when, verdict, files.sentence(verdict))
+    return verdict
+
+
+def _say(console: Console, when: str, verdict: Verdict, sentence: str) -> None:
+    mark = "[green]✔[/]" if verdict.is_exactly_once else "[bold red]✘[/]"
+    console.print(f"{mark} {when}: {sentence}", highlight=False, soft_wrap=True)

@@ -1,0 +1,318 @@
+"""`fenceline demo --once`: 100,000 flights, one kill in the middle of a transaction, and the proof."""
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.core.ids.transaction_counts import count_transactions
+from app.edges.embedded.errors import EmbeddedError
+from app.edges.kafka.transaction_journal import read_transaction_journal
+from app.kit.patience import BUSY_MACHINE_S
+from app.products.demo import ending, file_pipeline, pipeline
+from app.products.demo.feed import Feed, laps
+from app.products.demo.file_proof import FileProof
+from app.products.demo.flights import Flight, read_flights
+from app.products.demo.kill import JournalTail, Kill, aftermath, kill_inside_a_transaction
+from app.products.demo.outputs import LateFlights
+from app.products.demo.proof import Proof, Verdict
+from app.products.demo.server import Run
+from app.products.demo.stage import Stage, open_stage
+from app.products.demo.starting import (
+    CORES,
+    TOPICS,
+    create_file_pipeline,
+    start_pipeline,
+    wait_for_file_partitions,
+    wait_for_partitions,
+)
+
+FLIGHTS = 100_000
+FEED_S = 17.0
+"""How long the steady feed takes; at least 15 s, so that the kill falls into the middle of something that goes on."""
+KILL_FROM, KILL_UNTIL = 0.30, 0.60
+# A little inside the window: what is being committed while we look counts too.
+_AIM_FROM = 0.33
+_SLOWLY_PER_S = 20.0
+"""What is fed after the 100,000, until the killed instance has committed again."""
+_LOOK_FOR_COMMIT_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FilesResult:
+    """Of the second pipeline: how many files its references name, and what is in them."""
+
+    written: int
+    expected: int
+    found: int
+    lost: int
+    duplicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The line that the demo ends with.
+
+    files: of the second pipeline; everything else is of the first.
+    killed_at_record: how many flights the group had committed when the worker was killed; None if it was not.
+    records_per_second: of the first 100,000 flights, from the first fed to the last committed, the kill's pause
+    included.
+    seconds: of the whole demo, from its start.
+    """
+
+    records_in: int
+    expected: int
+    found: int
+    lost: int
+    duplicated: int
+    kills: int
+    killed_at_record: int | None
+    transactions_committed: int
+    transactions_aborted: int
+    records_per_second: int
+    seconds: float
+    files: FilesResult
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures, and everything that was not as it must be: empty when the demo succeeded."""
+
+    result: Result
+    complaints: tuple[str, ...]
+
+
+def play_once(console: Console) -> Outcome:
+    """Start everything, run both pipelines over the input with one kill, and judge. Leaves nothing running.
+
+    Both are up before the feed begins: an application that starts takes the cores from who comes back after the kill.
+
+    Raises:
+        EmbeddedError: something did not come up or did not get anywhere in time; the message says what.
+    """
+    began = time.monotonic()
+    flights = read_flights(limit=FLIGHTS)
+    with open_stage(console, cores=CORES) as stage:
+        stage.create_topics(TOPICS, partitions=pipeline.PARTITIONS)
+        run = start_pipeline(stage)
+        create_file_pipeline(stage)
+        files_run = stage.server.start_run(file_pipeline.NAME)
+        wait_for_partitions(stage, run, console)
+        wait_for_file_partitions(stage, files_run, console)
+        feed = Feed(
+            bootstrap_servers=stage.bootstrap_servers, topic=pipeline.SOURCE_TOPIC, partitions=pipeline.PARTITIONS
+        )
+        proof = Proof(
+            bootstrap_servers=stage.bootstrap_servers,
+            group=pipeline.NAME,
+            feed=feed,
+            sink_topic=pipeline.SINK_TOPIC,
+            outputs=LateFlights(),
+        )
+        files = FileProof.of(stage, feed)
+        feeding = _Feeding(feed, flights)
+        first_fed = time.monotonic()
+        feeding.start()
+        try:
+            kill, killed_at, last_committed = _process(stage, run, proof, console, feeding)
+            ending.wait_until_read(
+                feed.sent,
+                count_read=files.count_read,
+                get_run=lambda: stage.server.get_run(files_run.id),
+                within_s=BUSY_MACHINE_S,
+            )
+        finally:
+            feeding.stop()
+        files_before = stage.server.get_run(files_run.id)
+        _, files_after = stage.server.end_runs([run.id, files_run.id], "drain", timeout_s=BUSY_MACHINE_S)
+        verdict, files_verdict = proof.look(), files.proof.look()
+        proof.close()
+        files.proof.close()
+        journal = list(
+            read_transaction_journal({"bootstrap.servers": stage.bootstrap_servers}, prefixes=(pipeline.ID_PREFIX,))
+        )
+        counts = count_transactions(journal, prefixes=(pipeline.ID_PREFIX,))
+        fed = [flight for number in range(feed.partitions) for _, flight in feed.flights_in(number)]
+        complaints = _complaints(
+            verdict, fed=len(fed), flights_late=sum(flight.is_late for flight in fed), killed_at=killed_at
+        )
+        complaints += [
+            f"{file_pipeline.NAME}: {found}"
+            for found in ending.complaints(files_verdict, before=files_before, after=files_after)
+        ]
+        if kill is not None:
+            after = aftermath(journal, kill)
+            if not after.was_aborted:
+                complaints.append("the killed worker's transaction was not aborted: the kill did not hit one")
+            if not after.committed_again:
+                complaints.append(f"instance {kill.ordinal}, whose worker was killed, never committed again")
+        for sentence in (verdict.sentence(), files.sentence(files_verdict)):
+            console.print(sentence, highlight=False, soft_wrap=True)
+        console.print(
+            f"{counts.committed:,} transactions committed, {counts.aborted:,} aborted, {counts.fencings:,} fenced",
+            highlight=False,
+            soft_wrap=True,
+        )
+    took_s = last_committed - first_fed
+    result = Result(
+        records_in=verdict.records_in,
+        expected=verdict.expected,
+        found=verdict.found,
+        lost=verdict.lost,
+        duplicated=verdict.duplicated,
+        kills=0 if kill is None else 1,
+        killed_at_record=killed_at,
+        transactions_committed=counts.committed,
+        transactions_aborted=counts.aborted,
+        records_per_second=round(FLIGHTS / took_s),
+        seconds=round(time.monotonic() - began, 1),
+        files=FilesResult(
+            written=files.outputs.files,
+            expected=files_verdict.expected,
+            found=files_verdict.found,
+            lost=files_verdict.lost,
+            duplicated=files_verdict.duplicated,
+        ),
+    )
+    return Outcome(result, tuple(complaints))
+
+
+def _process(
+    stage: Stage, run: Run, proof: Proof, console: Console, feeding: "_Feeding"
+) -> tuple[Kill | None, int | None, float]:
+    """Watch the group's offsets to the end of the input and kill one worker on the way.
+
+    Feeding goes on, slowly, until the killed instance has committed again or the time is over.
+    Returns the kill, at which flight it was, and when flight 100,000 was committed (on the monotonic clock).
+    """
+    ids = [
+        status.last.transactional_id
+        for status in stage.server.tasks(run.id)
+        if status.last.transactional_id is not None
+    ]
+    journal = JournalTail(bootstrap_servers=stage.bootstrap_servers, transactional_ids=ids)
+    kill: Kill | None = None
+    killed_at: int | None = None
+    began = time.monotonic()
+    deadline = began + FEED_S + BUSY_MACHINE_S
+    last_committed: float | None = None
+    with progress_bar(console) as progress:
+        bar = progress.add_task("processing", total=FLIGHTS)
+        while True:
+            done = sum(proof.committed())
+            progress.update(bar, completed=min(done, FLIGHTS))
+            feeding.refuse_failed()
+            is_late = time.monotonic() > deadline
+            if done >= FLIGHTS:
+                last_committed = last_committed or time.monotonic()
+                if kill is None or is_late or journal.has_committed_since(kill):
+                    break
+                feeding.go_on()
+                time.sleep(_LOOK_FOR_COMMIT_EVERY_S)
+                continue
+            if is_late:
+                raise EmbeddedError(
+                    f"only {done:,} of {FLIGHTS:,} flights were processed in time\n{stage.server.process.log_tail()}"
+                )
+            share = done / FLIGHTS
+            if kill is None and _AIM_FROM <= share < KILL_UNTIL:
+                reports = [status.last for status in stage.server.tasks(run.id)]
+                have_committed = [report for report in reports if report.counters.transactions_committed > 0]
+                if {report.ordinal for report in have_committed} == set(range(pipeline.INSTANCES)):
+                    kill = kill_inside_a_transaction(journal, have_committed)
+                    if kill is not None:
+                        killed_at = sum(proof.committed())
+                        progress.console.print(
+                            f"Killed the worker of instance {kill.ordinal} (process {kill.pid}) at flight "
+                            f"{killed_at:,}, in an open transaction of {kill.transactional_id}",
+                            highlight=False,
+                            soft_wrap=True,
+                        )
+            time.sleep(0.05)
+    journal.close()
+    feeding.stop()
+    while (done := sum(proof.committed())) < feeding.sent and time.monotonic() < deadline + BUSY_MACHINE_S:
+        time.sleep(0.05)
+    return kill, killed_at, last_committed
+
+
+class _Feeding:
+    """Feeds the flights at a steady rate, and more of them slowly if that is asked for, until it is stopped."""
+
+    def __init__(self, feed: Feed, flights: Sequence[Flight]) -> None:
+        self._feed = feed
+        self._flights = flights
+        self._stop = threading.Event()
+        self._is_more_wanted = threading.Event()
+        self._failures: list[Exception] = []
+        self._thread = threading.Thread(target=self._send, name="feed", daemon=True)
+
+    @property
+    def sent(self) -> int:
+        return self._feed.sent
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def go_on(self) -> None:
+        """Feed more, slowly."""
+        self._is_more_wanted.set()
+
+    def stop(self) -> None:
+        """End it, with everything acknowledged."""
+        self._stop.set()
+        self._is_more_wanted.set()
+        self._thread.join(90)
+        self.refuse_failed()
+
+    def refuse_failed(self) -> None:
+        """Raise what the broker said, if it took no more."""
+        if self._failures:
+            raise self._failures[0]
+
+    def _send(self) -> None:
+        through = laps(self._flights)
+        steadily = itertools.islice(through, len(self._flights))
+        try:
+            self._feed.send_steadily(steadily, rate_per_s=len(self._flights) / FEED_S, stop=self._stop)
+            self._is_more_wanted.wait()
+            self._feed.send_steadily(through, rate_per_s=_SLOWLY_PER_S, stop=self._stop)
+        except EmbeddedError as error:
+            self._failures.append(error)
+
+
+def _complaints(verdict: Verdict, *, fed: int, flights_late: int, killed_at: int | None) -> list[str]:
+    complaints: list[str] = []
+    if not verdict.is_exactly_once:
+        complaints.append(f"not exactly once: {verdict.sentence()}")
+    if verdict.records_in != fed or verdict.found != flights_late:
+        complaints.append(
+            f"{verdict.records_in:,} of {fed:,} flights were read, and {verdict.found:,} of {flights_late:,} "
+            "late ones found"
+        )
+    if killed_at is None:
+        complaints.append("no worker was killed: none had an open transaction in the window, or they came up too late")
+    elif not KILL_FROM * FLIGHTS <= killed_at <= KILL_UNTIL * FLIGHTS:
+        complaints.append(f"the kill came at flight {killed_at:,}, outside 30 % to 60 % of the input")
+    return complaints
+
+
+def progress_bar(console: Console) -> Progress:
+    """A bar on a terminal; elsewhere nothing but the lines that are printed beside it."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

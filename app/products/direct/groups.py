@@ -1,0 +1,250 @@
+"""`fenceline groups`: every group of a cluster with its offsets, from its journal, its coordinators, or the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.core.journals import group_records
+from app.core.journals.group_fold import LiveGroups
+from app.core.journals.live_groups import Committed, LiveGroup
+from app.core.observing.group_list import members_of
+from app.edges.kafka.cli.cluster import DirectClocks, DirectCluster, Within, now_ms
+from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, answered
+from app.edges.kafka.transactions.journals import ask_group_coordinators, catch_up_groups
+from app.kit.cli.client import connect
+from app.kit.cli.errors import CommandError
+from app.kit.cli.output import AsJson, Watch, present, state, table
+from app.kit.errors import BrokerUnreachableError, UnavailableError
+from app.kit.words import count, number, span
+from app.products.direct.operations import RegisteredCluster, check_named
+from app.products.direct.served import ServedCluster, group_detail, groups_table, members_table
+
+
+class Look:
+    """The groups of a cluster as they are now; each look reads only what the journal has more than the one before.
+
+    source: where the last look got them. remark: what it cannot know.
+    """
+
+    def __init__(self, cluster: DirectCluster, *, timeout_s: float, is_wanted: Callable[[str], bool]) -> None:
+        self._resolved = cluster.resolved()
+        self._timeout_s = timeout_s
+        self._is_wanted = is_wanted
+        self._live = LiveGroups()
+        self._clocks = DirectClocks(self._resolved, timeout_s=timeout_s)
+        self.source = group_records.TOPIC
+        self.remark = ""
+
+    def groups(self) -> dict[str, LiveGroup]:
+        try:
+            catch_up_groups(self._live, self._resolved, timeout_s=self._timeout_s, is_wanted=self._is_wanted)
+        except BrokerUnreachableError:
+            raise
+        except UnavailableError as error:
+            return self._by_coordinators(error)
+        unread = self._live.reading.unreadable
+        clocks = self._clocks.measured()
+        unreadable = (f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
+        self.remark = "; ".join(filter(None, [*unreadable, self._clocks.remark]))
+        return {name: clocks.group_ours(one) for name, one in self._live.groups.items()}
+
+    def _by_coordinators(self, why: UnavailableError) -> dict[str, LiveGroup]:
+        told = ask_group_coordinators(self._resolved, timeout_s=self._timeout_s, is_wanted=self._is_wanted)
+        if not told.groups and told.missing:
+            raise why
+        self.source = "ListGroups, the groups' descriptions, OffsetFetch"
+        unknown = "rebalances, generations of classic groups and whose a pending offset is are not known"
+        self.remark = "; ".join([f"{why.message}; {unknown}", *told.missing])
+        return told.groups
+
+
+def groups(
+    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="One group in detail.")] = None,
+    *,
+    match: Annotated[str, typer.Option(help="Only groups with this in their name.")] = "",
+    only_pending: Annotated[
+        bool, typer.Option("--pending", help="Only those with offsets that an open transaction has written.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
+    timeout: Within = 60.0,
+    bootstrap_server: BootstrapServer = None,
+    config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """Groups: generation or epoch, state, members, committed offsets and those that are pending."""
+    check_named(bootstrap_server, config, cluster)
+    if cluster is not None:
+        of_server = ServedCluster(connect(), cluster)
+        if group is not None:
+            one = partial(of_server.one, "groups", group)
+            present(one, lambda: group_detail(one()), as_json=as_json, watch_it=watch_it)
+            return
+        pending = "true" if only_pending else None
+        listed = partial(of_server.list, "groups", limit=limit, search=match or None, has_pending=pending)
+        present(listed, lambda: groups_table(listed()), as_json=as_json, watch_it=watch_it)
+        return
+
+    def is_wanted(name: str) -> bool:
+        return name == group if group is not None else match in name
+
+    look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout, is_wanted=is_wanted)
+
+    def read() -> dict[str, LiveGroup]:
+        found = answered(look.groups)
+        if group is not None and group not in found:
+            raise CommandError(f"there is no group {group} on this cluster ({look.source})")
+        return found
+
+    def chosen() -> tuple[list[LiveGroup], int]:
+        found = [one for _, one in sorted(read().items()) if one.pending or not only_pending]
+        return found[:limit], len(found)
+
+    def remark() -> str:
+        return f"; {look.remark}" if look.remark else ""
+
+    def data() -> Any:
+        one = read()[group] if group is not None else None
+        found, matching = ([], 0) if one is not None else chosen()
+        head = {"source": look.source, "remark": look.remark, "read_at_ms": now_ms()}
+        if one is not None:
+            return {**head, **_document(one, is_whole=True)}
+        return {**head, "matching": matching, "items": [_document(each) for each in found]}
+
+    def render() -> RenderableType:
+        if group is not None:
+            return Group(_detail(read()[group], now_ms()), Text(f"from {look.source}{remark()}", style="dim"))
+        found, matching = chosen()
+        said = f"{len(found)} of {count(matching, 'group')}, from {look.source}{remark()}"
+        return Group(_table(found, now_ms()), Text(said, style="dim"))
+
+    present(data, render, as_json=as_json, watch_it=watch_it)
+
+
+def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
+    return table(
+        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "LAST REBALANCE"),
+        (
+            (
+                one.group,
+                one.kind,
+                state(one.state),
+                number(one.generation) if one.generation >= 0 else None,
+                number(one.member_count),
+                number(len(one.offsets)),
+                Text(str(len(one.pending)), style="yellow" if one.pending else "dim"),
+                f"{span(at_ms - one.rebalances[-1].at_ms)} ago" if one.rebalances else None,
+            )
+            for one in found
+        ),
+        empty="No group: none ever committed here, or all have expired.",
+    )
+
+
+def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
+    generation = f"generation {one.generation}" if one.generation >= 0 else "generation not known"
+    head = Text.assemble(
+        (one.group, "bold"),
+        "  ",
+        state(one.state),
+        f"  {one.kind} · {generation} · {count(one.member_count, 'member')}",
+    )
+    offsets = table(
+        ("TOPIC", "PARTITION#", "COMMITTED#", "BY", "WHEN", "PENDING#", "PENDING BY"),
+        (
+            (
+                topic,
+                str(partition),
+                number(committed.commit.offset) if committed else None,
+                _producer(committed) if committed else None,
+                f"{span(at_ms - committed.commit.commit_ms)} ago" if committed and one.is_from_journal else None,
+                _pending_offset(pending[0]) if pending else None,
+                ", ".join(_producer(each) or "not known" for each in pending) or None,
+            )
+            for topic, partition, committed, pending in _positions(one)
+        ),
+        empty=one.not_decoded or "It has committed nothing.",
+    )
+    rebalances = table(
+        ("REBALANCE", "GENERATION#", "MEMBERS#"),
+        ((f"{span(at_ms - each.at_ms)} ago", str(each.number), str(each.members)) for each in one.rebalances),
+        empty="No rebalance is known.",
+    )
+    return Group(head, members_table(_members(one)), offsets, rebalances)
+
+
+def _members(one: LiveGroup) -> list[dict[str, Any]]:
+    return [
+        {
+            "member_id": member.member_id,
+            "client_id": member.client_id,
+            "host": member.host,
+            "owned": [{"topic": topic.topic, "partitions": list(topic.partitions)} for topic in member.owned],
+        }
+        for member in members_of(one)
+    ]
+
+
+def _positions(one: LiveGroup) -> list[tuple[str, int, Committed | None, list[Committed]]]:
+    names = sorted({*one.offsets, *((topic, partition) for topic, partition, _ in one.pending)})
+    return [
+        (
+            topic,
+            partition,
+            one.offsets.get((topic, partition)),
+            [each for at, each in sorted(one.pending.items()) if at[:2] == (topic, partition)],
+        )
+        for topic, partition in names
+    ]
+
+
+def _pending_offset(pending: Committed) -> str:
+    return number(pending.commit.offset) if pending.commit.offset >= 0 else "not known"
+
+
+def _producer(committed: Committed) -> str | None:
+    return f"{committed.producer_id}:{committed.producer_epoch}" if committed.producer_id >= 0 else None
+
+
+def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "group": one.group,
+        "kind": str(one.kind),
+        "state": str(one.state),
+        "generation": one.generation if one.generation >= 0 else None,
+        "members": one.member_count,
+        "committed": len(one.offsets),
+        "pending": len(one.pending),
+    }
+    if is_whole:
+        document["member_list"] = _members(one)
+        document["not_decoded"] = one.not_decoded
+        document["positions"] = [
+            {
+                "topic": topic,
+                "partition": partition,
+                "committed": None if committed is None else _offset(committed),
+                "pending": [_offset(each) for each in pending],
+            }
+            for topic, partition, committed, pending in _positions(one)
+        ]
+        document["rebalances"] = [
+            {"generation": each.number, "members": each.members, "at_ms": each.at_ms} for each in one.rebalances
+        ]
+    return document
+
+
+def _offset(committed: Committed) -> dict[str, Any]:
+    return {
+        "offset": committed.commit.offset if committed.commit.offset >= 0 else None,
+        "commit_ms": committed.commit.commit_ms if committed.commit.commit_ms >= 0 else None,
+        "producer_id": committed.producer_id if committed.producer_id >= 0 else None,
+        "producer_epoch": committed.producer_epoch if committed.producer_id >= 0 else None,
+    }

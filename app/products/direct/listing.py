@@ -1,0 +1,281 @@
+"""`fenceline transactions`: every transactional id of a cluster, from its journal, its coordinators, or the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.core.blocked.facts import KnownTransaction
+from app.core.clocks.broker_clocks import BrokerClocks
+from app.core.journals import transaction_state
+from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
+from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
+from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort, counted, select
+from app.edges.kafka.cli.cluster import DirectClocks, DirectCluster, Within, as_document, now_ms
+from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, answered
+from app.edges.kafka.transactions.journals import ask_coordinators, catch_up_transactions
+from app.kit.cli.client import connect
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.output import AsJson, Watch, ago, present, table
+from app.kit.errors import BrokerUnreachableError, UnavailableError
+from app.kit.page import MAX_LIMIT
+from app.kit.storable import moment_of_ms
+from app.kit.words import count, number, span
+from app.products.direct.hanging import beside_ids
+from app.products.direct.operations import DirectOperations, RegisteredCluster, ServerOperations, check_named
+from app.products.direct.served import ServedCluster, transaction_detail, transactions_table
+
+_BY_WORD = {status.word: status for status in TransactionStatus}
+
+
+class Look:
+    """The ids of a cluster as they are now; each look reads only what the journal has more than the one before.
+
+    source: where the last look got them. remark: what it cannot know.
+    """
+
+    def __init__(self, cluster: DirectCluster, *, timeout_s: float) -> None:
+        self._resolved = cluster.resolved()
+        self._timeout_s = timeout_s
+        self._live = LiveTransactions()
+        self._clocks = DirectClocks(self._resolved, timeout_s=timeout_s)
+        self.source = transaction_state.TOPIC
+        self.remark = ""
+
+    def ids(self) -> dict[str, LiveTransaction]:
+        try:
+            catch_up_transactions(self._live, self._resolved, timeout_s=self._timeout_s)
+        except BrokerUnreachableError:
+            raise
+        except UnavailableError as error:
+            return self._by_coordinators(error)
+        unread = self._live.reading.unreadable
+        clocks = self._clocks.measured()
+        unreadable = (f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
+        self.remark = "; ".join(filter(None, [*unreadable, self._clocks.remark]))
+        return {name: clocks.ours(one) for name, one in self._live.ids.items()}
+
+    def _by_coordinators(self, why: UnavailableError) -> dict[str, LiveTransaction]:
+        known, refused = ask_coordinators(self._resolved, timeout_s=self._timeout_s)
+        if not known and refused:
+            raise why
+        self.source = "ListTransactions, DescribeTransactions"
+        clocks = self._clocks.measured()
+        unknown = f"{why.message}; what ended, when, and earlier epochs are not known"
+        self.remark = "; ".join(filter(None, [unknown, *(one.sentence for one in refused), self._clocks.remark]))
+        return {name: _as_live(one, clocks) for name, one in known.items()}
+
+
+def transactions(
+    transactional_id: Annotated[str | None, typer.Argument(metavar="ID", help="One id in detail.")] = None,
+    *,
+    match: Annotated[str, typer.Option(help="Only ids with this in them.")] = "",
+    only_open: Annotated[bool, typer.Option("--open", help="Only those with a transaction open.")] = False,
+    open_for: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Open for at least so long.")] = 0.0,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help="In Kafka's words, such as Ongoing.")] = None,
+    owner: Annotated[Owner | None, typer.Option(help="With --cluster: whose ids.")] = None,
+    pipeline: Annotated[str | None, typer.Option(help="With --cluster: only this pipeline's ids.")] = None,
+    hanging: Annotated[
+        bool,
+        typer.Option(
+            "--hanging",
+            help="Search for what no coordinator will ever end, too; with --cluster the server has, and it is shown.",
+        ),
+    ] = False,
+    sort: Annotated[TransactionSort, typer.Option(help="In which order.")] = TransactionSort.OLDEST,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
+    timeout: Within = 60.0,
+    bootstrap_server: BootstrapServer = None,
+    config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """Transactional ids: state, producer and epoch, what is open since when; open ones first, the oldest on top."""
+    check_named(bootstrap_server, config, cluster)
+    if state is not None and state not in _BY_WORD:
+        raise CommandError(f"--state {state}: it is one of {', '.join(_BY_WORD)}", code=ExitCode.USAGE)
+    if hanging and transactional_id is not None:
+        raise CommandError("--hanging is about the whole cluster: leave the ID out", code=ExitCode.USAGE)
+    if cluster is not None:
+        of_server = ServedCluster(connect(), cluster)
+        if transactional_id is not None:
+            one = partial(of_server.one, "transactional-ids", transactional_id)
+            present(one, lambda: transaction_detail(one()), as_json=as_json, watch_it=watch_it)
+            return
+        listed = partial(
+            of_server.list,
+            "transactions",
+            limit=limit,
+            search=match or None,
+            is_open="true" if only_open else None,
+            min_open_s=str(open_for) if open_for else None,
+            state=state,
+            owner=owner,
+            pipeline=pipeline,
+            sort=sort,
+        )
+        hanging_there = ServerOperations(cluster).hanging
+        present(
+            lambda: {**listed(), "hanging": as_document(hanging_there())},
+            lambda: Group(*beside_ids(hanging_there()), transactions_table(listed())),
+            as_json=as_json,
+            watch_it=watch_it,
+        )
+        return
+    if owner is not None or pipeline is not None:
+        raise CommandError("whose an id is, the server knows: name it with --cluster", code=ExitCode.USAGE)
+    search = DirectOperations(bootstrap_server, config).hanging if hanging else None
+    look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout)
+
+    def ids() -> dict[str, LiveTransaction]:
+        found = answered(look.ids)
+        if transactional_id is not None and transactional_id not in found:
+            raise CommandError(f"there is no transactional id {transactional_id} on this cluster ({look.source})")
+        return found
+
+    def chosen() -> tuple[list[LiveTransaction], int]:
+        query = TransactionQuery(
+            search=match,
+            states=frozenset() if state is None else frozenset({state}),
+            is_open=True if only_open else None,
+            min_open_ms=int(open_for * 1000),
+            sort=sort,
+        )
+        known, found, after = ids(), list[LiveTransaction](), None
+        while True:
+            at_most = min(limit - len(found), MAX_LIMIT)
+            page = select(counted(known), query, ours=(), now_ms=now_ms(), after=after, limit=at_most)
+            found += page.items
+            after = page.next_cursor
+            if after is None or len(found) >= limit:
+                return found, page.matching
+
+    def data() -> Any:
+        if transactional_id is not None:
+            document = _document(ids()[transactional_id], is_whole=True)
+            return {"source": look.source, "remark": look.remark, "read_at_ms": now_ms(), **document}
+        found, matching = chosen()
+        items = [_document(one) for one in found]
+        return {
+            "source": look.source,
+            "remark": look.remark,
+            "read_at_ms": now_ms(),
+            "matching": matching,
+            "items": items,
+            "hanging": None if search is None else as_document(search()),
+        }
+
+    def render() -> RenderableType:
+        if transactional_id is not None:
+            detail = _detail(ids()[transactional_id], now_ms())
+            remark = f"; {look.remark}" if look.remark else ""
+            return Group(detail, Text(f"from {look.source}{remark}", style="dim"))
+        found, matching = chosen()
+        said = f"{len(found)} of {count(matching, 'id')}, from {look.source}"
+        remark = f"; {look.remark}" if look.remark else ""
+        unsearched = "; what hangs is found with --hanging" if search is None else ""
+        above = [] if search is None else beside_ids(search())
+        return Group(*above, _table(found, now_ms()), Text(f"{said}{remark}{unsearched}", style="dim"))
+
+    present(data, render, as_json=as_json, watch_it=watch_it)
+
+
+def _table(found: Sequence[LiveTransaction], at_ms: int) -> RenderableType:
+    return table(
+        ("TRANSACTIONAL ID", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "PARTITIONS#", "LAST CHANGE"),
+        (
+            (
+                one.transactional_id,
+                str(one.state.producer_id),
+                str(one.state.producer_epoch),
+                Text(one.state.status.word, style="yellow" if one.is_open else "dim"),
+                span(at_ms - one.state.start_ms) if one.is_open else None,
+                span(one.state.timeout_ms),
+                number(len(one.state.partition_names)),
+                _ago(one.state.last_update_ms, at_ms),
+            )
+            for one in found
+        ),
+        empty="No transactional id: none was ever used here, or all have expired.",
+    )
+
+
+def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
+    state = one.state
+    head = Text.assemble(
+        (one.transactional_id, "bold"),
+        f"  {state.status.word}  producer {state.producer_id} epoch {state.producer_epoch} · "
+        f"{one.client_protocol} · timeout {span(state.timeout_ms)} · changed {_ago(state.last_update_ms, at_ms)}",
+    )
+    lines: list[RenderableType] = [head]
+    if one.is_open:
+        lines.append(Text(f"open for {span(at_ms - state.start_ms)} in {', '.join(state.partition_names)}"))
+    lines.append(Text(f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since the journal begins"))
+    lines.append(
+        table(
+            ("WHEN", "STEP", "PRODUCER#", "EPOCH#"),
+            (
+                (_ago(step.at_ms, at_ms), step.kind, str(step.producer_id), str(step.producer_epoch))
+                for step in one.steps
+            ),
+            empty="No step of its producer id or epoch is known.",
+        )
+    )
+    if one.steps_dropped:
+        lines.append(Text(f"{count(one.steps_dropped, 'older step')} not kept", style="dim"))
+    return Group(*lines)
+
+
+def _document(one: LiveTransaction, *, is_whole: bool = False) -> dict[str, Any]:
+    state = one.state
+    document: dict[str, Any] = {
+        "transactional_id": one.transactional_id,
+        "state": state.status.word,
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "timeout_ms": state.timeout_ms,
+        "start_ms": state.start_ms if one.is_open else None,
+        "last_update_ms": state.last_update_ms if state.last_update_ms >= 0 else None,
+        "client_protocol": str(one.client_protocol),
+        "partitions": state.partition_names,
+        "commits": one.commits,
+        "aborts": one.aborts,
+    }
+    if is_whole:
+        document["steps"] = [
+            {
+                "kind": str(step.kind),
+                "producer_id": step.producer_id,
+                "producer_epoch": step.producer_epoch,
+                "at_ms": step.at_ms,
+            }
+            for step in one.steps
+        ]
+    return document
+
+
+def _ago(at_ms: int, now: int) -> str | None:
+    return ago(moment_of_ms(at_ms), now=moment_of_ms(now)) if at_ms >= 0 else None
+
+
+def _as_live(known: KnownTransaction, clocks: BrokerClocks) -> LiveTransaction:
+    """An id without a past, as admin calls tell it, with its start by our clock."""
+    clock = clocks.offsets.get(known.coordinator_id)
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(known.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    state = TransactionState(
+        known.producer_id,
+        known.producer_epoch,
+        known.timeout_ms,
+        _BY_WORD.get(known.state, TransactionStatus.DEAD),
+        tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic.items()),
+        start_ms=known.start_ms if clock is None or known.start_ms < 0 else clock.ours(known.start_ms),
+    )
+    return LiveTransaction(known.transactional_id, state, -1, -1)

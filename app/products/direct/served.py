@@ -1,0 +1,212 @@
+"""`transactions` and `groups` as the server's observer knows them: no journal is read again, and owners are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.kit.cli.client import Client, as_record
+from app.kit.cli.output import ago, state, table
+from app.kit.words import count, number, span
+
+
+class ServedOwner(msgspec.Struct, frozen=True, kw_only=True):
+    pipeline: str
+    kind: str
+    ordinal: int | None
+    task: int | None
+
+
+class ServedTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """What REST answers of an id, as far as it is printed."""
+
+    transactional_id: str
+    owner: ServedOwner | None
+    state: str
+    is_open: bool
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    open_ms: int | None
+    changed_at: datetime | None
+    commits: int
+    aborts: int
+
+    @property
+    def used_by(self) -> str:
+        one = self.owner
+        if one is None:
+            return "foreign"
+        return f"{one.pipeline} {one.kind if one.ordinal is None else f'{one.ordinal}.{one.task}'}"
+
+
+class ServedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """What REST answers of a group, as far as it is printed."""
+
+    group: str
+    kind: str
+    state: str
+    generation: int
+    members: int
+    stored_offsets: int
+    pending_offsets: int
+    rebalanced_at: datetime | None
+
+
+class ServedReading(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    phase: str
+    problem: str
+    age_ms: int | None
+
+    @property
+    def sentence(self) -> str:
+        age = "" if self.age_ms is None else f", {span(self.age_ms)} old"
+        return f"the server's reading of {self.topic} ({self.phase.replace('_', ' ')}{age})" + (
+            f"; {self.problem}" if self.problem else ""
+        )
+
+
+class ServedCluster:
+    """A cluster that is registered with the server. Every refusal is a CommandError."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client = client
+        self._path = f"/clusters/{quote(cluster, safe='')}"
+
+    def list(self, what: str, *, limit: int, **query: str | int | None) -> dict[str, Any]:
+        """At most `limit` items of a list, with how many there are and how good the answer is."""
+        found = self._client.get(f"{self._path}/{what}", limit=min(limit, 100), **query)
+        items, after = found["items"], found["next_cursor"]
+        while after is not None and len(items) < limit:
+            page = self._client.get(f"{self._path}/{what}", limit=min(limit - len(items), 100), after=after, **query)
+            items, after = items + page["items"], page["next_cursor"]
+        return {"matching": found["matching"], "reading": found["reading"], "items": items}
+
+    def one(self, what: str, name: str) -> dict[str, Any]:
+        return self._client.get(f"{self._path}/{what}/{quote(name, safe='')}")
+
+
+def transactions_table(found: dict[str, Any]) -> RenderableType:
+    ids = [as_record(item, ServedTransaction) for item in found["items"]]
+    shown = table(
+        ("TRANSACTIONAL ID", "USED BY", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "LAST CHANGE"),
+        (
+            (
+                one.transactional_id,
+                one.used_by,
+                str(one.producer_id),
+                str(one.producer_epoch),
+                _state(one),
+                None if one.open_ms is None else span(one.open_ms),
+                span(one.timeout_ms),
+                ago(one.changed_at),
+            )
+            for one in ids
+        ),
+        empty="No transactional id is like that.",
+    )
+    return Group(shown, _said(len(ids), found, "id"))
+
+
+def transaction_detail(found: dict[str, Any]) -> RenderableType:
+    one = as_record(found, ServedTransaction)
+    open_for = "" if one.open_ms is None else f" · open for {span(one.open_ms)}"
+    head = Text.assemble(
+        (one.transactional_id, "bold"), "  ", _state(one), f"  producer {one.producer_id} epoch {one.producer_epoch}"
+    )
+    steps = table(
+        ("WHEN", "STEP", "PRODUCER#", "EPOCH#"),
+        (
+            (
+                ago(None if step["at"] is None else datetime.fromisoformat(step["at"])),
+                step["kind"].replace("_", " "),
+                str(step["producer_id"]),
+                str(step["producer_epoch"]),
+            )
+            for step in found["steps"]
+        ),
+        empty="No step of its producer id or epoch is known.",
+    )
+    did = f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since reading began{open_for}"
+    return Group(head, Text(f"used by: {one.used_by} · {did}"), steps, _source(found))
+
+
+def groups_table(found: dict[str, Any]) -> RenderableType:
+    groups = [as_record(item, ServedGroup) for item in found["items"]]
+    shown = table(
+        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "LAST REBALANCE"),
+        (
+            (
+                one.group,
+                one.kind,
+                state(one.state),
+                number(one.generation) if one.generation >= 0 else None,
+                number(one.members),
+                number(one.stored_offsets),
+                Text(str(one.pending_offsets), style="yellow" if one.pending_offsets else "dim"),
+                ago(one.rebalanced_at),
+            )
+            for one in groups
+        ),
+        empty="No group is like that.",
+    )
+    return Group(shown, _said(len(groups), found, "group"))
+
+
+def group_detail(found: dict[str, Any]) -> RenderableType:
+    one = as_record(found, ServedGroup)
+    generation = f"generation {one.generation}" if one.generation >= 0 else "generation not known"
+    head = Text.assemble((one.group, "bold"), "  ", state(one.state), f"  {one.kind} · {generation}")
+    offsets = table(
+        ("TOPIC", "PARTITION#", "OFFSET#", "", "BY", "WHEN"),
+        (
+            (
+                at["topic"],
+                str(at["partition"]),
+                number(at["offset"]),
+                Text("pending", style="yellow") if at["is_pending"] else Text("stored", style="dim"),
+                at["transactional_id"] or (None if at["producer_id"] is None else f"producer {at['producer_id']}"),
+                ago(None if at["at"] is None else datetime.fromisoformat(at["at"])),
+            )
+            for at in found["offsets"]
+        ),
+        empty=found.get("not_decoded") or "It has committed nothing.",
+    )
+    members = members_table(found["member_list"])
+    return Group(head, Text(count(one.members, "member")), members, offsets, _source(found))
+
+
+def members_table(members: Sequence[dict[str, Any]]) -> RenderableType:
+    return table(
+        ("MEMBER", "CLIENT", "HOST", "OWNS"),
+        (
+            (
+                one["member_id"],
+                one["client_id"] or None,
+                one["host"] or None,
+                ", ".join(f"{at['topic']}-{number}" for at in one["owned"] for number in at["partitions"]) or None,
+            )
+            for one in members
+        ),
+        empty="It has no member.",
+    )
+
+
+def _state(one: ServedTransaction) -> Text:
+    return Text(one.state, style="yellow" if one.is_open else "dim")
+
+
+def _said(shown: int, found: dict[str, Any], noun: str) -> Text:
+    reading = as_record(found["reading"], ServedReading)
+    return Text(f"{shown} of {count(found['matching'], noun)}, from {reading.sentence}", style="dim")
+
+
+def _source(found: dict[str, Any]) -> Text:
+    return Text(f"from {as_record(found['reading'], ServedReading).sentence}", style="dim")

@@ -1,0 +1,103 @@
+"""`fenceline stuck`: why a group, a topic's readers, or those of one partition do not get on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.core.blocked.chain import clause
+from app.core.blocked.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
+from app.edges.kafka.cli.cluster import as_document, now_ms
+from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig
+from app.kit.cli.output import AsJson, Watch, present
+from app.kit.words import count, span
+from app.products.direct import hanging
+from app.products.direct.operations import RegisteredCluster, operations_of
+
+_STYLES = {
+    Verdict.END: "red",
+    Verdict.FENCE: "red",
+    Verdict.OWNER: "yellow",
+    Verdict.WAIT: "yellow",
+    Verdict.NO_MEMBERS: "yellow",
+    Verdict.BEHIND: "yellow",
+    Verdict.CANNOT_TELL: "magenta",
+    Verdict.UNSETTLED: "cyan",
+    Verdict.ONLY_MARKERS: "green",
+    Verdict.FREE: "green",
+}
+_QUIET = (Verdict.ONLY_MARKERS, Verdict.FREE)
+
+
+def stuck(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[GROUP|TOPIC[:PARTITION]]",
+            help="Who waits, or where. Without it: what hangs on the whole cluster.",
+        ),
+    ] = None,
+    *,
+    kind: Annotated[
+        Kind | None, typer.Option("--as", help="What TARGET is, where a group and a topic have the same name.")
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """Why readers wait: which transaction holds them, whose it is, when it ends, and what to do."""
+    operations = operations_of(bootstrap_server, config, cluster)
+    if target is None:
+        present(
+            lambda: as_document(operations.hanging()),
+            lambda: hanging.rendered(operations.hanging()),
+            as_json=as_json,
+            watch_it=watch_it,
+        )
+        return
+
+    def ask() -> Explanation:
+        return operations.explain(target, kind)
+
+    present(
+        lambda: {"looked_at_ms": now_ms(), **as_document(ask())},
+        lambda: chain(ask(), now_ms()),
+        as_json=as_json,
+        watch_it=watch_it,
+    )
+
+
+def chain(found: Explanation, at_ms: int) -> RenderableType:
+    """All that needs a look, link by link; what does not is summed up."""
+    noisy = [one for one in found.partitions if one.verdict not in _QUIET]
+    quiet = [one for one in found.partitions if one.verdict in _QUIET]
+    parts: list[RenderableType] = []
+    if len(found.partitions) != 1:
+        parts.append(Text(found.headline, style="bold"))
+    parts += [_link(link, at_ms) for link in found.links]
+    parts += [_told(one, at_ms) for one in noisy]
+    if len(found.partitions) == 1:
+        parts += [_told(one, at_ms) for one in quiet]
+    elif quiet and noisy:
+        parts.append(Text(f"Nothing waits in {count(len(quiet), 'other partition')}.", style="dim"))
+    return Group(*parts)
+
+
+def _told(one: Diagnosis, at_ms: int) -> RenderableType:
+    lines: list[RenderableType] = [Text(one.headline, style="bold")]
+    lines += [_link(link, at_ms) for link in one.links]
+    lines.append(Text.assemble("  ", (one.verdict, _STYLES[one.verdict]), f": {one.advice}"))
+    # For pasting: never broken over lines by us.
+    lines += [Text(f"  {command}", style="cyan", no_wrap=True, overflow="ignore") for command in one.commands]
+    return Group(*lines)
+
+
+def _link(link: Link, at_ms: int) -> Text:
+    said = Text(f"  {clause(link)}  ")
+    said.append(f"{link.source}, {span(at_ms - link.seen_ms)} ago", style="dim")
+    return said

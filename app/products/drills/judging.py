@@ -1,0 +1,258 @@
+"""When a drill goes on to its next state, and what is said of it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from app.products.drills.drill import (
+    LIVES_ON_AFTER,
+    TARGET_TRANSITIONS,
+    THAWED_WITHIN,
+    ActStep,
+    AuditFigures,
+    Drill,
+    DrillKind,
+    DrillState,
+    DrillVerdict,
+    Target,
+    TargetState,
+)
+from app.products.drills.planning import RETURNS_WITHIN_S
+from app.products.drills.timeline import MAX_ENTRIES, Entry, EntryKind, Look, flows, follow
+
+_DONE = frozenset({TargetState.FROZEN, TargetState.THAWED, TargetState.KILLED})
+WELL_FOR = timedelta(seconds=3)
+"""All is well when it has been so for this long."""
+FLOWS_NOW = timedelta(seconds=2)
+COMMITS_TO_MISS = 2.5
+"""A pipeline that commits more seldom is given so many of its commit intervals."""
+_NEVER_BEGUN = "the drill ended before it began"
+GIVES_UP_AFTER = timedelta(seconds=90)
+"""After the last bound that we know: who does not flow by then has not survived."""
+
+
+def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message: str = "") -> Drill:
+    """The drill after a word of a process or its watchdog. A word that comes late, or again, changes nothing.
+
+    The caller has asked `may_begin` before a CLAIMED.
+    """
+    if step is ActStep.CLAIMED:
+        if target.state is not TargetState.ORDERED:
+            return drill
+        is_kill = drill.kind is DrillKind.KILL_INSTANCE
+        to = TargetState.KILLED if is_kill else TargetState.CLAIMED
+        drill = drill.with_target(target.moved(to, now=now))
+        if drill.state is DrillState.ORDERED:
+            drill = drill.moved(DrillState.UNDERWAY, begun_at=now)
+        if is_kill:
+            drill = said(drill, EntryKind.ACT, f"{_name(target)} is to kill itself now (SIGKILL)", now=now)
+        return drill
+    to = TargetState(step)
+    if to not in TARGET_TRANSITIONS[target.state]:
+        return drill
+    drill = drill.with_target(target.moved(to, now=now, message=message))
+    words = {
+        TargetState.FROZEN: f"{_name(target)} is frozen (SIGSTOP)",
+        TargetState.THAWED: f"{_name(target)} goes on (SIGCONT)",
+        TargetState.REFUSED: f"{_name(target)} is left alone: {message}",
+    }
+    return said(drill, EntryKind.ACT, words[to], now=now)
+
+
+def see(drill: Drill, look: Look) -> Drill:
+    """The drill with what the look has shown to be new."""
+    watched, entries = follow(drill.watched, look, commits_every_s=drill.plan.commits_every_s)
+    return _with_entries(replace(drill, watched=watched), entries)
+
+
+def advance(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
+    """The drill in the state that it is in by now; up to AUDITING, which `conclude` leaves."""
+    if drill.state is DrillState.ORDERED:
+        drill = _from_ordered(drill, now=now)
+    drill = _without_survivors(drill, now=now)
+    is_over = drill.state is DrillState.UNDERWAY and _act_is_over(drill, now=now)
+    if (is_over or drill.state is DrillState.RECOVERING) and not any(one.state in _DONE for one in drill.targets):
+        return _ended(drill, DrillVerdict.NOT_BEGUN, _why_not_begun(drill), now=now)
+    if is_over:
+        drill = said(drill.moved(DrillState.RECOVERING, act_over_at=now), EntryKind.DRILL, _over(drill), now=now)
+    if drill.state is DrillState.RECOVERING:
+        drill = _from_recovering(drill, now=now, run_is_live=run_is_live)
+    return drill
+
+
+def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: datetime) -> Drill:
+    """The end of an AUDITING: by the audit's figures, or why there are none."""
+    if audit is not None:
+        # Of nothing, nothing can be lost: that is no proof.
+        no_audit = audit.incomplete or ("" if audit.expected else "no output was due in its time")
+    drill = replace(drill, audit=audit, no_audit=no_audit)
+    if drill.recovered_at is None:
+        return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not flow again", now=now)
+    if audit is not None and (audit.lost or audit.duplicated or audit.unexpected or audit.dangling):
+        dangling = f"dangling references: {audit.dangling:,}, " if audit.dangling else ""
+        counted = (
+            f"ids lost: {audit.lost:,}, duplicated: {audit.duplicated:,}, without an input: {audit.unexpected:,}, "
+            f"{dangling}of {audit.expected:,} expected records"
+        )
+        return _ended(drill, DrillVerdict.NOT_SURVIVED, counted, now=now)
+    if audit is None or drill.no_audit:
+        return _ended(drill, DrillVerdict.NOT_AUDITED, f"not audited: {drill.no_audit}", now=now)
+    counted = f"lost 0, duplicated 0 of {audit.expected:,} expected records"
+    return _ended(drill, DrillVerdict.SURVIVED, counted, now=now)
+
+
+def stop(drill: Drill, *, by: str, now: datetime) -> Drill:
+    """The wish to end it early: nothing more is begun, what is frozen is thawed, and it is not audited."""
+    if drill.stop_requested_at is not None:
+        return drill
+    drill = replace(drill, stop_requested_at=now, stop_requested_by=by)
+    drill = said(drill, EntryKind.DRILL, f"{by} stops the drill", now=now)
+    if drill.state is DrillState.UNDERWAY:
+        return drill
+    return _ended(drill, DrillVerdict.STOPPED, f"stopped by {by}", now=now)
+
+
+def said(drill: Drill, kind: EntryKind, sentence: str, *, now: datetime) -> Drill:
+    return _with_entries(drill, [Entry(at=now, kind=kind, sentence=sentence)])
+
+
+def _from_ordered(drill: Drill, *, now: datetime) -> Drill:
+    if drill.targets and all(one.state is TargetState.REFUSED for one in drill.targets):
+        return _ended(drill, DrillVerdict.NOT_BEGUN, _why_not_begun(drill), now=now)
+    if now > drill.begin_by:
+        within_s = (drill.begin_by - drill.ordered_at).total_seconds()
+        return _ended(drill, DrillVerdict.NOT_BEGUN, f"nobody began it within {within_s:g} s", now=now)
+    return drill
+
+
+def _why_not_begun(drill: Drill) -> str:
+    reasons = sorted({one.message for one in drill.targets if one.message})
+    return f"nobody was drilled: {'; '.join(reasons) or 'it was granted, and nobody said that it was done'}"
+
+
+def _act_is_over(drill: Drill, *, now: datetime) -> bool:
+    """Whether nobody is frozen any more, and nobody can begin any more."""
+    waits = [one for one in drill.targets if one.state is TargetState.ORDERED]
+    if waits and drill.may_begin(now):
+        return False
+    for one in drill.targets:
+        if one.state in (TargetState.CLAIMED, TargetState.FROZEN):
+            thawed_by = one.since + timedelta(seconds=drill.plan.for_s) + THAWED_WITHIN
+            if now <= thawed_by:
+                return False
+    return True
+
+
+def _without_survivors(drill: Drill, *, now: datetime) -> Drill:
+    """The drill without those who should have killed themselves and are still heard: nothing was done to them."""
+    for one in drill.targets:
+        seen = drill.watched.tasks.get(f"{drill.ordinal}/{one.task}")
+        if one.state is not TargetState.KILLED or seen is None or _is_back(drill, one):
+            continue
+        if seen.is_running and now - one.since > LIVES_ON_AFTER:
+            drill = hear(drill, one, ActStep.REFUSED, now=now, message="it was granted, and lives on all the same")
+    return drill
+
+
+def _is_back(drill: Drill, target: Target) -> bool:
+    """Whether a later attempt of what was killed has been seen; a last word of the dead one is no sign of life."""
+    seen = drill.watched.tasks.get(f"{drill.ordinal}/{target.task}")
+    return seen is not None and (seen.lease, seen.attempt) > (drill.lease or 0, target.attempt or 0)
+
+
+def _from_recovering(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
+    if drill.stop_requested_at is not None:
+        return _ended(drill, DrillVerdict.STOPPED, f"stopped by {drill.stop_requested_by}", now=now)
+    if not run_is_live:
+        return _ended(drill, DrillVerdict.STOPPED, "the run ended before the pipeline had recovered", now=now)
+    assert drill.act_over_at is not None  # noqa: S101 - set by the way into this state
+    if _is_well(drill, now=now):
+        drill = drill if drill.well_since is not None else replace(drill, well_since=now)
+        assert drill.well_since is not None  # noqa: S101 - set in the line above
+        if now - drill.well_since >= WELL_FOR:
+            drill = drill.moved(DrillState.AUDITING, recovered_at=drill.well_since)
+            assert drill.recovered_at is not None  # noqa: S101
+            after_s = (drill.recovered_at - (drill.begun_at or drill.ordered_at)).total_seconds()
+            sentence = f"all flows as before, {max(0.0, after_s):.1f} s after the beginning"
+            return said(drill, EntryKind.DRILL, sentence, now=now)
+        return drill
+    bounds_s = [drill.plan.stands_still_s or 0.0, RETURNS_WITHIN_S]
+    if now - drill.act_over_at > timedelta(seconds=max(bounds_s)) + GIVES_UP_AFTER:
+        waited_s = (now - drill.act_over_at).total_seconds()
+        drill = drill.moved(DrillState.AUDITING)
+        drill = said(drill, EntryKind.DRILL, f"it does not flow as before after {waited_s:.0f} s", now=now)
+        # An audit would wait for a pipeline that does not pass the window, and every other drill with it.
+        return conclude(drill, None, no_audit="the pipeline has not processed all of its time", now=now)
+    return replace(drill, well_since=None)
+
+
+def _is_well(drill: Drill, *, now: datetime) -> bool:
+    watched = drill.watched
+    running = [task for task in watched.tasks.values() if task.is_running]
+    looked_now = watched.at is not None and now - watched.at <= FLOWS_NOW
+    killed = [one for one in drill.targets if one.state is TargetState.KILLED]
+    within = max(FLOWS_NOW, timedelta(seconds=drill.plan.commits_every_s * COMMITS_TO_MISS))
+    return (
+        looked_now
+        and len(running) >= drill.plan.tasks
+        and all(_is_back(drill, one) for one in killed)
+        and flows(watched, now=now, within=within)
+    )
+
+
+def _ended(drill: Drill, verdict: DrillVerdict, sentence: str, *, now: datetime) -> Drill:
+    was_done = drill.begun_at is not None and verdict is not DrillVerdict.NOT_BEGUN
+    full = "; ".join([sentence, *_figures(drill)]) if was_done else sentence
+    for one in drill.targets:
+        if one.state is TargetState.ORDERED:
+            drill = drill.with_target(one.moved(TargetState.REFUSED, now=now, message=_NEVER_BEGUN))
+    drill = drill.moved(DrillState.ENDED, ended_at=now, verdict=verdict, sentence=full)
+    return said(drill, EntryKind.DRILL, f"ended: {sentence}", now=now)
+
+
+def _figures(drill: Drill) -> Iterable[str]:
+    watched, longest = drill.watched, drill.watched.longest
+    if watched.at is None:
+        yield "nobody has looked at what came of it"
+    elif longest is None:
+        yield "how long records stood still is not known: no partition flowed before"
+    elif watched.unseen_s and drill.kind is DrillKind.FREEZE_SERVER:
+        yield f"{watched.committed_unseen:,} records were committed in the {watched.unseen_s:.1f} s that nobody looked"
+    else:
+        bound_s = drill.plan.stands_still_s
+        expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
+        if watched.unseen_s:
+            expected += f"; nobody looked for {watched.unseen_s:.1f} s of it"
+        how_long = "at least" if watched.unseen_s else "at most"
+        yield f"records stood still for {how_long} {longest[1]:.1f} s ({longest[0]}{expected})"
+
+
+def _over(drill: Drill) -> str:
+    if drill.kind is DrillKind.KILL_INSTANCE:
+        return "the kill is done"
+    silent = [one for one in drill.targets if one.state in (TargetState.CLAIMED, TargetState.FROZEN)]
+    return "the time of the freeze is over" + (
+        f"; {', '.join(_name(one) for one in silent)} has not said so" if silent else ""
+    )
+
+
+def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
+    """In the order of their times: a fencing is learnt later than it happened.
+
+    A drill that has so many keeps the oldest, and goes on to tell what is done and how it ends.
+    """
+    kept = list(drill.entries)
+    for entry in entries:
+        if len(kept) < MAX_ENTRIES or entry.kind in (EntryKind.DRILL, EntryKind.ACT):
+            kept.append(entry)
+        if len(kept) == MAX_ENTRIES:
+            sentence = f"more than {MAX_ENTRIES} lines: from here on only what is done is told"
+            kept.append(Entry(at=entry.at, kind=EntryKind.DRILL, sentence=sentence))
+    return replace(drill, entries=tuple(sorted(kept, key=lambda entry: entry.at))) if entries else drill
+
+
+def _name(target: Target) -> str:
+    return f"{target.name} (process {target.pid} on {target.host})"

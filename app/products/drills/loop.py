@@ -1,0 +1,123 @@
+"""Follows the drills that are open: looks at their pipeline, notes what is new, judges it, and has their time audited.
+
+What is done to instances is done by their own processes; only a server that is to be taken away is frozen here, by the
+one server that holds this loop's lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from app.core.observing.service.observations import Observations
+from app.core.runs.store.runs import RunStore
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.products.drills import judging
+from app.products.drills.drill import ActStep, Drill, DrillKind, DrillState, Target
+from app.products.drills.ports import DrillAudits, FreezeSelf
+from app.products.drills.service.drills import notify
+from app.products.drills.service.looks import look_at
+from app.products.drills.store import DrillStore
+
+LOOK_EVERY_S = 0.5
+"""How exactly a standstill is measured."""
+SERVER_GOES_AFTER = timedelta(seconds=3)
+"""Whoever ordered it shall still see the page that says what will happen."""
+
+
+class DrillWatch:
+    """One server at a time watches."""
+
+    name = "drills"
+
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        observations: Observations,
+        audits: DrillAudits,
+        freeze_self: FreezeSelf,
+        clock: Clock,
+        host: str,
+        idle_s: float = 1.0,
+    ) -> None:
+        self._unit_of_work = unit_of_work
+        self._observations = observations
+        self._audits = audits
+        self._freeze_self = freeze_self
+        self._clock = clock
+        self._host = host
+        self._idle_s = idle_s
+        self.period_s = idle_s
+
+    async def turn(self) -> None:
+        async with self._unit_of_work() as uow:
+            found = await uow.of(DrillStore).list_open()
+        self.period_s = LOOK_EVERY_S if found else self._idle_s
+        # The one that is disturbed first: how exactly its standstill is measured hangs on when it is looked at.
+        for drill in sorted(found, key=lambda one: one.state is DrillState.AUDITING):
+            await self._follow(drill)
+
+    async def _follow(self, drill: Drill) -> None:
+        if drill.state is DrillState.AUDITING:
+            await self._change(drill, self._audited)
+            return
+        drill = await self._change(drill, self._seen)
+        now = self._clock.now()
+        is_time = drill.kind is DrillKind.FREEZE_SERVER and now - drill.ordered_at >= SERVER_GOES_AFTER
+        if is_time and drill.may_begin(now) and not drill.targets:
+            await self._take_the_server_away(drill)
+
+    def interrupted(self) -> None:
+        """Nothing is remembered between turns: the drill is in Postgres."""
+
+    async def _seen(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
+        run = await uow.of(RunStore).get(drill.run_id)
+        look = await look_at(uow, self._observations.of(drill.plan.cluster), drill, now=now)
+        drill = judging.see(drill, look)
+        return judging.advance(drill, now=now, run_is_live=run.ended_at is None)
+
+    async def _take_the_server_away(self, drill: Drill) -> None:
+        """The row first, so that it is done once; then, with no transaction of this loop open, the freeze."""
+        target = Target(host=self._host, pid=os.getpid(), since=self._clock.now())
+
+        async def claim(_: UnitOfWork, drill: Drill, now: datetime) -> Drill:
+            if not drill.may_begin(now) or drill.targets:
+                return drill
+            return judging.hear(replace(drill, targets=(target,)), target, ActStep.CLAIMED, now=now)
+
+        claimed = await self._change(drill, claim)
+        if not claimed.targets:
+            return
+        problem = await self._freeze_self(claimed.plan.for_s)
+
+        async def over(_: UnitOfWork, drill: Drill, now: datetime) -> Drill:
+            if problem:
+                return judging.hear(drill, drill.targets[0], ActStep.REFUSED, now=now, message=problem)
+            drill = judging.hear(drill, drill.targets[0], ActStep.FROZEN, now=drill.targets[0].since)
+            return judging.hear(drill, drill.targets[0], ActStep.THAWED, now=now)
+
+        await self._change(claimed, over)
+
+    async def _audited(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
+        word = await self._audits.ask(uow, drill)
+        drill = replace(drill, audit_id=word.audit_id)
+        return judging.conclude(drill, word.figures, no_audit=word.no_audit, now=now) if word.is_through else drill
+
+    async def _change(self, drill: Drill, change: Callable[[UnitOfWork, Drill, datetime], Awaitable[Drill]]) -> Drill:
+        """The drill after `change` of its locked row."""
+        async with self._unit_of_work() as uow:
+            before = await uow.of(DrillStore).get(drill.id, for_update=True)
+            if not before.is_open:
+                return before
+            after = await change(uow, before, self._clock.now())
+            if after != before:
+                await uow.of(DrillStore).save(after)
+                if after.entries != before.entries or after.state is not before.state:
+                    notify(uow, after)
+                await uow.commit()
+            return after

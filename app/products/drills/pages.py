@@ -1,0 +1,160 @@
+"""Drills: what may be broken here, what should come of it, and what came of it?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query, Request, Response
+
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.run import Run
+from app.core.runs.store.runs import RunStore
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import FencelineError
+from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.pages import screen
+from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.screen import Look, Screen
+from app.products.drills.drill import DEFAULT_S, LONGEST_S, SHORTEST_S, Drill, DrillKind, TargetState
+from app.products.drills.service import drills
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+After = Annotated[str | None, Query(max_length=1000)]
+Why = Annotated[str, Form(max_length=1000)]
+_PAGE = 25
+_LOOK_AGAIN_S = 0.5
+
+
+def looking_at_list(pipeline: str, after: str | None = None) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal, now
+        found = await drills.list_drills(uow, pipeline=pipeline, after=after, limit=_PAGE)
+        run = await uow.of(RunStore).find_live(pipeline)
+        open_one = await drills.blocking(uow, pipeline)
+        context = {
+            "pipeline": pipeline,
+            "run": run,
+            "is_allowed": run is not None and await _is_allowed(uow, run),
+            "open_one": open_one,
+            "lines": [(one, drills.sentence_of(one)) for one in found.items],
+            "older": screen.url_of("pipelines", pipeline, "drills", after=found.next_cursor)
+            if found.next_cursor
+            else None,
+            "kinds": DrillKind,
+            "default_s": f"{DEFAULT_S:g}",
+            "shortest_s": f"{SHORTEST_S:g}",
+            "longest_s": f"{LONGEST_S:g}",
+        }
+        concerns = frozenset({f"pipeline:{pipeline}"})
+        return Screen(template="drills/list", title=f"Drills of {pipeline}", context=context, concerns=concerns)
+
+    return look
+
+
+def looking_at_one(drill_id: str) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal, now
+        drill = await drills.get_drill(uow, drill_id)
+        context = {
+            "drill": drill,
+            "sentence": drills.sentence_of(drill),
+            "start": drill.begun_at or drill.ordered_at,
+            "stood": standstill_of(drill),
+            "frozen": [
+                one for one in drill.targets if one.state in (TargetState.CLAIMED, TargetState.FROZEN) and drill.is_open
+            ],
+        }
+        return Screen(
+            template="drills/detail",
+            title=f"Drill of {drill.pipeline}",
+            context=context,
+            concerns=frozenset({f"pipeline:{drill.pipeline}"}),
+            look_again_s=_LOOK_AGAIN_S if drill.is_open else None,
+        )
+
+    return look
+
+
+def standstill_of(drill: Drill) -> tuple[str, str, str]:
+    """The number that people came for, what it says, and its tone."""
+    watched, bound_s = drill.watched, drill.plan.stands_still_s
+    if drill.kind is DrillKind.FREEZE_SERVER and watched.unseen_s:
+        return f"{watched.committed_unseen:,}", f"records committed in the {watched.unseen_s:.1f} s nobody looked", ""
+    expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
+    if watched.longest is None:
+        return "–", ("nobody has looked" if watched.at is None else "no partition flowed before") + expected, ""
+    name, longest_s = watched.longest
+    tone = "bad" if bound_s is not None and longest_s > bound_s else ""
+    if watched.unseen_s:
+        # What is a lower bound must not look like a measurement that kept its promise.
+        return f"≥ {longest_s:.1f} s", f"{name}{expected}; nobody looked for {watched.unseen_s:.1f} s", tone or "warn"
+    return f"{longest_s:.1f} s", f"{name}{expected}", tone
+
+
+async def _is_allowed(uow: UnitOfWork, run: Run) -> bool:
+    return (await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)).definition.allows_drills
+
+
+@router.get("/pipelines/{name}/drills")
+@router.get("/pipelines/{name}/drills/stream")
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, name: str, after: After = None) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list(name, after))
+
+
+@router.post("/pipelines/{name}/drills")
+async def begin(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.START_DRILL)],
+    name: str,
+    kind: Annotated[DrillKind, Form()],
+    ordinal: Annotated[int | None, Form(ge=0, lt=2**31)] = None,
+    for_s: Annotated[float, Form()] = DEFAULT_S,
+    why: Why = "",
+) -> Response:
+    try:
+        drill = await drills.begin_drill(
+            uow,
+            pipeline=name,
+            kind=kind,
+            ordinal=ordinal,
+            for_s=for_s,
+            by=by,
+            why=why or None,
+            now=wiring.clock.now(),
+            times=await drills.broker_times(uow, wiring.surveys, name),
+        )
+        await uow.commit()
+    except FencelineError as error:
+        return await screen.page(
+            request, wiring, by, looking_at_list(name), refused=error, at=("pipelines", name, "drills")
+        )
+    return screen.see("drills", drill.id, said="drill-ordered")
+
+
+@router.get("/drills/{drill_id}")
+@router.get("/drills/{drill_id}/stream")
+async def show(request: Request, wiring: WiringDep, by: Viewer, drill_id: str) -> Response:
+    return await screen.live(request, wiring, by, looking_at_one(drill_id))
+
+
+@router.post("/drills/{drill_id}/stop")
+async def stop(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.STOP_DRILL)],
+    drill_id: str,
+    why: Why = "",
+) -> Response:
+    try:
+        await drills.stop_drill(uow, drill_id, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except FencelineError as error:
+        look = looking_at_one(drill_id)
+        return await screen.page(request, wiring, by, look, refused=error, at=("drills", drill_id))
+    return screen.see("drills", drill_id, said="drill-stopped")

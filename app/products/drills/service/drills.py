@@ -1,0 +1,303 @@
+"""Drills: ordered by an operator, claimed by those who are meant, stopped; what is seen of them is followed elsewhere.
+
+Every decision is made on the drill's locked row, so that two claims, or a claim and a stop, take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import datetime, timedelta
+
+from app.core.access.service import command_log
+from app.core.clusters.store import ClusterStore
+from app.core.clusters.survey import ABORT_SWEEP, GROUP_SESSION, longest_ms
+from app.core.clusters.surveys import Surveys
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.run import DesiredRunState, Run
+from app.core.runs.service.heartbeats import check_scope
+from app.core.runs.store.runs import RunStore
+from app.core.runs.store.tasks import TaskStore
+from app.core.runs.task import TaskState, TaskStatus
+from app.core.wire.drill import DrillAnswer, DrillReport
+from app.kit.access import Principal, RunTokenScope, Verb, require
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import ConflictError, InvalidError, NotFoundError
+from app.kit.page import Page, checked_limit
+from app.kit.storable import storable
+from app.products.audits.audit import AuditState
+from app.products.audits.service.asking import stop_audit
+from app.products.audits.store import AuditStore
+from app.products.drills.drill import (
+    DISTURBS,
+    LONGEST_S,
+    SHORTEST_S,
+    ActStep,
+    Drill,
+    DrillKind,
+    DrillState,
+    Target,
+    TargetState,
+)
+from app.products.drills.judging import hear, said, stop
+from app.products.drills.planning import UNKNOWN, BrokerTimes, plan_of
+from app.products.drills.store import DrillStore
+from app.products.drills.timeline import EntryKind
+
+NOTICE = "drill"
+HEARD_WITHIN = timedelta(seconds=5)
+ANSWER_S = 2.0
+"""Whoever orders a drill waits no longer for what the brokers say; it is unknown then."""
+
+
+async def begin_drill(
+    uow: UnitOfWork,
+    *,
+    pipeline: str,
+    kind: DrillKind,
+    ordinal: int | None,
+    for_s: float,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+    times: BrokerTimes = UNKNOWN,
+) -> Drill:
+    """Order a drill of the pipeline's live run. Those who are meant claim it with their next heartbeat.
+
+    ordinal: whose instance; None with the server. for_s: how long a freeze lasts; a kill has no duration.
+    Raises ConflictError while another drill disturbs anybody or the audit of this pipeline's last one waits, unless
+    everything runs as it should, or where the definition that runs does not allow drills; with the server, where any
+    running pipeline's does not. Raises InvalidError.
+    """
+    require(by, Verb.START_DRILL)
+    _check(kind, ordinal, for_s)
+    run = await uow.of(RunStore).find_live(pipeline)
+    if run is None:
+        await uow.of(PipelineStore).get(pipeline)
+        raise ConflictError(f"pipeline {pipeline} does not run: start it first, then drill it")
+    await _refuse_another(uow, pipeline)
+    _refuse_unless_all_runs(run)
+    runs = [run] if kind is not DrillKind.FREEZE_SERVER else await uow.of(RunStore).list_live()
+    for one in runs:
+        await _refuse_unless_allowed(uow, one)
+    definition = (await uow.of(PipelineStore).get_revision(pipeline, run.revision)).definition
+    heard = await uow.of(TaskStore).list_statuses([run.id])
+    of_all = definition.tasks_per_instance * definition.instances
+    if kind is DrillKind.FREEZE_SERVER:
+        lease, targets, own = None, (), 0
+    else:
+        instance = next((one for one in run.instances if one.ordinal == ordinal), None)
+        if instance is None:
+            raise NotFoundError(f"pipeline {pipeline} has no instance {ordinal}: it has {len(run.instances)}")
+        lease, own = instance.lease, definition.tasks_per_instance
+        targets = _targets(instance, heard, tasks=own, now=now)
+    plan = plan_of(definition, kind, for_s=for_s, cluster=run.cluster, others=of_all - own, own=own, times=times)
+    drill = Drill(
+        id=str(uuid.uuid4()),
+        pipeline=pipeline,
+        run_id=run.id,
+        kind=kind,
+        ordinal=ordinal,
+        lease=lease,
+        plan=plan,
+        state=DrillState.ORDERED,
+        targets=targets,
+        ordered_at=now,
+        ordered_by=by.name,
+        why=why,
+    )
+    drill = said(drill, EntryKind.DRILL, f"{by.name} orders: {sentence_of(drill)}", now=now)
+    await uow.of(DrillStore).add(drill)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.START_DRILL,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome=f"drill {drill.id}: {sentence_of(drill)}",
+        details={"drill": drill.id, "kind": kind, "ordinal": ordinal, "for_s": for_s},
+    )
+    notify(uow, drill)
+    return drill
+
+
+async def broker_times(uow: UnitOfWork, surveys: Surveys, pipeline: str) -> BrokerTimes:
+    """What the brokers of the pipeline's run say now; what they do not say stays open."""
+    run = await uow.of(RunStore).find_live(pipeline)
+    if run is None:
+        return UNKNOWN
+    cluster = await uow.of(ClusterStore).get(run.cluster)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            survey = (await surveys.of(cluster)).survey
+    except TimeoutError:
+        survey = None
+    if survey is None:
+        return UNKNOWN
+    return BrokerTimes(
+        session_s=_seconds(longest_ms(survey, GROUP_SESSION)), abort_sweep_s=_seconds(longest_ms(survey, ABORT_SWEEP))
+    )
+
+
+async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str | None, now: datetime) -> Drill:
+    """End it early: what waits is withdrawn, what is frozen is thawed by its watchdog within a second or two.
+
+    The audit that it waits for ends with it.
+    """
+    require(by, Verb.STOP_DRILL)
+    drill = await uow.of(DrillStore).get(drill_id, for_update=True)
+    if not drill.is_open:
+        raise ConflictError(f"this drill is over: {drill.sentence}")
+    stopped = stop(drill, by=by.name, now=now)
+    if stopped is drill:
+        return drill
+    await uow.of(DrillStore).save(stopped)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.STOP_DRILL,
+        target=f"pipeline:{drill.pipeline}",
+        why=why,
+        now=now,
+        outcome=f"drill {drill_id} was {drill.state}",
+        details={"drill": drill_id},
+    )
+    if drill.audit_id is not None and not (await uow.of(AuditStore).get(drill.audit_id, for_update=True)).has_ended:
+        await stop_audit(uow, drill.audit_id, by=by, why=f"drill {drill_id} was stopped", now=now)
+    notify(uow, stopped)
+    return stopped
+
+
+async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunTokenScope, now: datetime) -> DrillAnswer:
+    """A claim, or what a watchdog says. A claim is granted once, to the attempt that was meant, while it is in time."""
+    check_scope(scope, run_id=report.run_id, ordinal=report.ordinal, lease=report.lease)
+    report = storable(report)
+    drill = await uow.of(DrillStore).get(report.drill_id, for_update=True)
+    if (drill.run_id, drill.ordinal, drill.lease) != (report.run_id, report.ordinal, report.lease):
+        raise NotFoundError(f"drill {report.drill_id} is not meant for this instance")
+    target = drill.target_of(report.task, report.attempt)
+    if target is None:
+        return DrillAnswer(goes_on=False, reason="another attempt of this task was meant")
+    if not drill.is_open:
+        return DrillAnswer(goes_on=False, reason="the drill is over")
+    is_claim = report.step is ActStep.CLAIMED
+    if is_claim and (refusal := _refused_claim(drill, target, now=now)):
+        return DrillAnswer(goes_on=False, reason=refusal)
+    heard = hear(drill, target, report.step, now=now, message=report.message)
+    if heard is not drill:
+        await uow.of(DrillStore).save(heard)
+        notify(uow, heard)
+    return DrillAnswer(goes_on=heard.stop_requested_at is None)
+
+
+async def list_drills(
+    uow: UnitOfWork, *, pipeline: str | None = None, after: str | None = None, limit: int = 50
+) -> Page[Drill]:
+    """Newest first. Raises NotFoundError when there is no such pipeline."""
+    if pipeline is not None:
+        await uow.of(PipelineStore).get(pipeline)
+    return await uow.of(DrillStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
+
+
+async def get_drill(uow: UnitOfWork, drill_id: str) -> Drill:
+    return await uow.of(DrillStore).get(drill_id)
+
+
+def sentence_of(drill: Drill) -> str:
+    match drill.kind:
+        case DrillKind.FREEZE_INSTANCE:
+            return f"freeze instance {drill.ordinal} of {drill.pipeline} for {drill.plan.for_s:g} s"
+        case DrillKind.KILL_INSTANCE:
+            return f"kill the Python workers of instance {drill.ordinal} of {drill.pipeline}"
+        case DrillKind.FREEZE_SERVER:
+            return f"take the server away from {drill.pipeline} for {drill.plan.for_s:g} s"
+
+
+def notify(uow: UnitOfWork, drill: Drill) -> None:
+    uow.notify(NOTICE, drill.id)
+    uow.notify("pipeline", drill.pipeline)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def _refused_claim(drill: Drill, target: Target, *, now: datetime) -> str:
+    """Why the claim is not granted; empty: it is."""
+    if target.is_acted_on:
+        return "it was granted already, and is done once only"
+    if target.state is TargetState.REFUSED:
+        return "it was refused by its host already"
+    if drill.may_begin(now):
+        return ""
+    return "the drill was stopped" if drill.stop_requested_at is not None else "it was not begun in time"
+
+
+def _check(kind: DrillKind, ordinal: int | None, for_s: float) -> None:
+    if not SHORTEST_S <= for_s <= LONGEST_S:
+        raise InvalidError(f"a freeze lasts {SHORTEST_S:g} to {LONGEST_S:g} s, not {for_s:g}", field="for_s")
+    if (ordinal is None) is not (kind is DrillKind.FREEZE_SERVER):
+        needs = "names no instance" if kind is DrillKind.FREEZE_SERVER else "names the instance that it is for"
+        raise InvalidError(f"a drill of the kind {kind} {needs}", field="ordinal")
+
+
+async def _refuse_another(uow: UnitOfWork, pipeline: str) -> None:
+    """Raise ConflictError while `blocking` names one; of two ordered at once the database refuses the second."""
+    other = await blocking(uow, pipeline)
+    if other is not None:
+        raise ConflictError(
+            f"one drill at a time: {sentence_of(other)}, ordered by {other.ordered_by}, is {other.state}. "
+            f"Wait for its end, or stop it: fenceline drill stop {other.id}"
+        )
+
+
+async def blocking(uow: UnitOfWork, pipeline: str) -> Drill | None:
+    """The drill that a drill of this pipeline has to wait for: one that disturbs anybody, or whose audit waits here.
+
+    While its audit waits, the pipeline may still be processing its time, and would be disturbed in that once more.
+    """
+    for one in await uow.of(DrillStore).list_open():
+        if one.state in DISTURBS:
+            return one
+        if one.pipeline == pipeline and (
+            one.audit_id is None or (await uow.of(AuditStore).get(one.audit_id)).state is AuditState.PENDING
+        ):
+            return one
+    return None
+
+
+def _refuse_unless_all_runs(run: Run) -> None:
+    if run.desired is not DesiredRunState.RUN:
+        raise ConflictError(f"pipeline {run.pipeline} is {run.state}: a drill needs a run in which everything runs")
+    for instance in run.instances:
+        if instance.state is not InstanceState.RUNNING:
+            raise ConflictError(
+                f"instance {instance.ordinal} of {run.pipeline} is {instance.state}: a drill begins when all run, "
+                "or nobody could tell what came of it"
+            )
+
+
+async def _refuse_unless_allowed(uow: UnitOfWork, run: Run) -> None:
+    """By the definitions that run, since theirs are the processes."""
+    for number in sorted({instance.revision for instance in run.instances} | {run.revision}):
+        if not (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition.allows_drills:
+            raise ConflictError(
+                f"revision {number} of pipeline {run.pipeline}, which runs, does not allow drills: "
+                "set allows_drills in its definition and let the run take it over"
+            )
+
+
+def _targets(instance: Instance, heard: list[TaskStatus], *, tasks: int, now: datetime) -> tuple[Target, ...]:
+    """The attempts that run now. Raises ConflictError when not all of them are known to run."""
+    own = [one for one in heard if (one.ordinal, one.lease) == (instance.ordinal, instance.lease)]
+    running = [one for one in own if one.last.state is TaskState.RUNNING and now - one.received_at <= HEARD_WITHIN]
+    if len(running) != tasks:
+        raise ConflictError(
+            f"{len(running)} of {tasks} tasks of instance {instance.ordinal} are known to run now: "
+            "a drill begins when all do"
+        )
+    return tuple(
+        Target(task=one.task, attempt=one.attempt, host=one.last.host, pid=one.last.pid, since=now) for one in running
+    )

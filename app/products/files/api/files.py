@@ -1,0 +1,86 @@
+"""The files of a pipeline with a file sink, as the committed references in its sink topic name them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from app.kit.access import Principal, Verb
+from app.kit.page import Page
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.paging import After, Limit
+from app.kit.web.api.shown import Items, Shown
+from app.kit.web.api.words import Moment, NameInPath
+from app.kit.web.dependencies import Uow, WiringDep, may
+from app.products.files.checkpoint import FileCheckpoint
+from app.products.files.schema_history import SchemaInHistory
+from app.products.files.service import showing
+from app.products.files.service.showing import FileTotals
+from app.products.files.written_file import FileFilter, WrittenFile, partition_filter
+
+router = APIRouter(prefix="/pipelines/{name}/files", tags=["files"])
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+Partition = Annotated[
+    list[Annotated[str, Field(max_length=4_000, pattern=r"^[^\x00=]+=[^\x00]*$")]],
+    Query(
+        max_length=20,
+        description="`column=value`, such as `user=anna`; several of them must all be so.",
+    ),
+]
+
+
+@router.get("", responses=refusals(404))
+async def list_files(
+    name: NameInPath,
+    uow: Uow,
+    _: Viewer,
+    partition: Partition = [],  # noqa: B006 - FastAPI takes it as the default and does not change it
+    since: Annotated[Moment | None, Query(description="Of `referenced_at`.")] = None,
+    until: Annotated[Moment | None, Query(description="Of `referenced_at`; not in it.")] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> Shown[Page[WrittenFile]]:
+    """Files, newest first by when they were referenced. Kept for 30 days, and the newest 100,000 of a pipeline."""
+    wanted = FileFilter(partition=partition_filter(partition), since=since, until=until)
+    page = await showing.list_files(uow, name, wanted, after=after, limit=limit)
+    return Page(items=tuple(record.file for record in page.items), next_cursor=page.next_cursor)
+
+
+@router.get("/totals", responses=refusals(404))
+async def get_file_totals(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    _: Viewer,
+    since: Annotated[Moment | None, Query(description="Of the hours. Without it, 7 days; 90 are kept.")] = None,
+    limit: Limit = 50,
+) -> Shown[FileTotals]:
+    """Files, records and bytes: of all, by partition and by hour; and how far the references were read for that.
+
+    `limit` is for the partitions.
+    """
+    return await showing.totals_of(uow, name, limit=limit, hours_since=since, now=wiring.clock.now())
+
+
+@router.get("/checkpoints", responses=refusals(404))
+async def list_file_checkpoints(
+    name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50
+) -> Shown[Items[FileCheckpoint]]:
+    """The newest checkpoints: how long each was filled, uploaded, referenced and committed. Kept for 30 days.
+
+    Known from what references say, so a checkpoint without a file, or one that was aborted, is not among them.
+    """
+    found = await showing.checkpoints_of(uow, name, limit=limit)
+    return Items(found)
+
+
+@router.get("/schemas", responses=refusals(404))
+async def list_file_schemas(name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50) -> Shown[Items[SchemaInHistory]]:
+    """The schemas that files had, newest first, each with what is other in it than in the one before.
+
+    Kept for 90 days after the last file that had it.
+    """
+    found = await showing.schemas_of(uow, name, limit=limit)
+    return Items(found)

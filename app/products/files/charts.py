@@ -1,0 +1,30 @@
+"""The charts of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from app.products.files.totals import NOTHING, HourTotal, Total
+
+
+def file_records_chart_of(hours: Sequence[HourTotal]) -> str | None:
+    """Records that were written into files in each hour; None: there are fewer than two hours to draw."""
+    return _by_hour(hours, "records", lambda total: total.records, unit="")
+
+
+def file_sizes_chart_of(hours: Sequence[HourTotal]) -> str | None:
+    """Megabytes of files in each hour; None as above."""
+    return _by_hour(hours, "MB", lambda total: round(total.size_bytes / 1e6, 1), unit=" MB")
+
+
+def _by_hour(hours: Sequence[HourTotal], label: str, value: Callable[[Total], float], *, unit: str) -> str | None:
+    """An hour without a file between others is one in which nothing was written."""
+    if len(hours) < 2:
+        return None
+    told = {int(one.hour.timestamp()): one.total for one in hours}
+    seconds = range(min(told), max(told) + 1, 3600)
+    values = [value(told.get(second, NOTHING)) for second in seconds]
+    lines = ({"label": label, "colour": "--chart-out"},)
+    return orjson.dumps({"lines": lines, "data": [list(seconds), values], "unit": unit}).decode()

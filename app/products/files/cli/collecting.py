@@ -1,0 +1,132 @@
+"""`fenceline files collect`: what nobody refers to, and deleting it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Group
+
+from app.edges.kafka.cli.direct import answered
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.names import PipelineName
+from app.kit.cli.output import AsJson, Yes, confirm_or_exit, console, print_json
+from app.products.files.cli.findings import shown
+from app.products.files.cli.options import Progress, size_text
+from app.products.files.cli.pipeline_topics import PipelineTopics, of_server, opened
+from app.products.files.orphans import Margin, Stored, margin_of
+from app.products.files.reader.collecting import Collector
+from app.products.files.reader.findings import Findings, Outcome, Tally
+from app.products.files.reader.store import open_store
+from app.products.files.reader.topic import Topic
+
+
+def collect(
+    pipeline: PipelineName,
+    delete: Annotated[
+        bool, typer.Option("--delete/--dry-run", help="Delete them; without it they are only shown.")
+    ] = False,
+    first_incarnation: Annotated[
+        bool,
+        typer.Option(
+            "--first-incarnation",
+            help="No sink topic of this pipeline was ever deleted and made anew, so that files older than its first "
+            "reference were never referenced. Kafka does not tell; without this they are left alone.",
+        ),
+    ] = False,
+    patience: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for open transactions to end.")
+    ] = 60.0,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find files that no committed reference names nor ever will: what aborted checkpoints left.
+
+    A file is one of them when it is older than rotation, uploads and
+    transactions can last, and the sink topics still hold every reference
+    that could name it. While a transaction is open in a sink topic nothing is
+    judged, with exit code 6. Exit code 1 when a committed reference names a
+    file that is not there.
+    """
+    known = of_server(pipeline)
+    results: list[tuple[Findings, Outcome | None]] = []
+    with opened(known) as topics:
+        margin = answered(lambda: _margin(known, topics))
+        for root in known.roots or ():
+            collector = _collector(
+                known, root, topics, margin, is_first_incarnation=first_incarnation, patience_s=patience
+            )
+            findings, outcome = _look(collector, root), None
+            if delete and (findings.orphans or findings.open_uploads):
+                if not as_json:
+                    console.print(shown(findings, None))
+                size = size_text(sum(stored.size_bytes for stored in findings.orphans))
+                confirm_or_exit(
+                    f"Delete {len(findings.orphans):,} files ({size}) below {root}/{pipeline}, and abort "
+                    f"{len(findings.open_uploads):,} uploads?",
+                    is_confirmed=yes,
+                )
+                outcome = _delete(collector, findings)
+            results.append((findings, outcome))
+    if as_json:
+        print_json([_document(findings, outcome) for findings, outcome in results])
+    else:
+        console.print(Group(*(shown(findings, outcome) for findings, outcome in results)))
+    if any(findings.missing for findings, _ in results):
+        raise typer.Exit(ExitCode.FAILED)
+    if any(findings.blocked for findings, _ in results):
+        raise typer.Exit(ExitCode.CANNOT_TELL)
+
+
+def _look(collector: Collector, root: str) -> Findings:
+    with Progress() as progress:
+        return answered(lambda: collector.look(lambda sentence: progress.tell(f"{root}: {sentence}")))
+
+
+def _delete(collector: Collector, findings: Findings) -> Outcome:
+    """Raises CommandError, which says how much was deleted before: no command log has it."""
+    deleted = Tally()
+    with Progress() as progress:
+
+        def told(stored: Stored) -> None:
+            deleted.add(stored)
+            progress.tell(f"deleted {stored.path}")
+
+        try:
+            return answered(lambda: collector.delete(findings, told=told))
+        except CommandError as error:
+            before = f"{deleted.files:,} files ({size_text(deleted.size_bytes)}) below {findings.root} were deleted"
+            raise CommandError(error.message, code=error.code, lines=(f"before that {before}",)) from error
+
+
+def _margin(known: PipelineTopics, topics: Sequence[Topic]) -> Margin:
+    longest_ms = max(topic.transaction_max_timeout_ms() for topic in topics)
+    return margin_of(known.definitions, transaction_max_timeout_ms=longest_ms)
+
+
+def _collector(
+    known: PipelineTopics,
+    root: str,
+    topics: Sequence[Topic],
+    margin: Margin,
+    *,
+    is_first_incarnation: bool,
+    patience_s: float,
+) -> Collector:
+    if known.created_at is None:
+        raise CommandError("whose files they are, only a server knows")
+    return Collector(
+        answered(lambda: open_store(root)),
+        topics,
+        pipeline=known.pipeline,
+        margin=margin,
+        created_ms=int(known.created_at.timestamp() * 1000),
+        is_first_incarnation=is_first_incarnation,
+        patience_s=patience_s,
+    )
+
+
+def _document(findings: Findings, outcome: Outcome | None) -> Any:
+    return msgspec.to_builtins({"findings": findings, "outcome": outcome}, str_keys=True)

@@ -1,0 +1,100 @@
+"""What the collector found and did, for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.kit.cli.output import ago, table
+from app.kit.words import number
+from app.products.files.cli.options import size_text
+from app.products.files.orphans import Standing
+from app.products.files.reader.findings import Blocked, Findings, Outcome
+
+_SHOWN = 50
+_WORDS = {
+    Standing.REFERENCED: "referenced",
+    Standing.TOO_YOUNG: "too young to judge",
+    Standing.ORPHAN: "orphans",
+    Standing.UNKNOWN: "unknown",
+    Standing.NOT_OURS: "of other names, left alone",
+}
+
+
+def shown(findings: Findings, outcome: Outcome | None) -> RenderableType:
+    parts: list[RenderableType] = [Text(f"{findings.root}/{findings.pipeline}", style="bold")]
+    parts += [Text(_blocked_sentence(one), style="yellow") for one in findings.blocked]
+    parts += [
+        Text(f"missing: {missing.path}, referenced at {missing.place}", style="bold red")
+        for missing in findings.missing
+    ]
+    if findings.blocked:
+        return Group(*parts)
+    parts += _orphans(findings) if outcome is None else _done(outcome)
+    if outcome is not None:
+        parts.append(Text("when it was looked there were", style="dim"))
+    parts += [Text(sentence, style="dim") for sentence in _sentences(findings)]
+    return Group(*parts)
+
+
+def _blocked_sentence(blocked: Blocked) -> str:
+    where = f"{blocked.topic}-{blocked.partition}"
+    since = "" if blocked.since_ms is None else f", since {ago(_moment(blocked.since_ms))}"
+    writer = "" if blocked.transactional_id is None else f" of {blocked.transactional_id}"
+    return (
+        f"nothing can be judged: a transaction{writer} is open in {where} from offset {blocked.offset} on{since}; "
+        f"`fenceline stuck {blocked.topic}:{blocked.partition}` explains it"
+    )
+
+
+def _orphans(findings: Findings) -> list[RenderableType]:
+    parts: list[RenderableType] = [
+        table(
+            ("ORPHAN", "UPLOADED", "SIZE#"),
+            (
+                (stored.path, ago(_moment(stored.modified_ms)), size_text(stored.size_bytes))
+                for stored in findings.orphans[:_SHOWN]
+            ),
+            empty="No orphan: every file that is old enough is referenced, or cannot be judged.",
+        )
+    ]
+    if len(findings.orphans) > _SHOWN:
+        parts.append(Text(f"and {len(findings.orphans) - _SHOWN:,} more; --json has all", style="dim"))
+    return parts
+
+
+def _done(outcome: Outcome) -> list[RenderableType]:
+    deleted = f"deleted {outcome.deleted.files:,} files, {size_text(outcome.deleted.size_bytes)}"
+    return [
+        Text(f"{deleted}; aborted {outcome.aborted_uploads:,} uploads"),
+        *(Text(f"kept {stored.path}: {why}", style="yellow") for stored, why in outcome.kept),
+    ]
+
+
+def _sentences(findings: Findings) -> list[str]:
+    said = [
+        ", ".join(
+            f"{number(findings.tallies[standing].files)} {word} ({size_text(findings.tallies[standing].size_bytes)})"
+            for standing, word in _WORDS.items()
+        ),
+        f"a file is judged after {findings.margin.sentence}",
+    ]
+    if findings.tallies[Standing.UNKNOWN].files:
+        since = findings.since.at_ms
+        when = "at all" if since is None else f"before {_moment(since):%Y-%m-%d %H:%M:%S} UTC"
+        said.append(f"unknown are files uploaded {when}: {findings.since.why}")
+    if findings.open_uploads:
+        said.append(f"{len(findings.open_uploads):,} uploads in parts were never finished")
+    clock = "our clock"
+    if findings.skew_ms is not None:
+        clock = f"the store's clock, {findings.skew_ms / 1000:+.1f} s to ours"
+    said.append(f"ages are by {clock}; {findings.references:,} references, {findings.others:,} records are none")
+    if findings.unchecked:
+        said.append(f"{findings.unchecked:,} more referenced files are not in the listing and were not looked for")
+    return said
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)

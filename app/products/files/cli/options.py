@@ -1,0 +1,166 @@
+"""What the commands about files have in common: which files, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Annotated, Self
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig
+from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.moments import moment_option
+from app.products.files.cli.pipeline_topics import PipelineTopics, direct, of_server
+from app.products.files.reader.reading import Selection
+from app.products.files.reader.references import Located, Reading, Window, committed_references
+from app.products.files.reader.topic import Topic
+
+__all__ = ["BootstrapServer", "ClientConfig"]
+
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from", help="References from then on: a time such as 2026-01-31T12:00:00Z, or 90m, 2h, 1d ago. Else all."
+    ),
+]
+To = Annotated[str | None, typer.Option("--to", help="References before then, in the same words, or now.")]
+Partition = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="COLUMN=VALUE",
+        help="Only files with this value of a partition column; of one column any of several, of several columns all.",
+    ),
+]
+SinkTopicName = Annotated[
+    str | None, typer.Option("--topic", help="With --bootstrap-server: the topic that the references are in.")
+]
+
+
+def pipeline_of(
+    pipeline: str, bootstrap_server: str | None, config: list[str] | None, topic: str | None
+) -> PipelineTopics:
+    """As the options say: by the server, or by the brokers alone."""
+    if bootstrap_server is not None:
+        return direct(pipeline, bootstrap_server, config, topic)
+    if config or topic is not None:
+        raise CommandError("--config and --topic go with --bootstrap-server", code=ExitCode.USAGE)
+    return of_server(pipeline)
+
+
+def window_of(from_: str | None, to: str | None) -> Window:
+    """By the timestamps of the references. Raises CommandError."""
+    now = datetime.now(UTC)
+    window = Window(from_ms=_ms(from_, "--from", now), to_ms=_ms(to, "--to", now))
+    if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
+        raise CommandError("--from is not before --to", code=ExitCode.USAGE)
+    return window
+
+
+def selection_of(partition: Sequence[str] | None) -> Selection:
+    """Raises CommandError for what is no COLUMN=VALUE."""
+    columns: dict[str, set[str]] = {}
+    for pair in partition or ():
+        name, is_pair, value = pair.partition("=")
+        if not is_pair or not name:
+            raise CommandError(f"--partition {pair}: expected COLUMN=VALUE", code=ExitCode.USAGE)
+        columns.setdefault(name, set()).add(value)
+    return Selection(columns=columns)
+
+
+class Finding:
+    """The references of a pipeline that are in a window and a selection, and what was passed over on the way."""
+
+    def __init__(self, pipeline: str, window: Window, selection: Selection) -> None:
+        self.found = 0
+        self._pipeline = pipeline
+        self._window = window
+        self._selection = selection
+        self._readings: dict[str, Reading] = {}
+        self._columns: set[str] = set()
+
+    def references(self, topics: Iterable[Topic], progress: Progress) -> Iterator[Located]:
+        seen: set[str] = set()
+        for topic in topics:
+
+            def heard(reading: Reading) -> None:
+                self._readings[reading.topic] = reading
+                progress.tell(f"{reading.topic}: {reading.passed:,} of {reading.expected:,} offsets")
+
+            for located in committed_references(topic, self._window, pipeline=self._pipeline, seen=seen, heard=heard):
+                self._columns.update(located.reference.partition)
+                if self._selection.has(located.reference):
+                    self.found += 1
+                    yield located
+
+    def check(self) -> None:
+        """Raise CommandError when the selection names a column that no file has: that is a mistake, and no answer."""
+        unknown = sorted(set(self._selection.columns) - self._columns)
+        if self._columns and unknown:
+            raise CommandError(
+                f"no file is partitioned by {', '.join(unknown)}; columns are {', '.join(sorted(self._columns))}",
+                code=ExitCode.USAGE,
+            )
+
+    def remarks(self) -> list[str]:
+        """What else was in the topics, a sentence for each."""
+        said: list[str] = []
+        for topic, reading in self._readings.items():
+            if reading.others:
+                said.append(f"{topic}: {reading.others:,} records are no references, the last is {reading.other}")
+            if reading.repeated:
+                said.append(f"{topic}: {reading.repeated:,} references repeat a path; they are not counted again")
+        return said
+
+
+class Progress(AbstractContextManager["Progress"]):
+    """How far it is, on standard error: a line that is written over on a terminal, else only what `say` says."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._status: Status | None = self._console.status("") if sys.stderr.isatty() else None
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def tell(self, sentence: str) -> None:
+        if self._status is not None:
+            self._status.update(sentence)
+
+    def say(self, sentence: str) -> None:
+        self._console.print(sentence, soft_wrap=True, markup=False)
+
+
+def size_text(size_bytes: int) -> str:
+    """`912 B`, `4.2 MB`."""
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def partition_text(partition: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in partition.items()) or "–"
+
+
+def _ms(text: str | None, option: str, now: datetime) -> int | None:
+    if text is None:
+        return None
+    return int(moment_option(text, option, now=now).timestamp() * 1000)

@@ -1,0 +1,240 @@
+"""The references of one cluster's file pipelines: read, kept, and what keeps them from being read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TypeVar
+
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.service import refuse_other_cluster
+from app.kit.back_off import BackOff
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWorkFactory
+from app.kit.errors import ConflictError, FencelineError, UnavailableError
+from app.products.files.reading import (
+    Place,
+    Portion,
+    TopicReading,
+    WatchedPipeline,
+    asked_offset,
+    moved,
+    topics_to_read,
+)
+from app.products.files.service.receiving import Received, Step, keep, receive
+from app.products.files.store.readings import FileReadingStore
+from app.products.files.topic_ports import ReferenceConnection, ReferenceTopics
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_MESSAGES = 1_000
+"""Read at once, and kept in one transaction."""
+MOST_BATCHES = 4
+"""Of one topic in a turn; the rest waits for the next one, so that no pipeline keeps the others waiting."""
+TELL_AGAIN_S = 10.0
+"""How often it is written down that was looked and nothing was new."""
+_ANSWER_WITHIN_S = 5.0
+BACK_OFF = BackOff(1.0, 60.0)
+
+Readings = dict[tuple[str, int], TopicReading]
+
+
+class _BrokersError(Exception):
+    """What brokers did not answer; not to be taken for Postgres being away."""
+
+    def __init__(self, error: FencelineError) -> None:
+        super().__init__(error.message)
+        self.message = error.message
+
+
+class ClusterFiles:
+    """`turn` reads some more of each pipeline; failures of brokers are told on its page, those of Postgres raised."""
+
+    def __init__(
+        self, cluster: Cluster, *, unit_of_work: UnitOfWorkFactory, topics: ReferenceTopics, clock: Clock
+    ) -> None:
+        self.cluster = cluster
+        self._unit_of_work = unit_of_work
+        self._topics = topics
+        self._clock = clock
+        self._held_open = ExitStack()
+        self._connection: ReferenceConnection | None = None
+        self._thread = _thread_of(cluster)
+        self._failures = 0
+        self._not_before = 0.0
+        self._told: dict[str, float] = {}
+        self._problems: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """What was written down of a pipeline may be another server's word by now."""
+        self._told.clear()
+        self._problems.clear()
+
+    async def turn(self, pipelines: Sequence[WatchedPipeline]) -> None:
+        """Read on, at most so much of each."""
+        if not pipelines or time.monotonic() < self._not_before:
+            return
+        names = [one.name for one in pipelines]
+        async with self._unit_of_work() as uow:
+            readings = await uow.of(FileReadingStore).readings(names)
+        bug: Exception | None = None
+        try:
+            connection = self._connection or await self._connect()
+            for one in pipelines:
+                known = {
+                    (reading.topic, reading.partition): reading
+                    for reading in readings.get(one.name, ())
+                    if reading.kafka_cluster_id == self.cluster.kafka_cluster_id
+                }
+                try:
+                    await self._read_pipeline(connection, one, known)
+                except (_BrokersError, UnavailableError):
+                    raise
+                except Exception as error:
+                    # What one pipeline brings out must not keep the others from being read; it is raised after them.
+                    log.exception("the references of %s could not be read", one.name)
+                    bug = bug or error
+            self._failures = 0
+        except _BrokersError as error:
+            await self._lost(error.message, names)
+        if bug is not None:
+            raise bug
+
+    async def close(self) -> None:
+        """Let the connection go; a question that is on its way fails by that."""
+        self._connection = None
+        held_open, self._held_open = self._held_open, ExitStack()
+        await asyncio.get_running_loop().run_in_executor(self._thread, held_open.close)
+        self._thread.shutdown(wait=False)
+        self._thread = _thread_of(self.cluster)
+
+    async def _connect(self) -> ReferenceConnection:
+        opening = await self._asked(
+            lambda: self._topics.open_topics(self.cluster.connection(), timeout_s=_ANSWER_WITHIN_S)
+        )
+        connection = self._held_open.enter_context(opening)
+        try:
+            refuse_other_cluster(self.cluster, connection.kafka_cluster_id)
+        except ConflictError as error:
+            raise _BrokersError(error) from error
+        self._connection = connection
+        return connection
+
+    async def _lost(self, problem: str, names: Sequence[str]) -> None:
+        self._failures += 1
+        self._not_before = time.monotonic() + BACK_OFF.wait_s(self._failures)
+        await self.close()
+        await self._tell_problem(names, problem)
+
+    async def _read_pipeline(self, connection: ReferenceConnection, one: WatchedPipeline, known: Readings) -> None:
+        problems: list[str] = []
+        now = self._clock.now()
+        topics = topics_to_read(one.sink_topic, self.cluster.kafka_cluster_id, list(known.values()), now=now)
+        try:
+            for topic in topics:
+                is_former = topic != one.sink_topic
+                problems.append(await self._read_topic(connection, one.name, topic, known, is_former=is_former))
+        except ConflictError as error:
+            # Somebody was faster; the next turn goes on where that left off.
+            log.info("the references of %s: %s", one.name, error.message)
+            return
+        except UnavailableError:
+            raise
+        except FencelineError as error:
+            # What cannot be kept must not keep the pipelines behind it from being read.
+            problems.append(error.message)
+        await self._tell_problem([one.name], "; ".join(filter(None, problems)))
+
+    async def _read_topic(
+        self, connection: ReferenceConnection, pipeline: str, topic: str, known: Readings, *, is_former: bool
+    ) -> str:
+        """Read on, batch by batch; why not all of it could be read, if so."""
+        described = await self._asked(lambda: connection.describe(topic))
+        if described.refusal:
+            # A topic that is the sink no longer may be gone: there is nothing more to come of it.
+            return "" if is_former else described.refusal
+        place = Place(self.cluster.kafka_cluster_id, topic, described.topic_id)
+        for _ in range(MOST_BATCHES):
+            positions = {
+                number: asked_offset(known.get((topic, number)), described.topic_id) for number in described.partitions
+            }
+            found = await self._asked(
+                lambda asked=positions: connection.read(topic, asked, most_messages=MOST_MESSAGES)
+            )
+            brought = await self._keep(pipeline, place, found.portions, known, is_whole=not found.silent)
+            if found.silent:
+                return found.silent
+            if not brought:
+                break
+        return ""
+
+    async def _keep(
+        self, pipeline: str, place: Place, portions: Sequence[Portion], known: Readings, *, is_whole: bool
+    ) -> bool:
+        """Whether anything was read. is_whole: every partition answered."""
+        now = self._clock.now()
+        steps: list[Step] = []
+        for portion in portions:
+            before = known.get((place.topic, portion.partition))
+            after = moved(before, portion, place=place, now=now)
+            if after != before:
+                steps.append((before, after))
+        is_told = time.monotonic() - self._told.get(pipeline, float("-inf")) < TELL_AGAIN_S
+        if not steps and (is_told or not is_whole):
+            return False
+        received = await asyncio.to_thread(receive, pipeline, place.topic, portions, now=now)
+        await self._write(pipeline, steps, received)
+        self._told[pipeline] = time.monotonic()
+        known |= {(after.topic, after.partition): after for _, after in steps}
+        for before, after in steps:
+            _log_step(pipeline, before, after)
+        return any(before is None or before.next_offset != after.next_offset for before, after in steps)
+
+    async def _write(self, pipeline: str, steps: Sequence[Step], received: Received) -> None:
+        async with self._unit_of_work() as uow:
+            kept = await keep(uow, pipeline=pipeline, steps=steps, received=received, now=self._clock.now())
+            await uow.commit()
+        if kept.reception.strangers:
+            log.warning("%s: no reference: %s", pipeline, kept.reception.stranger)
+        if kept.reception.repeated:
+            log.error("%s: a file is referenced twice. %s", pipeline, kept.reception.repetition)
+
+    async def _tell_problem(self, names: Sequence[str], problem: str) -> None:
+        """Write down what keeps these from being read, or with nothing that nothing does; once, and when it changes."""
+        news = [name for name in names if self._problems.get(name) != problem]
+        if not news:
+            return
+        if problem:
+            log.warning("the references of %s are not read: %s", ", ".join(news), problem)
+        async with self._unit_of_work() as uow:
+            await uow.of(FileReadingStore).note_problem(news, problem, now=self._clock.now())
+            for name in news:
+                uow.notify("pipeline", name)
+            await uow.commit()
+        self._problems |= dict.fromkeys(news, problem)
+
+    async def _asked(self, question: Callable[[], T]) -> T:
+        """In a thread of its own: brokers that are frozen keep it, and nobody else waits for it."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, question)
+        except FencelineError as error:
+            raise _BrokersError(error) from error
+
+
+def _thread_of(cluster: Cluster) -> ThreadPoolExecutor:
+    """Only begun when it is asked for something."""
+    return ThreadPoolExecutor(1, thread_name_prefix=f"files of {cluster.name}")
+
+
+def _log_step(pipeline: str, before: TopicReading | None, after: TopicReading) -> None:
+    if after.begun_again and (before is None or before.begun_again != after.begun_again):
+        log.warning("%s: %s", pipeline, after.begun_again)
+    lost = after.unread_offsets - (before.unread_offsets if before is not None else 0)
+    if lost > 0:
+        log.warning("%s: %d offsets of %s were deleted before they were read", pipeline, lost, after.name)

@@ -1,0 +1,47 @@
+"""The files of a listing, told apart while references are read."""
+
+from __future__ import annotations
+
+from app.products.files.orphans import LogBegin, Standing, Stored
+from app.products.files.reader.findings import Missing, Tally
+from app.products.files.reader.references import Located, Reading
+
+_MOST_SUSPECTS = 1_000
+
+
+class Listed:
+    """Those that no reference has named yet are kept in mind, the others only counted.
+
+    suspects: references whose file is not among those listed though it should be; `unchecked` so many more.
+    begins: of each partition that was read.
+    """
+
+    def __init__(self, listed: dict[str, Stored], *, oldest_ms: int) -> None:
+        self.unreferenced = listed
+        self.tallies = {standing: Tally() for standing in Standing}
+        self.reading = Reading(topic="")
+        self.begins: list[LogBegin] = []
+        self.suspects: list[Missing] = []
+        self.unchecked = 0
+        self._oldest_ms = oldest_ms
+
+    def keep(self, path: str, _place: str) -> None:
+        """Something names it, though not as a reader could read it."""
+        stored = self.unreferenced.pop(path, None)
+        if stored is not None:
+            self.tallies[Standing.REFERENCED].add(stored)
+
+    def add(self, located: Located, *, is_ours: bool) -> None:
+        reference = located.reference
+        stored = self.unreferenced.pop(reference.path, None)
+        if stored is not None:
+            self.tallies[Standing.REFERENCED].add(stored)
+        if not is_ours:
+            return
+        self.reading.references += 1
+        # A young one may have come after the list.
+        if stored is None and reference.uploaded_at_ms < self._oldest_ms:
+            if len(self.suspects) < _MOST_SUSPECTS:
+                self.suspects.append(Missing(path=reference.path, place=located.place))
+            else:
+                self.unchecked += 1

@@ -1,0 +1,256 @@
+"""A sink topic as a reader of committed references sees it, by librdkafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, cast
+
+import msgspec
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ClusterMetadata,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigEntry,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
+    DescribeClusterResult,  # pyright: ignore[reportPrivateImportUsage]
+    ListOffsetsResultInfo,  # pyright: ignore[reportPrivateImportUsage]
+    OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
+    ResourceType,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.products.files.reader.errors import ReferencesUnreadableError
+
+Offsets = Mapping[int, int]
+"""By partition."""
+
+_ANSWER_S = 20.0
+_STALL_S = 30.0
+_BATCH = 1_000
+_POLL_S = 0.1
+_MAX_TIMEOUT = "transaction.max.timeout.ms"
+_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes are public
+_FINAL = frozenset(
+    {
+        # Records were deleted while they were to be read: what is left is not all.
+        KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._BAD_MSG,  # noqa: SLF001
+        KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of a sink topic; `timestamp_ms` None: it has none."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    value: bytes | None
+
+
+class Topic:
+    """One sink topic of one cluster. Joins no group, commits nothing, writes nothing. Close it after use.
+
+    Args:
+        client_config: librdkafka settings, with secrets resolved.
+
+    Its methods raise ReferencesUnreadableError when the brokers do not answer.
+    """
+
+    def __init__(self, name: str, client_config: Mapping[str, Any], *, stall_s: float = _STALL_S) -> None:
+        self.name = name
+        self._client_config: dict[str, Any] = {
+            "log_level": 0,
+            **client_config,
+            "client.id": "fenceline-files",
+            **NEVER_CREATE_TOPICS,
+        }
+        self._stall_s = stall_s
+        with self._asked("how to be reached"):
+            # Its answers are futures of nothing in particular; each is named where it is used.
+            self._admin: Any = AdminClient(self._client_config)
+
+    def close(self) -> None:
+        # Not left to the garbage collector, which may run on the client's own thread.
+        self._admin.__exit__(None, None, None)
+
+    def partitions(self) -> tuple[int, ...]:
+        with self._asked("its partitions"):
+            metadata = cast(ClusterMetadata, self._admin.list_topics(self.name, timeout=_ANSWER_S))
+        found = metadata.topics[self.name]
+        if found.error is not None:
+            raise self._unreadable(found.error.str())
+        return tuple(sorted(found.partitions))
+
+    def begins(self) -> Offsets:
+        """The first offset that is there."""
+        return self._offsets(OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def ends(self) -> Offsets:
+        """Behind the last record, be its transaction decided or not: the high watermark."""
+        return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def last_stable(self) -> Offsets:
+        """Up to where every transaction is decided."""
+        return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+    def at_time(self, at_ms: int) -> Offsets:
+        """The first offset whose record is as young as that; the last stable offset where none is."""
+        found = self._offsets(OffsetSpec.for_timestamp(max(0, at_ms)), IsolationLevel.READ_COMMITTED)
+        end = self.last_stable()
+        return {partition: end[partition] if offset < 0 else offset for partition, offset in found.items()}
+
+    def require_cluster(self, name: str, kafka_cluster_id: str) -> None:
+        """Raise ReferencesUnreadableError where another cluster answers than the one that was registered.
+
+        It may have a topic of this name, as a staging or a mirroring one has: what its references do not name is no
+        orphan.
+        """
+        found = self._described().cluster_id
+        if found is not None and found != kafka_cluster_id:
+            raise self._unreadable(
+                f"at the address of {name} a cluster with the id {found} answers, and {name} was registered with the "
+                f"id {kafka_cluster_id}"
+            )
+
+    def _described(self) -> DescribeClusterResult:
+        with self._asked("which brokers there are"):
+            future = cast("Future[DescribeClusterResult]", self._admin.describe_cluster(request_timeout=_ANSWER_S))
+            return future.result(_ANSWER_S)
+
+    def transaction_max_timeout_ms(self) -> int:
+        """The longest transaction that any broker allows."""
+        nodes = cast("list[Any]", self._described().nodes)
+        values: list[int] = []
+        for node in nodes:
+            # In a request with several, librdkafka takes one broker only.
+            resource = ConfigResource(ResourceType.BROKER, str(node.id))
+            with self._asked(f"{_MAX_TIMEOUT} of broker {node.id}"):
+                futures = cast(
+                    "dict[ConfigResource, Future[dict[str, ConfigEntry]]]",
+                    self._admin.describe_configs([resource], request_timeout=_ANSWER_S),
+                )
+                entry = futures[resource].result(_ANSWER_S).get(_MAX_TIMEOUT)
+            if entry is None or not str(entry.value).isdigit():
+                raise self._unreadable(f"broker {node.id} does not say its {_MAX_TIMEOUT}")
+            values.append(int(str(entry.value)))
+        if not values:
+            raise self._unreadable("no broker is there")
+        return max(values)
+
+    def committed(self, start: Offsets, end: Offsets) -> Iterator[Record]:
+        """Records of committed transactions from `start` up to `end`, a partition after the other.
+
+        `end` must not lie behind the last stable offset: what is not decided is not given, nor waited for longer than
+        the brokers may stand still.
+        """
+        yield from self._read(start, end, isolation="read_committed")
+
+    def record_at(self, partition: int, offset: int) -> Record | None:
+        """The first record from there on, committed or not; None: there is none."""
+        end = self.ends()[partition]
+        if offset >= end:
+            return None
+        reading = self._read({partition: offset}, {partition: end}, isolation="read_uncommitted")
+        try:
+            return next(reading, None)
+        finally:
+            reading.close()
+
+    def _read(self, start: Offsets, end: Offsets, *, isolation: str) -> Generator[Record]:
+        consumer = Consumer(
+            {
+                "check.crcs": True,
+                "fetch.wait.max.ms": 50,
+                "queued.max.messages.kbytes": 16_384,
+                **self._client_config,
+                # Never joined; the client wants one.
+                "group.id": "fenceline-files",
+                "isolation.level": isolation,
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            for partition in sorted(end):
+                yield from self._read_partition(consumer, partition, start[partition], end[partition])
+        finally:
+            consumer.close()
+
+    def _read_partition(self, consumer: Consumer, partition: int, start: int, end: int) -> Iterator[Record]:
+        """That the end is reached is known by a record behind it, or by the end of what there is."""
+        if start >= end:
+            return
+        consumer.assign([TopicPartition(self.name, partition, start)])
+        position, moved_at, said = start, time.monotonic(), "the brokers gave nothing"
+        while position < end:
+            before = position
+            for message in consumer.consume(_BATCH, timeout=_POLL_S):
+                if message.partition() != partition:
+                    # Fetched before the partition was changed.
+                    continue
+                error = message.error()
+                offset = message.offset() or 0
+                if error is None:
+                    if offset < end:
+                        yield _record(message, partition, offset)
+                    position = max(position, offset + 1)
+                elif error.code() == _EOF:
+                    position = max(position, offset)
+                elif error.code() in _FINAL:
+                    raise self._unreadable(f"partition {partition} at offset {position}: {error.str()}")
+                else:
+                    said = error.str()
+            if position > before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > self._stall_s:
+                raise self._unreadable(f"partition {partition} at offset {position}: {said} for {self._stall_s:g} s")
+
+    def _offsets(self, spec: OffsetSpec | None, isolation: IsolationLevel) -> Offsets:
+        wanted = {TopicPartition(self.name, partition): spec for partition in self.partitions()}
+        with self._asked("its offsets"):
+            futures = cast(
+                "dict[TopicPartition, Future[ListOffsetsResultInfo]]",
+                self._admin.list_offsets(wanted, request_timeout=_ANSWER_S, isolation_level=isolation),
+            )
+            return {at.partition: future.result(_ANSWER_S).offset for at, future in futures.items()}
+
+    @contextlib.contextmanager
+    def _asked(self, what: str) -> Generator[None]:
+        try:
+            yield
+        except KafkaException as exception:
+            raise self._unreadable(f"the brokers did not say {what}: {exception.args[0].str()}") from exception
+        except TimeoutError as error:
+            raise self._unreadable(f"the brokers did not say {what} within {_ANSWER_S:g} s") from error
+
+    def _unreadable(self, why: str) -> ReferencesUnreadableError:
+        return ReferencesUnreadableError(f"the references in {self.name} cannot be read: {why}")
+
+
+def _record(message: Message, partition: int, offset: int) -> Record:
+    kind, timestamp_ms = message.timestamp()
+    value = message.value()
+    return Record(
+        partition=partition,
+        offset=offset,
+        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        value=value,
+    )

@@ -1,0 +1,167 @@
+"""Reads the references to files as a reader with `read_committed` does, by raw Fetch.
+
+A consumer would need no filter for aborted transactions. But it tells neither where the log begins nor that the topic
+is another one of the same name, and not when a transaction was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
+
+from app.core.clusters.brokers import TopicPartition
+from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
+from app.edges.kafka.raw_fetch import FetchedLog, Isolation, RawFetcher
+from app.edges.kafka.transactions.asking import AskingClient
+from app.products.files.committed import committed_messages
+from app.products.files.reading import Portion
+from app.products.files.topic_ports import DescribedTopic, ReferenceConnection, TopicPortions
+
+T = TypeVar("T")
+
+# The last one in which brokers name topics with their ids and fail topic by topic.
+_METADATA_VERSION = 12
+_GONE_AGAIN_MS = 1_000
+_NO_ID = UUID(int=0)
+
+_Metadata: Any = MetadataRequest
+
+
+class KafkaReferenceTopics:
+    """Answers what app/products/files/topic_ports.py asks. Secrets are resolved for each connection anew."""
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
+
+    def open_topics(
+        self, connection: Mapping[str, str], *, timeout_s: float
+    ) -> AbstractContextManager[ReferenceConnection]:
+        resolved = self._resolve(connection)
+        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        try:
+            return ReferenceClient(resolved, attempt, timeout_s=timeout_s)
+        except errors.KafkaError as error:
+            raise failure(attempt, "let references be read", error) from error
+
+
+class ReferenceClient(RawFetcher, AskingClient):
+    """The ReferenceConnection port. Leave it as a context manager does."""
+
+    def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
+        super().__init__(resolved, attempt)
+        # A topic that was read and is gone is asked for by the library from then on, ten times a second if it may.
+        self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
+        self._timeout_s = timeout_s
+
+    @property
+    def kafka_cluster_id(self) -> str:
+        return str(self._manager.cluster.cluster_id)
+
+    def describe(self, topic: str) -> DescribedTopic:
+        return self._asked(f"describe {topic}", lambda: self._described(topic))
+
+    def read(self, topic: str, positions: Mapping[int, int], *, most_messages: int) -> TopicPortions:
+        def question() -> TopicPortions:
+            try:
+                return self._read(topic, positions, most_messages)
+            except errors.TopicAuthorizationFailedError:
+                return TopicPortions((), _not_allowed(topic))
+            except errors.UnknownTopicOrPartitionError:
+                return TopicPortions((), _not_there(topic))
+
+        return self._asked(f"let {topic} be read", question)
+
+    def _asked(self, what: str, question: Callable[[], T]) -> T:
+        """Each question has its own time."""
+        self._attempt = Attempt(self._attempt.address, self._timeout_s)
+        try:
+            with reading_answers():
+                return question()
+        except errors.KafkaError as error:
+            raise failure(self._attempt, what, error) from error
+
+    def _described(self, topic: str) -> DescribedTopic:
+        answer = self._ask_any(
+            _Metadata(
+                topics=[_Metadata.MetadataRequestTopic(topic_id=_NO_ID, name=topic)],
+                allow_auto_topic_creation=False,
+                max_version=_METADATA_VERSION,
+            )
+        )
+        (found,) = answer.topics
+        error = None if found.error_code == 0 else error_of(found.error_code, topic)
+        if isinstance(error, errors.TopicAuthorizationFailedError):
+            return DescribedTopic(refusal=_not_allowed(topic))
+        if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.InvalidTopicError)):
+            return DescribedTopic(refusal=_not_there(topic))
+        if error is not None:
+            return DescribedTopic(refusal=f"brokers do not describe {topic}: {error}")
+        topic_id: UUID | None = found.topic_id
+        return DescribedTopic(
+            topic_id=str(topic_id or _NO_ID),
+            partitions=tuple(sorted(part.partition_index for part in found.partitions)),
+        )
+
+    def _read(self, topic: str, positions: Mapping[int, int], most_messages: int) -> TopicPortions:
+        self.last_failure = ""
+        wanted = {TopicPartition(topic, number): position for number, position in positions.items()}
+        if self._led(wanted) < len(wanted):
+            # Partitions that were added, and leaders that were elected, since it was asked for them.
+            self._forget_leaders()
+        found = self.fetch(wanted, max_wait_ms=0, isolation=Isolation.READ_COMMITTED)
+        share = max(1, most_messages // max(1, len(wanted)))
+        portions = [_portion(at.partition, wanted[at], log, most=share) for at, log in found.items()]
+        missing = sorted(at.partition for at in wanted if at not in found)
+        silent = ""
+        if missing:
+            names = ", ".join(f"{topic}-{number}" for number in missing[:5]) + (", …" if len(missing) > 5 else "")
+            silent = f"the leader of {names} does not answer: {self.last_failure or 'there is none now'}"
+        return TopicPortions(tuple(sorted(portions, key=lambda one: one.partition)), silent)
+
+    def _led(self, partitions: Collection[TopicPartition]) -> int:
+        """How many of these somebody leads."""
+        return sum(len(led) for led in self._leaders(partitions).values())
+
+
+def _portion(partition: int, position: int, log: FetchedLog, *, most: int) -> Portion:
+    end_offset = log.last_stable_offset if log.last_stable_offset >= 0 else None
+    if not log.batches and log.next_offset != position:
+        # It is not in the log (any more, or not yet): where the log begins is told instead.
+        return Portion(
+            partition=partition,
+            start_offset=log.next_offset,
+            next_offset=log.next_offset,
+            end_offset=None,
+        )
+    messages, next_offset = committed_messages(log.batches, log.aborted, position=position, most=most)
+    return Portion(
+        partition=partition,
+        start_offset=position,
+        next_offset=next_offset,
+        end_offset=end_offset,
+        messages=messages,
+    )
+
+
+def _not_there(topic: str) -> str:
+    return f"the cluster has no topic {topic}, or hides it from this client"
+
+
+def _not_allowed(topic: str) -> str:
+    return f"the brokers do not let this client read {topic}: it needs the operations Describe and Read on the topic"

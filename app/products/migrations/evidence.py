@@ -1,0 +1,293 @@
+"""What the clauses of a gate find in a look. All of it is about incarnations of ids, never about an id alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+
+from app.core.runs.instance import InstanceState
+from app.core.runs.mode import Mode
+from app.products.migrations.clause import Finding, closed, closed_unless, open_, unknown
+from app.products.migrations.look import STABLE, Incarnation, InstanceNow, Look, Member, TaskNow
+from app.products.migrations.migration import Migration, Step
+
+STABLE_FOR = timedelta(seconds=5)
+"""A rebalance that begins between two looks ends in another generation: looks that agree have none between them."""
+_UNREAD = "`__transaction_state` has not been read"
+
+
+def seen_since(_: Migration, look: Look) -> Finding:
+    """What was read or heard before a lease ended may be that lease's own doing."""
+    if look.read_at is None:
+        return unknown(_UNREAD)
+    if look.changed_at is None:
+        return open_("no lease of this run has ended")
+    if look.read_at <= look.changed_at:
+        return unknown("the journal was last read before the newest end of a lease")
+    silent = [f"{task.name} was heard last before that" for task in look.tasks if task.heard_at <= look.changed_at]
+    if silent:
+        return unknown(silent[0])
+    return open_("the journal was read, and every task heard, since the newest end of a lease")
+
+
+def all_run(_: Migration, look: Look) -> Finding:
+    missing: list[str] = []
+    for ordinal in range(look.ordinals):
+        one = look.instance(ordinal)
+        if one is None:
+            missing.append(f"instance {ordinal} has no lease")
+        elif (sentence := _not_running(look, one)) is not None:
+            missing.append(sentence)
+    return closed_unless(missing, f"all {look.ordinals} run, with all of their tasks")
+
+
+def group_is_stable(migration: Migration, look: Look) -> Finding:
+    """Whether the looks of the last seconds agree: a group that rebalances all the time is stable now and then."""
+    seen = migration.group_seen
+    if look.group is None or seen is None:
+        return unknown("the group's coordinator has not said how it is")
+    if look.group.state != STABLE:
+        return closed(f"the group is {look.group.state}")
+    lasts = seen.at - seen.since if seen.group.is_as(look.group) else timedelta()
+    what = f"generation {look.group.generation} with {len(look.group.members)} members"
+    if lasts < STABLE_FOR:
+        return closed(f"{what} for {lasts.total_seconds():.0f} s of {STABLE_FOR.total_seconds():.0f}")
+    return open_(f"{what}, the same for {lasts.total_seconds():.0f} s")
+
+
+def members_known(_: Migration, look: Look) -> Finding:
+    """Whether each member is a live task of a current lease, of which the other clauses know the mode.
+
+    A process whose lease is over may be awake, and in the group: it will be given partitions, and initialise their ids.
+    """
+    if look.group is None:
+        return unknown("the group's coordinator has not said who its members are")
+    if look.changed_at is not None and look.group.asked_at <= look.changed_at:
+        return unknown("its coordinator was asked before the newest end of a lease")
+    missing = [sentence for one in look.group.members if (sentence := _not_known(look, one)) is not None]
+    return closed_unless(missing, f"all {len(look.group.members)} are live tasks of current leases")
+
+
+def no_instance_in(unwanted: Mode, look: Look) -> Finding:
+    missing = [
+        f"instance {one.ordinal} (lease {one.lease}) is {unwanted}, or on its way there"
+        for one in look.instances
+        if unwanted in one.modes
+    ]
+    return closed_unless(missing, f"none is {unwanted} any more, or on its way there")
+
+
+def all_instances_in(wanted: Mode, look: Look) -> Finding:
+    missing = [
+        f"instance {one.ordinal} (lease {one.lease}) is {one.mode or 'in no known mode'}, its next lease {one.target}"
+        for one in look.instances
+        if one.modes - {wanted}
+    ]
+    missing += [f"instance {n} has no lease" for n in range(look.ordinals) if look.instance(n) is None]
+    return closed_unless(missing, f"all {look.ordinals} are {wanted}")
+
+
+def ids_taken_over(migration: Migration, look: Look) -> Finding:
+    """Whether every input partition's id is, now, of a task that sends its generation, or of our own fence.
+
+    An epoch that rose is not enough: a task in GROUP_ONLY may have raised it last. Who has the newest incarnation has
+    shut out everybody before.
+    """
+    if look.read_at is None:
+        return unknown(_UNREAD)
+    if not look.partitions:
+        return unknown("nobody has said which ids the input partitions have")
+    missing: list[str] = []
+    for partition, now in _not_fenced(migration, look):
+        holder = look.holder_of(now)
+        if holder is None:
+            missing.append(f"{partition}: no live task says that it holds {now.words}")
+        elif holder.mode is not Mode.GENERATION:
+            missing.append(f"{partition}: {now.words} is held by {holder.name}, which is {holder.mode}")
+        elif not holder.sends_generation:
+            missing.append(f"{partition}: {holder.name} holds {now.words} and has not said that it sends a generation")
+    return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks that send their generation")
+
+
+def ids_held(migration: Migration, look: Look) -> Finding:
+    """Whether every input partition's id is, now, of a live task or of our own fence, whatever the task sends."""
+    if look.read_at is None:
+        return unknown(_UNREAD)
+    if not look.partitions:
+        return unknown("nobody has said which ids the input partitions have")
+    missing = [
+        f"{partition}: no live task says that it holds {now.words}"
+        for partition, now in _not_fenced(migration, look)
+        if look.holder_of(now) is None
+    ]
+    return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks")
+
+
+def ids_fenced(migration: Migration, look: Look, ids: Sequence[str]) -> Finding:
+    """Whether our own fence is the newest thing that has happened to each of these ids."""
+    if look.read_at is None:
+        return unknown(_UNREAD)
+    missing: list[str] = []
+    for name in ids:
+        now, fence = look.ids.get(name), migration.fence_of(name)
+        if now is None:
+            continue
+        if fence is not None and look.read_at <= fence.at:
+            return unknown(f"the journal has not been read since {name} was fenced")
+        if fence is None or not now.is_at(fence.incarnation):
+            missing.append(f"{name} is at epoch {now.producer_epoch}, which is not of our fence")
+        elif now.is_open:
+            missing.append(f"a transaction is open under {name}")
+    return closed_unless(missing, f"the newest incarnation of all {len(ids)} is our fence")
+
+
+def nothing_open_under(look: Look, ids: Iterable[str]) -> Finding:
+    if look.read_at is None:
+        return unknown(_UNREAD)
+    names = list(ids)
+    missing = [f"a transaction is open under {name}" for name in names if name in look.ids and look.ids[name].is_open]
+    return closed_unless(missing, f"none is open under {len(names)} ids")
+
+
+def readers_reach_the_end(migration: Migration, look: Look) -> Finding:
+    """Whether readers of committed data have come to where the log ended when they were first seen to wait.
+
+    Under load some transaction is open at any moment, and they never get to the end of that very moment.
+    """
+    if look.held_back is None:
+        return unknown("the brokers have not been asked")
+    missing = [
+        f"readers of committed data wait in {name} at {at:,}, before {migration.ends_seen.get(name, end):,}"
+        for name, (at, end) in sorted(look.held_back.items())
+        if at < migration.ends_seen.get(name, end)
+    ]
+    return closed_unless(missing, "readers of committed data got to the end of every partition")
+
+
+def audited(_: Migration, look: Look) -> Finding:
+    audit = look.audit
+    if audit is None:
+        return unknown("there is no audit of its time")
+    if not audit.audit_id:
+        return unknown(audit.problem)
+    if not audit.is_through:
+        return unknown(f"audit {audit.audit_id} has not ended yet")
+    if audit.lost or audit.duplicated or audit.dangling:
+        dangling = f", dangling references {audit.dangling:,}" if audit.dangling else ""
+        return closed(f"audit {audit.audit_id}: lost {audit.lost:,}, duplicated {audit.duplicated:,}{dangling}")
+    if audit.problem or not audit.expected:
+        return unknown(f"audit {audit.audit_id}: {audit.problem or 'no output was due in its time'}")
+    return open_(f"audit {audit.audit_id}: lost 0, duplicated 0 of {audit.expected:,} expected records")
+
+
+def moved(_: Migration, look: Look, step: Step) -> Finding:
+    one = look.instance(step.ordinal or 0)
+    if one is None or one.lease <= (step.lease or 0):
+        return closed(f"instance {step.ordinal} has no lease after {step.lease} yet")
+    if one.mode is not step.to:
+        return closed(f"lease {one.lease} is {one.mode or 'in no known mode'}, not {step.to}")
+    sentence = _not_running(look, one)
+    return (
+        open_(f"lease {one.lease} runs as {step.to}, with all of its tasks") if sentence is None else closed(sentence)
+    )
+
+
+def drained(migration: Migration, look: Look, step: Step) -> Finding:
+    """Whether nothing that the replaced leases held can still be open.
+
+    An id is idle, or open at a higher epoch than they held: of a live task that says so. Whoever came to that epoch
+    has ended what was before it. Who is at an idle one need not be known here: a task that was killed, or that gave its
+    partition up, before it was heard again leaves an incarnation that nobody ever tells of, and nobody takes over where
+    its id is not used any more. That it shuts nobody out is asked by the gates, of every id.
+    """
+    if look.read_at is None:
+        return unknown(_UNREAD)
+    if look.changed_at is not None and look.read_at <= look.changed_at:
+        return unknown("the journal was last read before the lease ended")
+    current = look.instance(step.ordinal or 0)
+    ended = [
+        one for one in migration.held if one.ordinal == step.ordinal and (current is None or one.lease < current.lease)
+    ]
+    missing = [
+        sentence for one in ended for held in one.ids if (sentence := _undrained(migration, look, held)) is not None
+    ]
+    return closed_unless(missing, f"nothing is open of {sum(len(one.ids) for one in ended)} ids that it held")
+
+
+def step_fenced(migration: Migration, look: Look, step: Step) -> Finding:
+    done = {one.incarnation.transactional_id for one in migration.fenced if one.step == step.number}
+    missing = [
+        f"{name} is not fenced: {look.refused_fences[name]}" if name in look.refused_fences else f"{name} is not fenced"
+        for name in step.ids
+        if name not in done
+    ]
+    return closed_unless(missing, f"all {len(step.ids)} were initialised by us")
+
+
+def partition_ids(migration: Migration, look: Look) -> tuple[str, ...]:
+    """Every id of a producer for one partition: of the partitions now, and those that some lease held."""
+    held = {one.transactional_id for lease in migration.held if lease.mode is not Mode.V2 for one in lease.ids}
+    return tuple(sorted(held | set(look.partitions.values())))
+
+
+def task_ids(migration: Migration, look: Look) -> tuple[str, ...]:
+    """Every id of a producer for one task."""
+    held = {one.transactional_id for lease in migration.held if lease.mode is Mode.V2 for one in lease.ids}
+    return tuple(sorted(held | set(look.task_ids)))
+
+
+def _undrained(migration: Migration, look: Look, held: Incarnation) -> str | None:
+    now = look.ids.get(held.transactional_id)
+    if now is None:
+        # Its coordinator has forgotten it; whoever was at it is refused.
+        return None
+    if not now.is_open:
+        return None
+    if now.is_at(held):
+        return f"a transaction of {held.words} is open"
+    newest = Incarnation(held.transactional_id, now.producer_id, now.producer_epoch)
+    # Of a lease that has ended too: what it left open is asked of it, and not of those before.
+    known = [one for lease in migration.held for one in lease.ids if one.transactional_id == held.transactional_id]
+    if newest in known:
+        return None
+    if _is_our_fence(migration, newest) or newest in look.fenced_by_hand or look.holder_of(newest) is not None:
+        return None
+    return f"{held.words} was held, and a transaction is open of {newest.words}, which nobody known holds"
+
+
+def _not_known(look: Look, member: Member) -> str | None:
+    if member.task is None:
+        return f"{member.name} is a member, and none of ours"
+    task = look.task_of(member)
+    if task is None:
+        mode = "" if member.mode is None else f" ({member.mode})"
+        return f"{member.name}{mode} is a member, and no live task of a current lease"
+    if task.mode is Mode.GENERATION and task.generation is not None and not task.sends_generation:
+        return f"{task.name} ({member.name}) is {task.mode}, and sends offsets for the group alone"
+    return None
+
+
+def _not_fenced(migration: Migration, look: Look) -> Iterator[tuple[str, Incarnation]]:
+    """The newest incarnation of each input partition's id, where it is not of our own fence."""
+    for partition, name in sorted(look.partitions.items()):
+        now = look.now_of(name)
+        if now is not None and not _is_our_fence(migration, now) and now not in look.fenced_by_hand:
+            yield partition, now
+
+
+def _is_our_fence(migration: Migration, now: Incarnation) -> bool:
+    fence = migration.fence_of(now.transactional_id)
+    return fence is not None and fence.incarnation == now
+
+
+def _not_running(look: Look, one: InstanceNow) -> str | None:
+    if one.state is not InstanceState.RUNNING:
+        return f"instance {one.ordinal} (lease {one.lease}) is {one.state}"
+    live = [task for task in _tasks_of(look, one) if task.is_live]
+    if len(live) < look.tasks_per_instance:
+        return f"{len(live)} of {look.tasks_per_instance} tasks of instance {one.ordinal} are known to run"
+    return None
+
+
+def _tasks_of(look: Look, one: InstanceNow) -> list[TaskNow]:
+    return [task for task in look.tasks if (task.ordinal, task.lease) == (one.ordinal, one.lease)]

@@ -1,0 +1,193 @@
+"""Drives the migrations that are open: looks, decides, and does what was decided, one at a time and rows first.
+
+Nothing that counts is remembered between turns. A server that dies in the middle leaves the rows: a bounce is a target
+that the reconciler follows, and a fence is a list of ids of which some are done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from app.core.clusters.brokers import GroupDescription
+from app.core.observing.service.observations import Observations
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.kit.errors import FencelineError, UnavailableError
+from app.products.migrations.decision import TARGETS, Patience, Wait
+from app.products.migrations.evidence import partition_ids, task_ids
+from app.products.migrations.look import AuditNow, PreflightFacts
+from app.products.migrations.migration import Migration, MigrationState, Stage
+from app.products.migrations.ports import MigrationActs, MigrationQuestions
+from app.products.migrations.service import driving
+from app.products.migrations.service.looking import look_at
+from app.products.migrations.service.rows import lock
+from app.products.migrations.store.migrations import MigrationStore
+
+log = logging.getLogger(__name__)
+
+_WATCHED_EVERY = 10
+"""Turns; the first one of a server always."""
+_REFUSED_AT_ONCE = 3
+"""Each may have waited for an answer as long as it can: the look must not wait for all of a hundred."""
+_FENCING_FOR = timedelta(seconds=5)
+"""Of a thousand ids some are fenced in each turn: others wait for theirs, and whoever looks on sees how far it is."""
+
+
+class _Answers(NamedTuple):
+    """What only the stage asks, if it asks anything."""
+
+    asked_at: datetime | None = None
+    group: GroupDescription | None = None
+    preflight: PreflightFacts | None = None
+    held_back: Mapping[str, tuple[int, int]] | None = None
+    lost_offsets: str = ""
+
+
+class MigrationDriver:
+    """One server at a time drives; others show what it has written."""
+
+    name = "migration driver"
+
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        observations: Observations,
+        acts: MigrationActs,
+        questions: MigrationQuestions,
+        clock: Clock,
+        where: str = "",
+        patience: Patience | None = None,
+        period_s: float = 1.0,
+    ) -> None:
+        self._unit_of_work = unit_of_work
+        self._observations = observations
+        self._acts = acts
+        self._questions = questions
+        self._clock = clock
+        self.where = where
+        self._patience = patience
+        self.period_s = period_s
+        self._turns = 0
+
+    async def turn(self) -> None:
+        async with self._unit_of_work() as uow:
+            found = await uow.of(MigrationStore).list_open()
+        for migration in found:
+            try:
+                await self._follow(migration)
+            except UnavailableError:
+                raise
+            except FencelineError as error:
+                log.warning("migration %s of %s: %s", migration.id, migration.pipeline, error.message)
+
+        await self._watch()
+
+    async def _watch(self) -> None:
+        """Ids that were archived may come alive long after it was done; that need not be seen within a second."""
+        self._turns += 1
+        if self._turns % _WATCHED_EVERY != 1:
+            return
+        async with self._unit_of_work() as uow:
+            found = await uow.of(MigrationStore).list_done()
+        for migration in found:
+            async with self._unit_of_work() as uow:
+                now = self._clock.now()
+                look = await look_at(uow, self._observations.of(migration.cluster), migration, now=now)
+                for alarm in await driving.watch(uow, migration.id, look, now=now):
+                    log.warning("migration %s of %s: %s", migration.id, migration.pipeline, alarm.sentence)
+                await uow.commit()
+
+    def interrupted(self) -> None:
+        """Nothing is remembered between turns: the migration is in Postgres."""
+
+    async def _follow(self, migration: Migration) -> None:
+        refused = await self._fence(migration)
+        answers = await self._answers(migration)
+        async with self._unit_of_work() as uow:
+            # Before the look: another server that drives as well, its lock having been lost, may have just moved it.
+            await lock(uow, migration.id)
+            now = self._clock.now()
+            migration, audit = await self._audited(uow, migration.id)
+            snapshot = self._observations.of(migration.cluster)
+            look = await look_at(
+                uow, snapshot, migration, group=answers.group, group_asked_at=answers.asked_at, now=now
+            )
+            look = replace(
+                look,
+                audit=audit,
+                preflight=answers.preflight,
+                held_back=answers.held_back,
+                lost_offsets=answers.lost_offsets,
+                refused_fences=refused,
+            )
+            decision = await driving.advance(
+                uow, migration.id, look, now=now, patience=self._patience, server=self.where
+            )
+            await uow.commit()
+        if not isinstance(decision, Wait):
+            log.info("migration %s of %s: %s", migration.id, migration.pipeline, type(decision).__name__.lower())
+
+    async def _fence(self, migration: Migration) -> dict[str, str]:
+        """Each id by itself, written down as soon as it is answered: what is done is not done again.
+
+        Those that were refused, with the answer. They are asked for again, until their step is late. What one turn has
+        no time for is for the next.
+        """
+        async with self._unit_of_work() as uow:
+            waiting = await driving.ids_to_fence(uow, migration.id)
+        if waiting is None:
+            return {}
+        step, names = waiting
+        refused: dict[str, str] = {}
+        ends_at = self._clock.now() + _FENCING_FOR
+        for name in names:
+            if self._clock.now() >= ends_at:
+                break
+            try:
+                incarnation = await self._acts.fence(migration, name, step=step.number)
+            except FencelineError as error:
+                refused[name] = error.message
+                if len(refused) == _REFUSED_AT_ONCE:
+                    break
+                continue
+            async with self._unit_of_work() as uow:
+                await driving.record_fence(uow, migration.id, incarnation, step=step.number, now=self._clock.now())
+                await uow.commit()
+        return refused
+
+    async def _answers(self, migration: Migration) -> _Answers:
+        """Asked with no transaction of the database open: brokers may take their time."""
+        if migration.state is not MigrationState.ACTIVE:
+            return _Answers()
+        at = self._clock.now()
+        group = await self._questions.group(migration)
+        if migration.stage is Stage.VERIFY:
+            return _Answers(at, group, held_back=await self._questions.held_back(migration))
+        if migration.stage is not Stage.PREFLIGHT:
+            # Before a bounce only: between two leases of the only instance nobody is there to be asked for.
+            may_bounce = migration.stage in TARGETS and migration.step is None
+            lost = await self._questions.lost_offsets(migration) if may_bounce else ""
+            return _Answers(at, group, lost_offsets=lost)
+        async with self._unit_of_work() as uow:
+            snapshot = self._observations.of(migration.cluster)
+            look = await look_at(uow, snapshot, migration, now=self._clock.now())
+        ids = (*partition_ids(migration, look), *task_ids(migration, look))
+        return _Answers(at, group, preflight=await self._questions.preflight(migration, ids))
+
+    async def _audited(self, uow: UnitOfWork, migration_id: str) -> tuple[Migration, AuditNow | None]:
+        """Begun once, and known by the migration in the same transaction: else it would be nobody's."""
+        migration = await uow.of(MigrationStore).get(migration_id)
+        if migration.stage is not Stage.VERIFY or migration.state is not MigrationState.ACTIVE:
+            return migration, None
+        migration = await lock(uow, migration_id)
+        audit = await self._questions.audit(uow, migration)
+        if audit.audit_id and migration.audit_id is None:
+            migration = replace(migration, audit_id=audit.audit_id)
+            await uow.of(MigrationStore).save(migration)
+        return migration, audit

@@ -1,0 +1,89 @@
+"""What is kept of a migration beside itself: the evidence that opened a gate, with what was seen when it did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from app.products.migrations.judged import Judged
+from app.products.migrations.look import IdNow, Incarnation, Look
+from app.products.migrations.migration import Migration, Stage
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """One id at that moment: its newest incarnation by the journal, whose it is, and what says so.
+
+    partition, offset, journal_at: the record of `__transaction_state`; -1 and None where its coordinator was asked.
+    ordinal, task, lease, attempt, host, pid, heard_at, generation: of the task that says that it holds it.
+    fenced_in: the step in which we initialised it ourselves.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_open: bool
+    partition: int
+    offset: int
+    journal_at: datetime | None
+    ordinal: int | None = None
+    task: int | None = None
+    lease: int | None = None
+    attempt: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    heard_at: datetime | None = None
+    generation: int | None = None
+    fenced_in: int | None = None
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A gate that opened, or a step that was begun or finished. look: all that was seen; proofs: of it the ids.
+
+    step: its number; None: of the stage's gate. who: in whose name it was decided. server: which one drove.
+    """
+
+    at: datetime
+    who: str
+    stage: Stage
+    sentence: str
+    clauses: tuple[Judged, ...]
+    look: Look
+    step: int | None = None
+    server: str = ""
+    proofs: tuple[Proof, ...] = ()
+
+
+def proofs_of(migration: Migration, look: Look) -> tuple[Proof, ...]:
+    """Each id that the journal has, by name."""
+    return tuple(_proof(migration, look, name, now) for name, now in sorted(look.ids.items()))
+
+
+def _proof(migration: Migration, look: Look, name: str, now: IdNow) -> Proof:
+    incarnation = Incarnation(name, now.producer_id, now.producer_epoch)
+    fence = migration.fence_of(name)
+    proof = Proof(
+        transactional_id=name,
+        producer_id=now.producer_id,
+        producer_epoch=now.producer_epoch,
+        is_open=now.is_open,
+        partition=now.partition,
+        offset=now.offset,
+        journal_at=now.at,
+        fenced_in=fence.step if fence is not None and fence.incarnation == incarnation else None,
+    )
+    holder = look.holder_of(incarnation)
+    if holder is None:
+        return proof
+    return replace(
+        proof,
+        ordinal=holder.ordinal,
+        task=holder.task,
+        lease=holder.lease,
+        attempt=holder.attempt,
+        host=holder.host,
+        pid=holder.pid,
+        heard_at=holder.heard_at,
+        generation=holder.generation,
+    )

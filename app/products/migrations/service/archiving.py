@@ -1,0 +1,50 @@
+"""Ids that a stage has fenced for good, as the mapping store keeps them: archived since then, by a migration."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.mappings.mapping import AssignedId
+from app.core.runs.mode import Mode
+from app.core.runs.service.run_endings import assign_partition_ids
+from app.core.runs.store.runs import RunStore
+from app.kit.db.unit_of_work import UnitOfWork
+from app.products.migrations.evidence import partition_ids, task_ids
+from app.products.migrations.look import Look
+from app.products.migrations.migration import Migration
+
+
+async def archived(uow: UnitOfWork, migration: Migration, look: Look, *, now: datetime) -> Migration:
+    """The migration with what it gave up: forward the ids of partitions, on the way back those of tasks.
+
+    They stay the pipeline's. Whoever starts it again in the mode that uses them takes them out of the archive
+    (`claim_transactional_ids`). Raises ConflictError when another pipeline owns one of them.
+    """
+    run = await uow.of(RunStore).get(migration.run_id)
+    forward = migration.goal is Mode.V2
+    if forward:
+        # A partition that appeared while it ran has had its id by the formula alone.
+        await assign_partition_ids(
+            uow,
+            pipeline=migration.pipeline,
+            kafka_cluster_id=run.kafka_cluster_id,
+            group=migration.group,
+            ids=[_assigned(partition, name) for partition, name in sorted(look.partitions.items())],
+            now=now,
+        )
+    await uow.of(TransactionalIdStore).archive(
+        pipeline=migration.pipeline,
+        kafka_cluster_id=run.kafka_cluster_id,
+        ids=partition_ids(migration, look) if forward else task_ids(migration, look),
+        migration=migration.id,
+        now=now,
+    )
+    return replace(migration, archived=dict(look.partitions)) if forward else migration
+
+
+def _assigned(partition: str, name: str) -> AssignedId:
+    topic, _, number = partition.rpartition("-")
+    return AssignedId(topic=topic, partition=int(number), transactional_id=name)

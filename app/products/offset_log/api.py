@@ -1,0 +1,36 @@
+"""What the tasks of a pipeline recorded of their offsets: how it stands, and a check of any stretch of time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.kit.access import Principal, Verb
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.shown import Shown
+from app.kit.web.api.words import Moment, NameInPath
+from app.kit.web.dependencies import Uow, WiringDep, may
+from app.products.offset_log import service as offset_log
+from app.products.offset_log.check import PipelineCheck
+from app.products.offset_log.service import OffsetLog
+
+router = APIRouter(prefix="/pipelines/{name}/offset-log", tags=["pipelines"])
+
+
+@router.get("", responses=refusals(404))
+async def get_offset_log(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[OffsetLog]:
+    """How the newest live check ended, and every contradiction that is kept."""
+    return await offset_log.look(uow, pipeline=name)
+
+
+@router.get("/check", responses=refusals(404))
+async def check_offset_log(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    since: Annotated[Moment | None, Query(description="Without it, all that is kept: 14 days.")] = None,
+) -> Shown[PipelineCheck]:
+    """Replay what tasks told since then: gaps, overlaps, commits without ownership, rewinds. Nothing is written."""
+    return await offset_log.verify(uow, wiring.observations, pipeline=name, since=since, now=wiring.clock.now())

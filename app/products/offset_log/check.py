@@ -1,0 +1,217 @@
+"""A pipeline's offset log, replayed partition by partition: what an operator is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+
+import msgspec
+
+from app.core.wire.offset_events import Assigned, Checkpoint, Event, GivenUp, Outcome, Positioned, Teller
+from app.kit.storable import moment_of_ms
+from app.products.offset_log.heard import Heard, tellings
+from app.products.offset_log.replay import replay
+from app.products.offset_log.silence import Attempted, silent
+from app.products.offset_log.stretch import Stretch
+from app.products.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Standing, summed
+
+MAX_SIDES = 8
+"""Events that are shown beside one contradiction: those nearest to it."""
+MAX_DOUBTS = 20
+MAX_FINDINGS = 100
+"""Contradictions of one partition that are shown and kept, the half of them with the lowest offsets and the half with
+the highest: a loop that is wrong at every checkpoint is wrong thousands of times an hour."""
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attempt recorded there, and who it was."""
+
+    run_id: str
+    ordinal: int
+    task: int
+    lease: int
+    attempt: int
+    host: str | None
+    event: Event
+
+    @property
+    def said(self) -> str:
+        """What was recorded, for a person."""
+        return _describe(self.event)
+
+    @property
+    def at(self) -> datetime | None:
+        """When, by the clock of its host."""
+        return None if self.event.at_ms is None else moment_of_ms(self.event.at_ms)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A contradiction in one partition. `start` up to, not including, `end`: the offsets that it is about."""
+
+    group: str
+    topic: str
+    partition: int
+    kind: Kind
+    start: int
+    end: int | None
+    message: str
+    sides: tuple[Side, ...]
+
+
+class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """contradictions: how many there are; of more than MAX_FINDINGS `findings` has only so many."""
+
+    group: str
+    topic: str
+    partition: int
+    standing: Standing
+    figures: Figures
+    attempts: int
+    contradictions: int = 0
+    findings: tuple[Finding, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+
+class PipelineCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """since, until: what was told in between was replayed; None: all that is kept."""
+
+    since: datetime | None
+    until: datetime
+    partitions: tuple[PartitionCheck, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for one in self.partitions for finding in one.findings)
+
+    @property
+    def contradictions(self) -> int:
+        return sum(one.contradictions for one in self.partitions)
+
+    @property
+    def figures(self) -> Figures:
+        return summed(one.figures for one in self.partitions)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """As sentences, each with its partition; the first MAX_DOUBTS."""
+        said = [f"{one.topic}-{one.partition}: {doubt.message}" for one in self.partitions for doubt in one.doubts]
+        return tuple(said[:MAX_DOUBTS])
+
+    @property
+    def standing(self) -> Standing | None:
+        """The worst of all partitions; None: nothing was told, so there is nothing to compare."""
+        said = {one.standing for one in self.partitions}
+        worst = (Standing.CONTRADICTED, Standing.CANNOT_TELL, Standing.CONSISTENT)
+        return next((standing for standing in worst if standing in said), None)
+
+
+def check(
+    heard: Iterable[Heard],
+    *,
+    unheard: Sequence[str],
+    attempted: Sequence[Attempted] = (),
+    since: datetime | None,
+    until: datetime,
+) -> PipelineCheck:
+    """Replay all that is given.
+
+    Args:
+        unheard: why attempts may have committed of which nothing was heard (see `hearing`).
+        attempted: every attempt of which anything was heard, of whatever partition (see `silence`).
+    """
+    ordered = sorted(heard, key=lambda one: one.place)
+    checked = [
+        _of_partition(list(of_one), unheard, attempted) for _, of_one in groupby(ordered, key=lambda one: one.place)
+    ]
+    return PipelineCheck(since=since, until=until, partitions=tuple(checked))
+
+
+def _of_partition(heard: list[Heard], unheard: Sequence[str], attempted: Sequence[Attempted]) -> PartitionCheck:
+    newest_at = max((one.newest_at for one in heard if one.newest_at is not None), default=None)
+    silent_here = silent(attempted, told=(one.teller for one in heard), newest_at=newest_at)
+    verdict = replay(tellings(heard), unheard=unheard, silent=silent_here)
+    group, topic, partition = heard[0].place
+    shown = verdict.contradictions
+    if len(shown) > MAX_FINDINGS:
+        shown = (*shown[: MAX_FINDINGS // 2], *shown[-(MAX_FINDINGS // 2) :])
+    return PartitionCheck(
+        group=group,
+        topic=topic,
+        partition=partition,
+        standing=verdict.standing,
+        figures=verdict.figures,
+        attempts=len(heard),
+        contradictions=len(verdict.contradictions),
+        findings=tuple(
+            Finding(
+                group=group,
+                topic=topic,
+                partition=partition,
+                kind=found.kind,
+                start=found.stretch.start,
+                end=found.stretch.end,
+                message=found.message,
+                sides=_sides(found, heard),
+            )
+            for found in shown
+        ),
+        doubts=verdict.doubts,
+    )
+
+
+def _sides(found: Contradiction, heard: Sequence[Heard]) -> tuple[Side, ...]:
+    """The events that touch the offsets in question, of those whose records say it, or of all; and of a commit without
+    ownership how the partition had been lost. In the order of the clocks of those who recorded them."""
+    sides: list[Side] = []
+    for one in heard:
+        if found.tellers and one.teller not in found.tellers:
+            continue
+        touching = {event.index for event in one.events if _touches(event, found.stretch)}
+        if found.kind is Kind.WITHOUT_OWNERSHIP:
+            moves = [event.index for event in one.events if isinstance(event, Assigned | GivenUp)]
+            touching |= {max((at for at in moves if at < index), default=index) for index in touching}
+        sides += [_side(one, event) for event in one.events if event.index in touching]
+    sides.sort(key=lambda side: (side.event.at_ms or 0, side.event.index))
+    return tuple(sides[-MAX_SIDES:])
+
+
+def _touches(event: Event, stretch: Stretch) -> bool:
+    """Whether it is about these offsets, or ends or begins beside them."""
+    match event:
+        case Positioned(offset=offset):
+            return stretch.start <= offset and (stretch.end is None or offset <= stretch.end)
+        case Checkpoint():
+            start = next((at for at in (event.begins, event.first) if at is not None), event.next)
+            return event.next >= stretch.start and (stretch.end is None or start <= stretch.end)
+        case _:
+            return False
+
+
+def _side(one: Heard, event: Event) -> Side:
+    teller: Teller = one.teller
+    return Side(
+        run_id=one.run_id,
+        ordinal=teller.ordinal,
+        task=teller.task,
+        lease=teller.lease,
+        attempt=teller.attempt,
+        host=one.host,
+        event=event,
+    )
+
+
+def _describe(event: Event) -> str:
+    match event:
+        case Assigned(generation=generation):
+            return "was assigned the partition" + ("" if generation is None else f" in generation {generation}")
+        case GivenUp(how=how):
+            return f"gave the partition up: {how}"
+        case Positioned(offset=offset, found=found):
+            return f"began to read at {offset}: {found.replace('_', ' ')}"
+        case Checkpoint():
+            start = next((at for at in (event.begins, event.first) if at is not None), None)
+            span = f"up to {event.next}" if start is None else f"from {start} up to {event.next}"
+            several = f" in {event.checkpoints} checkpoints" if event.checkpoints > 1 else ""
+            word = "was not told whether it committed" if event.outcome is Outcome.UNKNOWN else str(event.outcome)
+            return f"{word} {span}{several}"

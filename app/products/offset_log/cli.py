@@ -1,0 +1,105 @@
+"""`fenceline verify`: do the records that a pipeline's tasks made of their offsets contradict each other?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.kit.cli.client import as_record, connect
+from app.kit.cli.errors import ExitCode
+from app.kit.cli.moments import moment_option
+from app.kit.cli.names import PipelineName
+from app.kit.cli.output import AsJson, console, print_json, table
+from app.kit.words import number
+from app.products.offset_log.check import Finding, Side
+from app.products.offset_log.verdict import Standing
+
+_STYLES = {Standing.CONSISTENT: "green", Standing.CANNOT_TELL: "yellow", Standing.CONTRADICTED: "bold red"}
+
+
+def verify(
+    pipeline: PipelineName,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="90m|24h|7d|TIME", help="From when on; without it all that is kept, 14 days."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay what tasks recorded of their offsets: gaps, overlaps, commits without ownership, rewinds.
+
+    Exit code 0 if nothing contradicts and nothing is missing, 1 if something contradicts, 6 if it cannot be told.
+    """
+    moment = None if since is None else moment_option(since, "--since", now=datetime.now(UTC))
+    found = connect().get(
+        f"/pipelines/{pipeline}/offset-log/check", since=None if moment is None else moment.isoformat()
+    )
+    if as_json:
+        print_json(found)
+    else:
+        console.print(rendered(pipeline, found))
+    match found["standing"]:
+        case Standing.CONSISTENT:
+            return
+        case Standing.CONTRADICTED:
+            raise typer.Exit(ExitCode.FAILED)
+        case _:
+            raise typer.Exit(ExitCode.CANNOT_TELL)
+
+
+def rendered(pipeline: str, found: Any) -> RenderableType:
+    standing = None if found["standing"] is None else Standing(found["standing"])
+    if standing is None:
+        return Text(
+            f"Nothing was told of {pipeline} in this time: tasks tell of their offsets as exactly_once_v2 only.",
+            style="yellow",
+        )
+    findings = [as_record(one, Finding) for partition in found["partitions"] for one in partition["findings"]]
+    doubts = [f"{one['topic']}-{one['partition']}: {doubt}" for one in found["partitions"] for doubt in one["doubts"]]
+    total = sum(one["contradictions"] for one in found["partitions"])
+    figures = found["figures"]
+    said = {
+        Standing.CONSISTENT: "consistent: nothing that was told contradicts, and nothing is missing in between",
+        Standing.CANNOT_TELL: "cannot be told: nothing contradicts, and not everything was heard",
+        Standing.CONTRADICTED: "contradicted once" if total == 1 else f"contradicted {number(total)} times",
+    }[standing]
+    parts: list[RenderableType] = [Text(f"{pipeline}: {said}", style=_STYLES[standing])]
+    for finding in findings:
+        parts += [
+            Text(""),
+            Text(f"{finding.topic}-{finding.partition}  {finding.kind}  {finding.message}", style="red"),
+            table(
+                ("TASK", "LEASE#", "ATTEMPT#", "HOST", "EVENT#", "AT", "RECORDED"),
+                (_side(side) for side in finding.sides),
+                empty="nothing that is kept",
+            ),
+        ]
+    if total > len(findings):
+        parts.append(Text(f"and {number(total - len(findings))} more, between those that are shown", style="red"))
+    parts += [Text(f"in doubt: {doubt}", style="yellow") for doubt in doubts]
+    count = len(found["partitions"])
+    parts.append(
+        Text(
+            f"{number(count)} partition{'' if count == 1 else 's'}, "
+            f"{number(figures['committed'])} checkpoints committed, "
+            f"{number(figures['aborted'])} aborted, {number(figures['unknown'])} of unknown outcome",
+            style="dim",
+        )
+    )
+    return Group(*parts)
+
+
+def _side(side: Side) -> tuple[str | None, ...]:
+    at = None if side.at is None else side.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"{side.ordinal}.{side.task}",
+        str(side.lease),
+        str(side.attempt),
+        side.host,
+        str(side.event.index),
+        at,
+        side.said,
+    )

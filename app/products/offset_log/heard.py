@@ -1,0 +1,62 @@
+"""What has arrived of the attempts' records of one partition, and what of it is sure to be all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from app.core.wire.offset_events import Event, Teller, Telling
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attempt has told of one partition.
+
+    recorded, is_open, is_over: as in report.py, by the newest report that is kept.
+    complete_at: up to when, by the server's clock, all that had happened was told or counted; None: unknown.
+    newest_at: when the newest of `events` first arrived; None without events.
+    life: as in events.py.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    teller: Teller
+    run_id: str
+    host: str | None
+    events: tuple[Event, ...]
+    recorded: int
+    is_open: bool
+    is_over: bool
+    complete_at: datetime | None
+    newest_at: datetime | None
+    life: int = 0
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        return self.group, self.topic, self.partition
+
+
+def tellings(heard: Sequence[Heard]) -> list[Telling]:
+    """Those of one partition, for the replay.
+
+    An attempt that is still there is heard out if it has told of itself, or has said that there is nothing to tell,
+    after what the others told had arrived, and has no checkpoint open that may have been committed meanwhile.
+    """
+    found: list[Telling] = []
+    for one in heard:
+        others = [other.newest_at for other in heard if other is not one and other.newest_at is not None]
+        is_complete = (
+            not others or (one.complete_at is not None and one.complete_at >= max(others))
+        ) and not one.is_open
+        found.append(
+            Telling(
+                teller=one.teller,
+                events=one.events,
+                recorded=one.recorded,
+                is_final=one.is_over or is_complete,
+                life=one.life,
+            )
+        )
+    return found

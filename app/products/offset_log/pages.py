@@ -1,0 +1,55 @@
+"""A pipeline's offset log: what contradicts, with both sides, and a check of any stretch of time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.core.overview import service as overview
+from app.core.pipelines.store import PipelineStore
+from app.kit.access import Principal, Verb
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.web.dependencies import Wiring, WiringDep, may
+from app.kit.web.pages import screen
+from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.screen import Look, Screen
+from app.products.offset_log import service as offset_log
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_SPANS = ((1, "last hour"), (24, "last day"), (168, "last week"), (336, "all that is kept"))
+
+
+def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
+    """`hours`: what was told in them is replayed with each look; None: nothing is."""
+
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        log = await overview.offset_log_of(uow, await uow.of(PipelineStore).get(name))
+        check = None
+        if hours is not None and log is not None:
+            check = await offset_log.verify(
+                uow, wiring.observations, pipeline=name, since=now - timedelta(hours=hours), now=now
+            )
+        return Screen(
+            template="pipelines/offsets",
+            title=f"{name}: offset log",
+            context={"name": name, "log": log, "check": check, "asked": hours, "spans": _SPANS},
+            concerns=frozenset({f"pipeline:{name}"}),
+        )
+
+    return look
+
+
+@router.get("/pipelines/{name}/offsets")
+@router.get("/pipelines/{name}/offsets/stream")
+async def show(
+    request: Request,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.VIEW)],
+    name: str,
+    hours: Annotated[int | None, Query(ge=1, le=336)] = None,
+) -> Response:
+    # What is asked for is an answer of that moment, and does not change under its reader.
+    return await screen.live(request, wiring, by, looking_at(wiring, name, hours=hours), is_live=hours is None)

@@ -1,0 +1,203 @@
+"""All attempts' records of one partition of one group, replayed together: do they contradict each other?
+
+What is committed is compared as stretches of offsets, in whatever order it was heard: in one life of a group each
+offset is committed in one checkpoint, and every one that lies between two others is. Who came before whom is told by
+the group's generation, or for attempts of one task by lease and attempt; clocks of different hosts are never compared.
+
+No contradiction: a checkpoint that was aborted, and read again; offsets without a record (markers, aborted records,
+compaction); what retention deleted before it was read; an attempt that works on beside its successor and is refused.
+A doubt, never a contradiction: a gap that somebody may have filled of whom not everything was heard (in a partition of
+which he never told a word, too, between the owners that he may have come between), and anything
+across a point where the group had forgotten its offsets. That point is put before or after others by run and
+generation; so a group that somebody deletes in the middle of a run, whose generations begin again, may be taken for a
+gap or an overlap: its records are skipped or processed twice in truth, and it was not the loop that did it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from app.core.wire.offset_events import Telling
+from app.products.offset_log.silence import Age, Silent
+from app.products.offset_log.stretch import Stretch, holes
+from app.products.offset_log.tenures import Reading, Tenure, read
+from app.products.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Verdict, summed
+
+
+def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = (), silent: Sequence[Silent] = ()) -> Verdict:
+    """What everything that was recorded of one partition says.
+
+    Args:
+        tellings: of each attempt that recorded anything of it, in any order.
+        unheard: why an attempt may have committed of which nothing was heard at all (see `hearing`); sentences.
+        silent: attempts that may have had the partition without a word of it.
+    """
+    contradictions: list[Contradiction] = []
+    doubts: list[Doubt] = []
+    figures: list[Figures] = []
+    by_life = sorted(tellings, key=lambda telling: telling.life)
+    for life, of_life in groupby(by_life, key=lambda telling: telling.life):
+        readings = [read(telling) for telling in of_life]
+        figures += [reading.figures for reading in readings]
+        own = [found for reading in readings for found in reading.contradictions]
+        contradictions += own
+        between, unsure = _across(readings, _Around(own, unheard, [one for one in silent if one.life == life]))
+        contradictions += between
+        doubts += unsure
+    return Verdict(
+        contradictions=tuple(sorted(contradictions, key=lambda found: (found.stretch.start, found.kind))),
+        doubts=tuple(doubts),
+        figures=summed(figures),
+    )
+
+
+class _Around(NamedTuple):
+    """What a gap is judged by besides the tenures: what attempts say of themselves, and who was not heard."""
+
+    own: list[Contradiction]
+    unheard: Sequence[str]
+    silent: Sequence[Silent]
+
+
+def _across(readings: list[Reading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
+    tenures = [tenure for reading in readings for tenure in reading.tenures]
+    cuts = sorted({_age(tenure) for tenure in tenures if _splits(tenure, tenures)})
+    if not cuts:
+        return _judge(tenures, readings, around)
+    contradictions: list[Contradiction] = []
+    doubts = [
+        Doubt(
+            None,
+            None,
+            f"the group had committed nothing when its generation {cut[1]} was assigned the partition: what was "
+            "committed before it is not compared with what was committed since",
+        )
+        for cut in cuts
+        if any(tenure.committed and _age(tenure) < cut for tenure in tenures)
+    ]
+    placed = [tenure for tenure in tenures if tenure.generation is not None]
+    elsewhere = [Stretch(*one) for tenure in tenures if tenure.generation is None for one in tenure.committed]
+    for section in range(len(cuts) + 1):
+        those = [tenure for tenure in placed if bisect_right(cuts, _age(tenure)) == section]
+        found, unsure = _judge(those, [*readings, Reading(undecided=elsewhere)], around)
+        contradictions += found
+        doubts += unsure
+    if elsewhere:
+        doubts.append(Doubt(None, None, "of some commits it is not known whether they were before that or since"))
+    return contradictions, doubts
+
+
+def _judge(tenures: list[Tenure], readings: list[Reading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
+    """Tenures of one life; the rest of what the readings say holds wherever it meets them."""
+    overlaps = _overlaps(tenures)
+    known = around.own + overlaps
+    contradictions = overlaps + [
+        found
+        for found in _rewinds(tenures)
+        if not any(other.kind is not Kind.GAP and other.stretch.meets(found.stretch) for other in known)
+    ]
+    doubts: list[Doubt] = []
+    for hole in _gaps(tenures, readings):
+        if any(found.kind is Kind.GAP and found.stretch.meets(hole) for found in around.own):
+            continue
+        message = f"offsets {hole.start} to {(hole.end or 0) - 1} were committed by nobody, and later ones were"
+        reasons = list(around.unheard)
+        if any(stretch.meets(hole) for reading in readings for stretch in reading.unheard):
+            reasons.append("not all has been heard of an attempt that may have had them")
+        before, after = _owners_around(hole, tenures)
+        if any(one.may_lie_between(before, after) for one in around.silent):
+            reasons.append("an attempt of which not all was heard may have had the partition without a word of it")
+        if reasons:
+            doubts.append(Doubt(Kind.GAP, hole, f"{message}, as far as was heard: {'; '.join(reasons)}"))
+        else:
+            contradictions.append(Contradiction(Kind.GAP, hole, (), message))
+    return contradictions, doubts
+
+
+def _overlaps(tenures: list[Tenure]) -> list[Contradiction]:
+    found: list[Contradiction] = []
+    furthest: tuple[int, Tenure] | None = None
+    committed = ((start, end, tenure) for tenure in tenures for start, end in tenure.committed if end > start)
+    for start, end, tenure in sorted(committed, key=lambda one: one[:2]):
+        if furthest is not None and start < furthest[0]:
+            both = (furthest[1].teller, tenure.teller)
+            stretch = Stretch(start, min(end, furthest[0]))
+            message = f"offsets {stretch.start} to {min(end, furthest[0]) - 1} were committed twice"
+            found.append(Contradiction(Kind.OVERLAP, stretch, both if both[0] != both[1] else both[:1], message))
+        if furthest is None or end > furthest[0]:
+            furthest = end, tenure
+    return found
+
+
+def _rewinds(tenures: list[Tenure]) -> list[Contradiction]:
+    """Tenures that began behind what an earlier one committed; of equal generations neither is the earlier one."""
+    found: list[Contradiction] = []
+    reached: dict[int, tuple[int, Tenure]] = {}
+    ordered = sorted(
+        ((tenure.generation, tenure) for tenure in tenures if tenure.generation is not None), key=lambda pair: pair[0]
+    )
+    for generation, of_one in groupby(ordered, key=lambda pair: pair[0]):
+        those = [tenure for _, tenure in of_one]
+        for tenure in those:
+            earlier = [far for run, far in reached.items() if run <= tenure.teller.run]
+            end, owner = max(earlier, key=lambda far: far[0], default=(0, tenure))
+            if tenure.began is not None and tenure.began < end:
+                message = (
+                    f"generation {generation} began to read at {tenure.began}, and the owner of generation "
+                    f"{owner.generation} committed {end}"
+                )
+                found.append(
+                    Contradiction(Kind.REWOUND, Stretch(tenure.began, end), (owner.teller, tenure.teller), message)
+                )
+        for tenure in those:
+            end, run = tenure.end, tenure.teller.run
+            if end is not None and (run not in reached or end > reached[run][0]):
+                reached[run] = end, tenure
+    return found
+
+
+def _gaps(tenures: list[Tenure], readings: list[Reading]) -> list[Stretch]:
+    covered = [stretch for tenure in tenures for stretch in tenure.committed]
+    # Where somebody began is where others had come to, even while he has committed nothing yet.
+    covered += [(tenure.began, tenure.began) for tenure in tenures if tenure.began is not None]
+    if not covered:
+        return []
+    low, high = min(start for start, _ in covered), max(end for _, end in covered)
+    for reading in readings:
+        for stretch in (*reading.undecided, *reading.gone):
+            if stretch.end is not None and stretch.meets(Stretch(low, high)):
+                covered.append((stretch.start, stretch.end))
+    return holes(covered)
+
+
+def _owners_around(hole: Stretch, tenures: list[Tenure]) -> tuple[Age | None, Age | None]:
+    """How old those are who committed up to it, and those who went on behind it; None: not known."""
+    before = [tenure for tenure in tenures if any(end == hole.start for _, end in tenure.committed)]
+    after = [
+        tenure
+        for tenure in tenures
+        if tenure.began == hole.end or any(start == hole.end for start, _ in tenure.committed)
+    ]
+    return _first_of(before, min), _first_of(after, max)
+
+
+def _first_of(owners: list[Tenure], order: Callable[[list[Age]], Age]) -> Age | None:
+    ages = [(one.teller.run, one.generation) for one in owners if one.generation is not None]
+    return order(ages) if ages and len(ages) == len(owners) else None
+
+
+def _age(tenure: Tenure) -> tuple[int, int, int]:
+    """Of tenures of one partition; one generation has one owner there, who knows in which order he found things."""
+    return tenure.teller.run, -1 if tenure.generation is None else tenure.generation, tenure.forgotten
+
+
+def _splits(tenure: Tenure, tenures: list[Tenure]) -> bool:
+    """Whether the group had committed nothing at its assignment, and another one was, or may have been, before it."""
+    return (
+        tenure.is_forgotten
+        and tenure.generation is not None
+        and any(_age(other) < _age(tenure) for other in tenures if other is not tenure)
+    )

@@ -1,0 +1,396 @@
+"""The offset log: what tasks told of their offsets, and what checks made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.core.pipelines.tables import pipelines, transactional_ids
+from app.core.runs.tables.runs import runs
+from app.core.runs.task import TaskReport
+from app.core.wire.offset_events import Checkpoint, Event, Teller
+from app.core.wire.offset_report import OffsetReport
+from app.kit.access import Verb
+from app.kit.db.store import DatabaseStore
+from app.kit.storable import moment_of_ms
+from app.products.offset_log.check import Finding, PipelineCheck
+from app.products.offset_log.heard import Heard
+from app.products.offset_log.hearing import Init
+from app.products.offset_log.keeping import Known, Place, keeping
+from app.products.offset_log.record import CheckRecord, FindingRecord
+from app.products.offset_log.silence import Attempted
+from app.products.offset_log.tables import (
+    offset_checks,
+    offset_contradictions,
+    offset_events,
+    offset_tellers,
+    offset_tellings,
+)
+from app.products.offset_log.verdict import Kind
+
+_ROWS_AT_ONCE = 1000
+"""A statement takes 65,535 parameters."""
+_ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
+_EVENTS = msgspec.json.Decoder(tuple[Event, ...])
+_KNOWN = """
+    WITH started AS (
+        SELECT runs.id,
+               began.definition->>'cluster' AS on_cluster,
+               (SELECT count(*) FROM runs AS before
+                WHERE before.pipeline_id = runs.pipeline_id
+                  AND (before.started_at, before.id) < (runs.started_at, runs.id)) AS number,
+               (SELECT count(*) FROM runs AS before
+                JOIN revisions AS its ON its.pipeline_id = before.pipeline_id AND its.number = before.revision
+                WHERE before.pipeline_id = runs.pipeline_id
+                  AND (before.started_at, before.id) < (runs.started_at, runs.id)
+                  AND its.definition->>'processing_guarantee' = :unrecorded) AS unrecorded,
+               (SELECT count(*) FROM command_log
+                WHERE target = 'pipeline:' || pipelines.name AND verb = :reset
+                  AND command_log.at < runs.started_at) AS resets
+        FROM runs
+        JOIN pipelines ON pipelines.id = runs.pipeline_id
+        JOIN revisions AS began ON began.pipeline_id = runs.pipeline_id AND began.number = runs.revision
+        WHERE pipelines.name = :pipeline
+    ), known AS (
+        SELECT id, number, dense_rank() OVER (ORDER BY on_cluster, resets + unrecorded) AS life FROM started
+    )
+"""
+"""The runs of a pipeline, which start they are, and in which life."""
+_HEARD = sa.text(
+    f"""
+    {_KNOWN}
+    SELECT revisions.definition->>'group_id' AS group_id,
+           told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition,
+           told.recorded, told.is_open, known.number, known.life,
+           tellers.host, tellers.is_over, tellers.complete_at,
+           found.events, found.newest_at
+    FROM known
+    JOIN offset_tellers AS tellers ON tellers.run_id = known.id
+    JOIN offset_tellings AS told USING (run_id, ordinal, task, lease, attempt)
+    JOIN instances USING (run_id, ordinal, lease)
+    JOIN runs ON runs.id = told.run_id
+    JOIN revisions ON revisions.pipeline_id = runs.pipeline_id AND revisions.number = instances.revision
+    LEFT JOIN LATERAL (
+        SELECT CAST(json_agg(event ORDER BY index) AS text) AS events, max(first_at) AS newest_at
+        FROM offset_events AS kept
+        WHERE (kept.run_id, kept.ordinal, kept.task, kept.lease, kept.attempt, kept.topic, kept.partition)
+            = (told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition)
+          AND kept.last_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
+    ) AS found ON true
+    WHERE tellers.reported_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
+      AND (CAST(:topics AS text[]) IS NULL OR (told.topic, told.partition) IN (
+           SELECT * FROM unnest(CAST(:topics AS text[]), CAST(:partitions AS integer[]))))
+    """  # noqa: S608 - a part of our own
+).bindparams(
+    sa.bindparam("since", type_=sa.DateTime(timezone=True)),
+    sa.bindparam("topics", type_=postgresql.ARRAY(sa.Text)),
+    sa.bindparam("partitions", type_=postgresql.ARRAY(sa.Integer)),
+)
+_ATTEMPTED = sa.text(
+    f"""
+    {_KNOWN}
+    SELECT known.number, known.life, tellers.ordinal, tellers.task, tellers.lease, tellers.attempt,
+           tellers.is_over, tellers.complete_at, found.first, found.last
+    FROM known
+    JOIN offset_tellers AS tellers ON tellers.run_id = known.id
+    LEFT JOIN LATERAL (
+        SELECT min(CAST(event->>'generation' AS bigint)) AS first, max(CAST(event->>'generation' AS bigint)) AS last
+        FROM offset_events AS kept
+        WHERE (kept.run_id, kept.ordinal, kept.task, kept.lease, kept.attempt)
+            = (tellers.run_id, tellers.ordinal, tellers.task, tellers.lease, tellers.attempt)
+          AND event->>'type' = 'assigned'
+    ) AS found ON true
+    """  # noqa: S608 - a part of our own
+)
+
+
+_LIVES = {"reset": Verb.RESET_OFFSETS, "unrecorded": ProcessingGuarantee.AT_LEAST_ONCE}
+"""What begins another life."""
+
+
+class OffsetLogStore(DatabaseStore):
+    """Rows by attempt and partition; of one event the one that stands for the most checkpoints is kept."""
+
+    async def add(self, attempt: TaskReport, offsets: OffsetReport, *, now: datetime) -> None:
+        """Keep what an attempt tells; what it told before, later or as late, stays."""
+        key = {name: getattr(attempt, name) for name in _ATTEMPT}
+        await self._add_teller(attempt, offsets, key, now=now)
+        told = sorted(offsets.partitions, key=lambda one: (one.topic, one.partition))
+        if not told:
+            return
+        rows = [
+            {
+                **key,
+                "topic": one.topic,
+                "partition": one.partition,
+                "sequence": attempt.sequence,
+                "recorded": one.recorded,
+                "is_open": one.is_open,
+            }
+            for one in told
+        ]
+        statement = postgresql.insert(offset_tellings).values(rows)
+        new = statement.excluded
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=[*_ATTEMPT, "topic", "partition"],
+                set_={"sequence": new.sequence, "recorded": new.recorded, "is_open": new.is_open},
+                where=offset_tellings.c.sequence < new.sequence,
+            )
+        )
+        events = [
+            {
+                **key,
+                "topic": one.topic,
+                "partition": one.partition,
+                "index": event.index,
+                "checkpoints": event.checkpoints if isinstance(event, Checkpoint) else 1,
+                "event": msgspec.to_builtins(event),
+                "first_at": now,
+                "last_at": now,
+            }
+            for one in told
+            for event in sorted(one.events, key=lambda event: event.index)
+        ]
+        if not events:
+            return
+        statement = postgresql.insert(offset_events).values(events)
+        new = statement.excluded
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=[*_ATTEMPT, "topic", "partition", "index"],
+                set_={"checkpoints": new.checkpoints, "event": new.event, "last_at": new.last_at},
+                where=offset_events.c.checkpoints < new.checkpoints,
+            )
+        )
+
+    async def _add_teller(
+        self, attempt: TaskReport, offsets: OffsetReport, key: Mapping[str, object], *, now: datetime
+    ) -> None:
+        statement = postgresql.insert(offset_tellers).values(
+            **key,
+            sequence=attempt.sequence,
+            host=attempt.host,
+            transactional_id=attempt.transactional_id,
+            inits=[list(init) for init in offsets.inits],
+            is_over=offsets.is_over,
+            complete_at=None if offsets.heard_ms is None else min(moment_of_ms(offsets.heard_ms), now),
+            reported_at=now,
+        )
+        new = statement.excluded
+        kept = ("sequence", "transactional_id", "inits", "is_over", "complete_at", "reported_at")
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=list(_ATTEMPT),
+                set_={name: new[name] for name in kept},
+                where=offset_tellers.c.sequence < new.sequence,
+            )
+        )
+
+    async def heard(
+        self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None
+    ) -> list[Heard]:
+        """What attempts have told of a pipeline's partitions since then; None: all that is kept. Of `places` only."""
+        rows = await self._db.rows(
+            _HEARD,
+            {
+                "pipeline": pipeline,
+                **_LIVES,
+                "since": since,
+                "topics": None if places is None else [topic for _, topic, _ in places],
+                "partitions": None if places is None else [partition for _, _, partition in places],
+            },
+        )
+        # Of tasks that abort ten times a second it is seconds' work, and the server has others to answer.
+        return await asyncio.to_thread(lambda: [_heard(row) for row in rows])
+
+    async def attempted(self, pipeline: str) -> list[Attempted]:
+        """Every attempt of which anything is kept, of whatever partition or of none."""
+        rows = await self._db.rows(_ATTEMPTED, {"pipeline": pipeline, **_LIVES})
+        return [
+            Attempted(
+                teller=Teller(run=row.number, ordinal=row.ordinal, task=row.task, lease=row.lease, attempt=row.attempt),
+                is_over=row.is_over,
+                complete_at=row.complete_at,
+                first=row.first,
+                last=row.last,
+                life=row.life,
+            )
+            for row in rows
+        ]
+
+    async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:
+        """By each transactional id that is the pipeline's: what attempts were given with it, as far as is kept."""
+        ids = sa.select(transactional_ids.c.transactional_id).join(
+            pipelines, pipelines.c.id == transactional_ids.c.pipeline_id
+        )
+        found: dict[str, list[Init]] = {
+            row.transactional_id: [] for row in await self._db.rows(ids.where(pipelines.c.name == pipeline))
+        }
+        told = (
+            sa.select(offset_tellers.c.transactional_id, offset_tellers.c.inits)
+            .join(runs, runs.c.id == offset_tellers.c.run_id)
+            .join(pipelines, pipelines.c.id == runs.c.pipeline_id)
+            .where(pipelines.c.name == pipeline)
+        )
+        for row in await self._db.rows(told):
+            for init in (Init(*init) for init in row.inits):
+                name = init.transactional_id or row.transactional_id
+                if name is not None:
+                    found.setdefault(name, []).append(init)
+        return found
+
+    async def told_since(self, since: datetime | None) -> list[str]:
+        """The pipelines of which anything was told since then, by name."""
+        statement = (
+            sa.select(pipelines.c.name)
+            .distinct()
+            .join(runs, runs.c.pipeline_id == pipelines.c.id)
+            .join(offset_tellers, offset_tellers.c.run_id == runs.c.id)
+            .order_by(pipelines.c.name)
+        )
+        if since is not None:
+            statement = statement.where(offset_tellers.c.reported_at >= since)
+        return [row.name for row in await self._db.rows(statement)]
+
+    async def note_check(self, pipeline: str, check: PipelineCheck) -> None:
+        """Keep how the newest check ended; one of which nothing was told is not kept."""
+        if check.standing is None:
+            return
+        record = CheckRecord(
+            checked_at=check.until,
+            since=check.since,
+            standing=check.standing,
+            figures=check.figures,
+            partitions=dict(Counter(one.standing for one in check.partitions)),
+            doubts=check.doubts,
+        )
+        statement = postgresql.insert(offset_checks).from_select(
+            ["pipeline_id", "checked_at", "record"],
+            sa.select(
+                pipelines.c.id,
+                sa.literal(check.until, sa.DateTime(timezone=True)),
+                sa.literal(msgspec.to_builtins(record, str_keys=True), offset_checks.c.record.type),
+            ).where(pipelines.c.name == pipeline),
+        )
+        new = statement.excluded
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=["pipeline_id"],
+                set_={"checked_at": new.checked_at, "record": new.record},
+                where=offset_checks.c.checked_at < new.checked_at,
+            )
+        )
+
+    async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
+        """Keep what contradicts, up to a bound (app/products/offset_log/keeping.py); those to tell of."""
+        if not findings:
+            return []
+        # One at a time: of two servers that check at once each would think that there is room.
+        found_in = await self._db.row(
+            sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).with_for_update(key_share=True)
+        )
+        if found_in is None:
+            return []
+        first, instead = keeping(findings, await self._known(found_in.id))
+        table = offset_contradictions
+        for one in instead:
+            last = (
+                sa.select(table.c.id)
+                .where(table.c.pipeline_id == found_in.id, *_at(table, one))
+                .order_by(table.c.found_at.desc(), table.c.start.desc())
+                .limit(1)
+            )
+            await self._db.execute(sa.delete(table).where(table.c.id == last.scalar_subquery()))
+        rows = [
+            {
+                "pipeline_id": found_in.id,
+                "group_id": one.group,
+                "topic": one.topic,
+                "partition": one.partition,
+                "kind": one.kind,
+                "start": one.start,
+                "found_at": now,
+                "finding": msgspec.to_builtins(one),
+            }
+            for one in (*first, *instead)
+        ]
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            await self._db.execute(postgresql.insert(table).values(rows[start : start + _ROWS_AT_ONCE]))
+        return first
+
+    async def _known(self, pipeline_id: str) -> dict[Place, Known]:
+        table = offset_contradictions
+        rows = await self._db.rows(
+            sa.select(table.c.group_id, table.c.topic, table.c.partition, table.c.kind, table.c.start)
+            .where(table.c.pipeline_id == pipeline_id)
+            .order_by(table.c.found_at, table.c.start)
+        )
+        keys: dict[Place, list[tuple[Kind, int]]] = {}
+        for row in rows:
+            keys.setdefault((row.group_id, row.topic, row.partition), []).append((Kind(row.kind), row.start))
+        return {place: Known(frozenset(of_place), of_place[-1]) for place, of_place in keys.items()}
+
+    async def last_check(self, pipeline: str) -> CheckRecord | None:
+        row = await self._db.row(
+            sa.select(offset_checks.c.record)
+            .join(pipelines, pipelines.c.id == offset_checks.c.pipeline_id)
+            .where(pipelines.c.name == pipeline)
+        )
+        return None if row is None else msgspec.convert(row.record, CheckRecord, str_keys=True)
+
+    async def findings(self, pipeline: str, *, limit: int) -> list[FindingRecord]:
+        """Newest first."""
+        table = offset_contradictions
+        rows = await self._db.rows(
+            sa.select(table.c.id, table.c.found_at, table.c.finding)
+            .join(pipelines, pipelines.c.id == table.c.pipeline_id)
+            .where(pipelines.c.name == pipeline)
+            .order_by(table.c.found_at.desc(), table.c.id)
+            .limit(limit)
+        )
+        return [
+            FindingRecord(id=row.id, found_at=row.found_at, finding=msgspec.convert(row.finding, Finding))
+            for row in rows
+        ]
+
+    async def contradicted(self, *, since: datetime) -> dict[str, int]:
+        """How many contradictions were found since then, of each pipeline that has any."""
+        table = offset_contradictions
+        rows = await self._db.rows(
+            sa.select(pipelines.c.name, sa.func.count().label("found"))
+            .join(pipelines, pipelines.c.id == table.c.pipeline_id)
+            .where(table.c.found_at >= since)
+            .group_by(pipelines.c.name)
+        )
+        return {row.name: row.found for row in rows}
+
+
+def _at(table: sa.Table, one: Finding) -> tuple[sa.ColumnElement[bool], ...]:
+    return table.c.group_id == one.group, table.c.topic == one.topic, table.c.partition == one.partition
+
+
+def _heard(row: sa.Row[Any]) -> Heard:
+    return Heard(
+        group=row.group_id,
+        topic=row.topic,
+        partition=row.partition,
+        teller=Teller(run=row.number, ordinal=row.ordinal, task=row.task, lease=row.lease, attempt=row.attempt),
+        run_id=str(row.run_id),
+        host=row.host,
+        events=() if row.events is None else _EVENTS.decode(row.events),
+        recorded=row.recorded,
+        is_open=row.is_open,
+        is_over=row.is_over,
+        complete_at=row.complete_at,
+        newest_at=row.newest_at,
+        life=row.life,
+    )

@@ -1,0 +1,232 @@
+"""One attempt's events of a partition, read in its own order: tenures, and what is wrong or missing within them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app.core.wire.offset_events import (
+    Assigned,
+    Checkpoint,
+    Event,
+    Found,
+    GivenUp,
+    Outcome,
+    Positioned,
+    Teller,
+    Telling,
+    checkpoints_of,
+)
+from app.products.offset_log.stretch import Stretch
+from app.products.offset_log.verdict import Contradiction, Figures, Kind
+
+
+@dataclass(eq=False)
+class Tenure:
+    """From one assignment to the next change. `generation` None: the assignment was not heard, or did not say it.
+
+    began: where reading began in it. is_forgotten: the group had committed nothing then.
+    forgotten: how often its attempt had found nothing committed by then; a topic may be made anew in one generation.
+    committed: what its checkpoints committed, as (start, end), in their order.
+    """
+
+    teller: Teller
+    number: int
+    generation: int | None = None
+    began: int | None = None
+    is_forgotten: bool = False
+    forgotten: int = 0
+    committed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+    @property
+    def end(self) -> int | None:
+        """The furthest offset that it committed."""
+        return max((end for _, end in self.committed), default=None)
+
+
+@dataclass
+class Reading:
+    """What one attempt says, and does not say, of a partition.
+
+    undecided: checkpoints of unknown outcome: committed or not. gone: deleted unread, or before the group's beginning.
+    unheard: where it may have committed more than has been heard: from what it had reached by then to where it is next
+        heard to be, since in one life of a group committed offsets only grow.
+    """
+
+    tenures: list[Tenure] = field(default_factory=list[Tenure])
+    undecided: list[Stretch] = field(default_factory=list[Stretch])
+    gone: list[Stretch] = field(default_factory=list[Stretch])
+    unheard: list[Stretch] = field(default_factory=list[Stretch])
+    contradictions: list[Contradiction] = field(default_factory=list[Contradiction])
+    figures: Figures = field(default_factory=Figures)
+
+
+def read(telling: Telling) -> Reading:
+    """Replay the events of one attempt."""
+    reader = _Reader(telling.teller)
+    for event in sorted({event.index: event for event in telling.events}.values(), key=lambda event: event.index):
+        reader.take(event)
+    reader.finish(recorded=telling.recorded, is_final=telling.is_final)
+    return reader.reading
+
+
+class _Reader:
+    def __init__(self, teller: Teller) -> None:
+        self.reading = Reading()
+        self._teller = teller
+        self._tenure: Tenure | None = None
+        self._next_index = 0
+        self._last: Event | None = None
+        self._expected: int | None = None
+        """Where the client's position must be when the next checkpoint begins; None: that is not known."""
+        self._reached = 0
+        self._forgotten = 0
+        self._missing_from: int | None = None
+
+    def take(self, event: Event) -> None:
+        if event.index != self._next_index or self._has_unheard_growth(event):
+            self._note_hole(event)
+        self._next_index, self._last = event.index + 1, event
+        match event:
+            case Assigned():
+                self._enter(Tenure(self._teller, event.number, event.generation, forgotten=self._forgotten))
+            case GivenUp():
+                self._tenure = self._expected = None
+            case Positioned():
+                self._position(event)
+            case Checkpoint():
+                self._end_checkpoint(event)
+
+    def finish(self, *, recorded: int, is_final: bool) -> None:
+        if self._missing_from is not None:
+            self.reading.unheard.append(Stretch(self._missing_from, None))
+        elif recorded > self._next_index or not is_final:
+            self.reading.unheard.append(Stretch(self._reached, None))
+
+    def _has_unheard_growth(self, event: Event) -> bool:
+        """Whether the event before it was heard as it was before it had grown to its end."""
+        return self._last is not None and event.follows is not None and event.follows > checkpoints_of(self._last)
+
+    def _note_hole(self, event: Event) -> None:
+        if self._missing_from is None:
+            self._missing_from = self._reached
+        self._expected = None
+        if isinstance(event, Positioned | Checkpoint) and (self._tenure is None or self._tenure.number != event.number):
+            self._enter(Tenure(self._teller, event.number, forgotten=self._forgotten))
+
+    def _heard_again(self, offset: int) -> None:
+        if self._missing_from is not None:
+            if offset > self._missing_from:
+                self.reading.unheard.append(Stretch(self._missing_from, offset))
+            self._missing_from = None
+
+    def _enter(self, tenure: Tenure) -> None:
+        self._tenure, self._expected = tenure, None
+        self.reading.tenures.append(tenure)
+
+    def _position(self, event: Positioned) -> None:
+        self._heard_again(event.offset)
+        tenure = self._tenure
+        is_forgotten = event.found is Found.NOTHING_COMMITTED
+        if tenure is None or tenure.number != event.number:
+            if is_forgotten:
+                # The group begins there for whoever gets the partition: what lies before is nobody's to read.
+                self.reading.gone.append(Stretch(0, event.offset))
+            return
+        if is_forgotten:
+            self._forgotten += 1
+            if tenure.began is not None:
+                tenure = Tenure(self._teller, tenure.number, tenure.generation)
+                self._enter(tenure)
+            tenure.forgotten = self._forgotten
+        if tenure.began is None:
+            tenure.began, tenure.is_forgotten = event.offset, is_forgotten
+        if event.found is Found.GONE_UNREAD and event.gone_from is not None:
+            self.reading.gone.append(Stretch(event.gone_from, event.offset))
+        end = tenure.end
+        if end is not None and event.offset < end:
+            self._contradict(
+                Kind.REWOUND, Stretch(event.offset, end), f"it went back to {event.offset}, and had committed {end}"
+            )
+        self._expected = event.offset
+        self._reached = event.offset if is_forgotten else max(self._reached, event.offset)
+
+    def _end_checkpoint(self, event: Checkpoint) -> None:
+        start = next((at for at in (event.begins, self._expected, event.first) if at is not None), event.next)
+        self._heard_again(start)
+        if event.begins is None and self._expected is None and start > self._reached:
+            # From where it has read is not known: perhaps from the end of the owner before.
+            self.reading.unheard.append(Stretch(self._reached, start))
+        self._count(event, start)
+        if event.outcome is Outcome.UNKNOWN:
+            self.reading.undecided.append(Stretch(start, max(start, event.next)))
+        elif event.outcome is Outcome.COMMITTED:
+            self._commit(event, start)
+
+    def _commit(self, event: Checkpoint, start: int) -> None:
+        tenure = self._tenure
+        if tenure is None or tenure.number != event.number:
+            had = "did not have the partition" if tenure is None else "had given the partition up and got it again"
+            self._contradict(Kind.WITHOUT_OWNERSHIP, Stretch(start, event.next), f"it committed {event.next} and {had}")
+            tenure = self._tenure_of(event.number)
+        else:
+            if self._expected is not None and start > self._expected:
+                self._contradict(
+                    Kind.GAP,
+                    Stretch(self._expected, start),
+                    f"its checkpoint begins at {start}, and reading was to go on at {self._expected}",
+                )
+            self._expected = event.next
+        self._check_records(event, start)
+        tenure.committed.append((start, max(start, event.next)))
+        self._reached = max(self._reached, event.next)
+
+    def _tenure_of(self, number: int) -> Tenure:
+        """The one that is over, or one of which nothing else is known."""
+        for tenure in reversed(self.reading.tenures):
+            if tenure.number == number:
+                return tenure
+        unknown = Tenure(self._teller, number, forgotten=self._forgotten)
+        self.reading.tenures.append(unknown)
+        return unknown
+
+    def _check_records(self, event: Checkpoint, start: int) -> None:
+        """What a checkpoint says of itself: its records lie within it, and are no more than its offsets."""
+        if event.next < start:
+            self._contradict(
+                Kind.REWOUND, Stretch(event.next, start), f"it read from {start} and committed {event.next}"
+            )
+        if event.first is None or event.last is None:
+            return
+        if event.first < start:
+            self._contradict(
+                Kind.OVERLAP, Stretch(event.first, start), f"read from {start}, it processed {event.first}"
+            )
+        if event.last >= event.next:
+            self._contradict(
+                Kind.OVERLAP,
+                Stretch(event.next, event.last + 1),
+                f"it processed {event.last} and committed {event.next}, from where it is read again",
+            )
+        span = event.last + 1 - event.first
+        if event.records is not None and event.records > span:
+            self._contradict(
+                Kind.OVERLAP,
+                Stretch(event.first, event.last + 1),
+                f"it processed {event.records} records of {span} offsets",
+            )
+
+    def _count(self, event: Checkpoint, start: int) -> None:
+        figures, count, outcome = self.reading.figures, event.checkpoints, event.outcome
+        is_counted = outcome is Outcome.COMMITTED and event.records is not None
+        records = event.records or 0
+        self.reading.figures = Figures(
+            records=figures.records + (records if is_counted else 0),
+            committed=figures.committed + (count if outcome is Outcome.COMMITTED else 0),
+            aborted=figures.aborted + (count if outcome is Outcome.ABORTED else 0),
+            unknown=figures.unknown + (count if outcome is Outcome.UNKNOWN else 0),
+            offsets_without_record=figures.offsets_without_record
+            + (max(0, event.next - start - records) if is_counted else 0),
+        )
+
+    def _contradict(self, kind: Kind, stretch: Stretch, message: str) -> None:
+        self.reading.contradictions.append(Contradiction(kind, stretch, (self._teller,), message))

@@ -1,0 +1,56 @@
+"""The raw batches of a partition."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from app.core.journals.log_look import Landmark, parse_start
+from app.kit.access import Principal, Verb
+from app.kit.page import MAX_LIMIT
+from app.kit.web.api.documented import refusals
+from app.kit.web.api.shown import Shown
+from app.kit.web.api.words import NameInPath
+from app.kit.web.dependencies import WiringDep, may
+from app.products.partition_log.service import PartitionLog
+from app.products.partition_log.web_looks import look_for
+
+router = APIRouter(prefix="/clusters/{name}/topics/{topic}/partitions/{partition}", tags=["partition log"])
+
+
+@router.get("/log", responses=refusals(404))
+async def look_into_partition_log(
+    name: NameInPath,
+    topic: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,249}$")],
+    partition: Annotated[int, Path(ge=0, lt=2**31)],
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.VIEW)],
+    start: Annotated[
+        str,
+        Query(
+            alias="from",
+            pattern=r"^([0-9]{1,18}|start|lso|end)$",
+            description="An offset, or `start`, `lso` (the last stable offset), `end`.",
+        ),
+    ] = Landmark.END.value,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many batches.")] = 50,
+    *,
+    keys: Annotated[bool, Query(description="With the records' keys; for operators.")] = False,
+    values: Annotated[bool, Query(description="With their values and headers; for operators.")] = False,
+) -> Shown[PartitionLog]:
+    """Batches as they lie in the log: producers, epochs, markers; what is open, committed and aborted.
+
+    Keys and values are for operators, and a look at them is a line in the command log.
+    """
+    return await look_for(
+        by,
+        wiring,
+        cluster=name,
+        topic=topic,
+        partition=partition,
+        start=parse_start(start),
+        limit=limit,
+        keys=keys,
+        values=values,
+    )

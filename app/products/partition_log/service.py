@@ -1,0 +1,78 @@
+"""A look into a partition's log, as page, API and command line show it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+import msgspec
+
+from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TopicPartition, TransactionalIds
+from app.core.journals.log_entries import LogEntry, entries_of, named
+from app.core.journals.log_look import Landmark, LogBounds
+from app.kit.errors import UnavailableError
+from app.kit.page import checked_limit
+
+
+class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of a log. `next_offset` is where the next look goes on, and `is_at_end` that nothing is there yet.
+
+    ids_note: what should be known of the transactional ids, where they cannot be read or may be fewer.
+    """
+
+    topic: str
+    partition: int
+    bounds: LogBounds
+    start: int
+    next_offset: int
+    is_at_end: bool
+    entries: tuple[LogEntry, ...]
+    ids_note: str | None = None
+
+
+AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
+
+
+async def look_into_log(
+    brokers: Brokers,
+    connection: Connection,
+    *,
+    ask_ids: AskIds,
+    topic: str,
+    partition: int,
+    start: int | Landmark,
+    limit: int,
+    keys: bool = False,
+    values: bool = False,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> PartitionLog:
+    """At most `limit` batches from `start` on, with their outcomes and the ids of their producers.
+
+    ask_ids: whose producer ids these are; what it cannot tell is no error, the answer says so.
+
+    Raises NotFoundError, InvalidError for an offset that the log does not have, and what app/core/clusters/brokers.py
+    says.
+    """
+    at = TopicPartition(topic, partition)
+    look = await brokers.read_partition_log(
+        connection, at, start=start, limit=checked_limit(limit), timeout_s=timeout_s
+    )
+    entries = entries_of(look, limit=limit, keys=keys, values=values)
+    producer_ids = {entry.producer_id for entry in entries if entry.is_transactional and entry.producer_id is not None}
+    ids_note = None
+    try:
+        if producer_ids:
+            ids, ids_note = await ask_ids(producer_ids)
+            entries = named(entries, ids)
+    except UnavailableError as error:
+        ids_note = f"transactional ids are not known: {error.message}"
+    next_offset = entries[-1].last_offset + 1 if entries else look.next_offset
+    return PartitionLog(
+        topic=topic,
+        partition=partition,
+        bounds=look.bounds,
+        start=look.start,
+        next_offset=next_offset,
+        is_at_end=next_offset >= look.bounds.high_watermark,
+        entries=entries,
+        ids_note=ids_note,
+    )

@@ -1,0 +1,92 @@
+"""A look into a partition's log on behalf of somebody: the same for the page and for REST."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+from app.core.clusters.brokers import TransactionalIds
+from app.core.clusters.service import get_cluster
+from app.core.journals.log_look import Landmark
+from app.core.observing.service.transactional_ids import transactional_ids_of
+from app.kit.access import Principal, Verb, require
+from app.kit.web.dependencies import Wiring
+from app.products.partition_log.service import PartitionLog, look_into_log
+from app.products.partition_log.shown_records import note_look_at_records
+
+
+class AskedIds:
+    """The transactional ids that a page has asked brokers for: it goes on looking, and they are asked once for each."""
+
+    def __init__(self) -> None:
+        self._asked: set[int] = set()
+        self._told = TransactionalIds({})
+
+    async def of(
+        self, producer_ids: Collection[int], ask: Callable[[Collection[int]], Awaitable[TransactionalIds]]
+    ) -> TransactionalIds:
+        wanted = set(producer_ids) - self._asked
+        if wanted:
+            # Also of a refusal: a journal that may not be read would be asked for ten times a second.
+            self._asked |= wanted
+            told = await ask(wanted)
+            self._told = TransactionalIds({**self._told.ids, **told.ids}, told.note or self._told.note)
+        return self._told
+
+
+async def look_for(
+    by: Principal,
+    wiring: Wiring,
+    *,
+    cluster: str,
+    topic: str,
+    partition: int,
+    start: int | Landmark,
+    limit: int,
+    keys: bool,
+    values: bool,
+    asked: AskedIds | None = None,
+) -> PartitionLog:
+    """The look; one that shows keys or values leaves a line in the command log.
+
+    asked: of a page that looks again and again: ids too young to be known yet are told by its next look.
+
+    No connection to the database is held while the brokers are asked: those may be long in answering.
+
+    Raises ForbiddenError where the role does not allow to see records, NotFoundError, InvalidError for an offset that
+    the log does not have, UnavailableError.
+    """
+    shows_records = keys or values
+    if shows_records:
+        require(by, Verb.READ_RECORDS)
+    async with wiring.unit_of_work() as uow:
+        connection = (await get_cluster(uow, cluster)).connection()
+
+    async def ask_ids(producer_ids: Collection[int]) -> TransactionalIds:
+        now_ms = int(wiring.clock.now().timestamp() * 1000) if asked is None else 0
+        followed = await transactional_ids_of(
+            wiring.observations, cluster=cluster, producer_ids=producer_ids, as_of_ms=now_ms
+        )
+        if followed is not None:
+            return TransactionalIds(followed)
+        if asked is not None:
+            return await asked.of(producer_ids, lambda ids: wiring.brokers.read_transactional_ids(connection, ids))
+        return await wiring.brokers.read_transactional_ids(connection, producer_ids)
+
+    found = await look_into_log(
+        wiring.brokers,
+        connection,
+        ask_ids=ask_ids,
+        topic=topic,
+        partition=partition,
+        start=start,
+        limit=limit,
+        keys=keys,
+        values=values,
+    )
+    if shows_records:
+        async with wiring.unit_of_work() as uow:
+            await note_look_at_records(
+                uow, found, cluster=cluster, keys=keys, values=values, by=by, now=wiring.clock.now()
+            )
+            await uow.commit()
+    return found

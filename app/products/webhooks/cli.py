@@ -1,0 +1,160 @@
+"""`fenceline webhooks`: where alerts are sent, and what became of them."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import Annotated, Any
+
+import typer
+
+from app.core.alerts.alert import AlertKind
+from app.core.alerts.webhook import Delivery
+from app.kit.cli.client import as_record, connect
+from app.kit.cli.names import names_of
+from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, state, table
+from app.products.webhooks.signature import PREFIX
+
+app = typer.Typer(help="Where alerts are sent, signed, and what became of them.", no_args_is_help=True)
+WebhookName = Annotated[str, typer.Argument(metavar="WEBHOOK", autocompletion=names_of("webhooks"))]
+Secret = Annotated[
+    list[str] | None,
+    typer.Option("--secret", "-s", help="env:FENCELINE_SECRET_… or file:…; twice while the receiver changes."),
+]
+Kind = Annotated[list[AlertKind] | None, typer.Option("--kind", "-k", help="What it is told; none: everything.")]
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """All webhooks."""
+    items = connect().get("/webhooks")["items"]
+    if as_json:
+        print_json(items)
+        return
+    console.print(
+        table(
+            ("NAME", "ADDRESS", "KINDS", "PENDING#", "DELIVERED#", "GIVEN UP#", "STATE"),
+            (
+                (
+                    one["name"],
+                    one["address"],
+                    ", ".join(one["kinds"]) or "all",
+                    str(one["pending"]),
+                    str(one["delivered"]),
+                    str(one["given_up"]),
+                    f"paused: {one['pause_reason']}" if one["paused_at"] else "sends",
+                )
+                for one in items
+            ),
+            empty="No webhook yet: fenceline webhooks add NAME --url URL --secret env:FENCELINE_SECRET_…",
+        )
+    )
+
+
+@app.command()
+def add(
+    name: str,
+    url: Annotated[str, typer.Option(help="Where to; its host must be one that the server's settings allow.")],
+    secret: Secret = None,
+    kind: Kind = None,
+    why: Why = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a webhook; it is told what is written from now on."""
+    body = {"name": name, "url": url, "secrets": secret or [], "kinds": kind or [], "why": why}
+    item = connect().post("/webhooks", body)
+    if as_json:
+        print_json(item)
+    else:
+        say(f"added {name}; try it: fenceline webhooks test {name}")
+
+
+@app.command()
+def change(
+    name: WebhookName,
+    url: Annotated[str | None, typer.Option(help="Another address.")] = None,
+    secret: Secret = None,
+    kind: Kind = None,
+    all_kinds: Annotated[bool, typer.Option("--all-kinds", help="Tell it everything.")] = False,
+    why: Why = None,
+    as_json: AsJson = False,
+) -> None:
+    """Another address, other secrets, other kinds; what is not given stays."""
+    client = connect()
+    before = client.get(f"/webhooks/{name}")
+    body: dict[str, Any] = {
+        "url": url or before["address"],
+        "secrets": secret or before["secrets"],
+        "kinds": [] if all_kinds else kind or before["kinds"],
+        "why": why,
+    }
+    item = client.put(f"/webhooks/{name}", body)
+    if as_json:
+        print_json(item)
+    else:
+        say(f"changed {name}")
+
+
+@app.command()
+def remove(name: WebhookName, why: Why = None, yes: Yes = False) -> None:
+    """Forget a webhook, with what is on its way to it."""
+    confirm_or_exit(f"Forget the webhook {name}, with what is on its way to it?", is_confirmed=yes)
+    connect().delete(f"/webhooks/{name}", why=why)
+    say(f"removed {name}")
+
+
+@app.command()
+def pause(name: WebhookName, why: Why = None) -> None:
+    """Send nothing until it is resumed; what is written meanwhile waits."""
+    connect().post(f"/webhooks/{name}/pause", {"why": why})
+    say(f"paused {name}")
+
+
+@app.command()
+def resume(name: WebhookName, why: Why = None) -> None:
+    """Send again, what has waited first."""
+    connect().post(f"/webhooks/{name}/resume", {"why": why})
+    say(f"resumed {name}")
+
+
+@app.command("test")
+def send_test(name: WebhookName, why: Why = None) -> None:
+    """Send a test delivery."""
+    connect().post(f"/webhooks/{name}/test", {"why": why})
+    say(f"a test is on its way; fenceline webhooks deliveries {name} says what {name} answers")
+
+
+@app.command()
+def deliveries(
+    name: WebhookName,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many, newest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """What was sent to it, and what it answered."""
+    items = list(connect().items(f"/webhooks/{name}/deliveries", limit=limit))
+    if as_json:
+        print_json(items)
+        return
+    console.print(
+        table(
+            ("WRITTEN", "WHAT", "STATE", "ATTEMPTS#", "ANSWER", "ID"),
+            (
+                (
+                    ago(one.written_at),
+                    one.type,
+                    state(one.state),
+                    str(one.attempts),
+                    one.error or (str(one.answer_status) if one.answer_status else "–"),
+                    one.id,
+                )
+                for one in (as_record(item, Delivery) for item in items)
+            ),
+            empty="Nothing was written for it yet.",
+        )
+    )
+
+
+@app.command()
+def secret() -> None:
+    """Print a new secret for signatures; keep it in a file or a variable that the server reads."""
+    typer.echo(PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())

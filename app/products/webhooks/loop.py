@@ -1,0 +1,151 @@
+"""Sends what the outbox holds: every server does, each delivery at a time is one server's by its lease.
+
+1. begin: take the next delivery, counted and leased, and commit. Whoever dies from here on leaves it to be sent again.
+2. sign and send it, bounded by less than the lease.
+3. note what the receiver said. Only now it counts as delivered: the receiver may see it twice, never not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from app.core.alerts.alert import message_of
+from app.core.alerts.service import NOTICE
+from app.core.alerts.store.deliveries import DeliveryStore
+from app.core.alerts.store.webhooks import WebhookStore
+from app.core.alerts.webhook import DeliveryAttempt, Webhook
+from app.kit.clock import Clock
+from app.kit.db.unit_of_work import UnitOfWorkFactory
+from app.kit.errors import FencelineError
+from app.kit.storable import storable_text
+from app.products.webhooks.ports import SigningKeys, WebhookPost
+from app.products.webhooks.retry import Answered, Pace
+from app.products.webhooks.signature import headers_of
+
+log = logging.getLogger(__name__)
+
+
+class WebhookSender:
+    """Webhooks do not wait for each other: each has a task of its own while something is due for it.
+
+    Args:
+        where: of this server; every server sends, so each has a loop of its own.
+        server_url: where people reach this server, for the links in the messages.
+        chance: a number from 0 to 1 for each pause, so that what failed together is not tried again together.
+    """
+
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        post: WebhookPost,
+        keys: SigningKeys,
+        clock: Clock,
+        where: str,
+        server_url: str,
+        chance: Callable[[], float],
+        pace: Pace | None = None,
+        period_s: float = 1.0,
+    ) -> None:
+        self.name = f"webhooks of {where}"
+        self.period_s = period_s
+        self._unit_of_work = unit_of_work
+        self._post = post
+        self._keys = keys
+        self._clock = clock
+        self._server_url = server_url
+        self._chance = chance
+        self._pace = pace or Pace()
+        self._sending: dict[str, asyncio.Task[None]] = {}
+
+    async def turn(self) -> None:
+        """Begin to send to every webhook that something is due for; the sending goes on after the turn."""
+        failed = [task for task in self._sending.values() if task.done()]
+        self._sending = {name: task for name, task in self._sending.items() if not task.done()}
+        async with self._unit_of_work() as uow:
+            given_up = await uow.of(DeliveryStore).give_up(older_than=self._pace.give_up_after)
+            for name in given_up:
+                uow.notify(NOTICE, name)
+            await uow.commit()
+            due = await uow.of(DeliveryStore).due()
+        for name, count in given_up.items():
+            hours = self._pace.give_up_after.total_seconds() / 3600
+            log.error("the webhook %s: %d deliveries given up, which were tried for %g h", name, count, hours)
+        for name in due:
+            if name not in self._sending:
+                self._sending[name] = asyncio.create_task(self._send_due(name), name=f"webhook {name}")
+        for task in failed:
+            # After everything else was begun: one webhook's trouble is said by the loop, and holds nobody up.
+            task.result()
+
+    def interrupted(self) -> None:
+        """What is being sent goes on: it is ours by its lease, whatever became of the loop's lock."""
+
+    async def close(self) -> None:
+        """End what is being sent; it is sent again when its lease is over."""
+        sending, self._sending = list(self._sending.values()), {}
+        for task in sending:
+            task.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+
+    async def _send_due(self, name: str) -> None:
+        while True:
+            async with self._unit_of_work() as uow:
+                attempt = await uow.of(DeliveryStore).begin(name, lease_s=self._pace.lease_s)
+                if attempt is None:
+                    return
+                webhook = await uow.of(WebhookStore).get(name)
+                uow.notify(NOTICE, name)
+                await uow.commit()
+            try:
+                answered = await self._send(webhook, attempt)
+            except FencelineError as error:
+                await self._note_failed(webhook, attempt, error.message)
+            else:
+                await self._note_answer(webhook, attempt, answered)
+
+    async def _send(self, webhook: Webhook, attempt: DeliveryAttempt) -> Answered:
+        body = message_of(attempt.alert, server_url=self._server_url)
+        headers = headers_of(
+            attempt.delivery_id,
+            body,
+            timestamp_s=int(self._clock.now().timestamp()),
+            keys=await self._keys(webhook.secrets),
+        )
+        return await self._post(webhook.url, headers=headers, body=body)
+
+    async def _note_answer(self, webhook: Webhook, attempt: DeliveryAttempt, answered: Answered) -> None:
+        answered = msgspec.structs.replace(answered, text=storable_text(answered.text))
+        if not answered.is_taken:
+            await self._note_failed(webhook, attempt, answered.problem, answered)
+            return
+        async with self._unit_of_work() as uow:
+            await uow.of(DeliveryStore).note_delivered(attempt, answered)
+            uow.notify(NOTICE, webhook.name)
+            await uow.commit()
+        log.info("the webhook %s: %s delivered at attempt %d", webhook.name, attempt.alert.type, attempt.number)
+
+    async def _note_failed(
+        self, webhook: Webhook, attempt: DeliveryAttempt, error: str, answered: Answered | None = None
+    ) -> None:
+        pause_s = self._pace.pause_s(attempts=attempt.number, chance=self._chance())
+        async with self._unit_of_work() as uow:
+            await uow.of(DeliveryStore).note_failed(attempt, pause_s=pause_s, error=error, answered=answered)
+            if answered is not None and answered.is_gone:
+                now = await uow.of(WebhookStore).get(webhook.name, for_update=True)
+                paused = msgspec.structs.replace(now, paused_at=self._clock.now(), pause_reason=answered.problem)
+                await uow.of(WebhookStore).save(paused)
+            uow.notify(NOTICE, webhook.name)
+            await uow.commit()
+        log.warning(
+            "the webhook %s: %s was not delivered at attempt %d, again in %.0f s: %s",
+            webhook.name,
+            attempt.alert.type,
+            attempt.number,
+            pause_s,
+            error,
+        )

@@ -1,0 +1,148 @@
+"""A group: what can be read now, what waits behind a transaction, what is no record at all, and pending offsets."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.core.blocked.diagnosis import Diagnosis, Explanation, Source, Verdict
+from app.core.blocked.facts import GroupFacts, GroupPosition, LogEnds, PartitionFacts, PendingOffset, Refused
+from app.core.blocked.group_diagnosis import diagnose_group
+from app.core.blocked.stretch import Stretch
+from tests.core.blocked.answers import NOW_MS, asked, held, known, opened, read_through
+
+
+def group(*positions: GroupPosition, members: int = 2, offsets: PartitionFacts | None = None) -> GroupFacts:
+    return GroupFacts(
+        group="billing",
+        state="Stable" if members else "Empty",
+        members=members,
+        described_at_ms=NOW_MS - 400,
+        offsets_at_ms=NOW_MS - 350,
+        positions=positions,
+        offsets_partition=offsets,
+    )
+
+
+def only(found: Explanation) -> Diagnosis:
+    (one,) = found.partitions
+    return one
+
+
+def test_behind_an_open_transaction() -> None:
+    found = diagnose_group(group(GroupPosition(partition=held(known()), committed=10)), asked())
+    assert found.verdict is Verdict.WAIT
+    assert found.headline == "billing does not get to the end of 1 of 1 partition: wait (orders-0)."
+    assert found.links[0].sentence == "the group billing is Stable with 2 members"
+
+
+def test_consumer_that_is_simply_behind_is_not_blamed_on_transactions() -> None:
+    position = GroupPosition(partition=held(known()), committed=4, ahead=Stretch(4, 10, records=5, markers=1))
+    found = only(diagnose_group(group(position), asked()))
+    assert found.verdict is Verdict.BEHIND
+    assert found.headline == (
+        "5 records of orders-0 can be read now and are not committed. 4 more offsets wait behind an open transaction."
+    )
+
+
+def test_offsets_between_the_ends_are_of_a_transaction_only_where_its_leader_names_one() -> None:
+    def said(partition: PartitionFacts) -> str:
+        position = GroupPosition(partition=partition, committed=4, ahead=Stretch(4, 10, records=6))
+        return only(diagnose_group(group(position), asked())).headline
+
+    readable = "6 records of orders-0 can be read now and are not committed."
+    assert said(held(known())) == f"{readable} 4 more offsets wait behind an open transaction."
+    assert said(held(None, rows=())) == readable
+    assert said(held(known(), ended_since=True)) == readable
+    assert said(held(known(), rows=(opened(start=12),))) == readable
+    refused = Refused("DescribeProducers", "TOPIC_AUTHORIZATION_FAILED", "READ on orders")
+    assert said(held(None, rows=refused)) == (
+        f"{readable} 4 more offsets come after the last stable offset; whether a transaction is open there "
+        "is not known."
+    )
+
+
+def test_without_members_nobody_reads() -> None:
+    position = GroupPosition(partition=read_through(held(None)), committed=4, ahead=Stretch(4, 14, records=10))
+    found = only(diagnose_group(group(position, members=0), asked()))
+    assert found.verdict is Verdict.NO_MEMBERS
+    assert "start a consumer" in found.advice
+
+
+def test_lag_of_markers_and_aborted_records_is_no_lag() -> None:
+    position = GroupPosition(
+        partition=read_through(held(None)), committed=11, ahead=Stretch(11, 14, aborted=2, markers=1)
+    )
+    found = only(diagnose_group(group(position), asked()))
+    assert found.verdict is Verdict.ONLY_MARKERS
+    assert found.links[0].sentence == "from offset 11 on lie 1 marker and 2 aborted records"
+
+
+def test_backlog_that_was_not_read_through_is_readable() -> None:
+    position = GroupPosition(
+        partition=read_through(held(None)), committed=0, ahead=Stretch(0, 3, aborted=3, is_whole=False)
+    )
+    assert only(diagnose_group(group(position), asked())).verdict is Verdict.BEHIND
+
+
+def test_caught_up() -> None:
+    found = diagnose_group(group(GroupPosition(partition=read_through(held(None)), committed=14)), asked())
+    assert found.verdict is Verdict.FREE
+    assert found.headline == "billing has read everything that can be read, in 1 partition."
+
+
+def pending(offsets: PartitionFacts | None) -> GroupFacts:
+    position = GroupPosition(
+        partition=read_through(held(None)),
+        committed=3,
+        is_unstable=True,
+        pending=(PendingOffset(4015, 2, 8),) if offsets else (),
+    )
+    return group(position, offsets=offsets)
+
+
+def offsets_partition(facts: PartitionFacts) -> PartitionFacts:
+    return msgspec.structs.replace(facts, topic="__consumer_offsets", partition=12)
+
+
+def test_pending_offset_leads_to_who_holds_it() -> None:
+    found = only(diagnose_group(pending(offsets_partition(held(known()))), asked()))
+    assert (found.subject, found.verdict) == ("orders-0", Verdict.WAIT)
+    assert "A new owner of orders-0 cannot begin" in found.headline
+    assert [link.source for link in found.links] == [Source.OFFSETS, Source.OFFSETS_LOG, Source.COORDINATORS]
+    assert "has offset 8 pending" in found.links[1].sentence
+
+
+def test_pending_offset_of_a_hanging_transaction_is_ended_where_it_lies() -> None:
+    found = only(diagnose_group(pending(offsets_partition(held(None))), asked()))
+    assert found.verdict is Verdict.END
+    assert found.commands[0].startswith("fenceline end __consumer_offsets 12 ")
+
+
+def test_pending_offset_whose_holder_is_not_told_says_which_right_is_missing() -> None:
+    refused = Refused("Fetch of __consumer_offsets-12", "TOPIC_AUTHORIZATION_FAILED", "READ on __consumer_offsets")
+    facts = msgspec.structs.replace(pending(None), pending_refused=refused)
+    found = only(diagnose_group(facts, asked()))
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "READ on __consumer_offsets" in found.advice
+
+
+def test_pending_offset_that_was_decided_meanwhile_is_unsettled() -> None:
+    found = only(diagnose_group(pending(offsets_partition(held(known(), ended_since=True))), asked()))
+    assert found.verdict is Verdict.UNSETTLED
+
+
+def test_worst_partition_comes_first() -> None:
+    free = msgspec.structs.replace(read_through(held(None)), partition=1)
+    positions = (GroupPosition(partition=free, committed=14), GroupPosition(partition=held(None), committed=10))
+    found = diagnose_group(group(*positions), asked())
+    assert found.verdict is Verdict.END
+    assert [one.subject for one in found.partitions] == ["orders-0", "orders-1"]
+
+
+def test_group_that_never_committed_says_so() -> None:
+    assert "has committed nothing yet" in diagnose_group(group(), asked()).headline
+
+
+def test_partition_without_a_committed_offset_is_judged_by_itself() -> None:
+    facts = msgspec.structs.replace(held(known()), ends=LogEnds(0, 10, 14))
+    assert only(diagnose_group(group(GroupPosition(partition=facts)), asked())).verdict is Verdict.WAIT

@@ -1,0 +1,299 @@
+"""What ended leases left open is ended once, on a real database; brokers and Spark say what the test has them say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+from msgspec.structs import replace
+from sqlalchemy.dialects import postgresql
+
+from app.core.access.command import Command
+from app.core.access.service import command_log
+from app.core.blocked.brokers import FencedProducer, NotEnded, TransactionBrokers
+from app.core.blocked.facts import KnownTransaction, Refused
+from app.core.blocked.loop import DeadTasks
+from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.record import FencingFilter, FencingRecord
+from app.core.fencing.store import FencingStore
+from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.instance import Instance, InstanceState
+from app.core.runs.launcher import SparkLauncher
+from app.core.runs.observation import MasterWord, Observation, ProcessWord
+from app.core.runs.tables.tasks import task_attempts
+from app.edges.db.database import Database
+from app.kit.access import Verb
+from app.kit.errors import BrokerUnreachableError, OutcomeUnknownError, UnavailableError
+from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock, task_heartbeat
+
+GONE = Observation(process=ProcessWord.GONE, master=MasterWord.FINISHED)
+ID = "fl.t.flights.0.0"
+OPEN = KnownTransaction(ID, 1, "Ongoing", 7, 4, 10_000, 0, frozenset({("out", 0)}))
+
+
+@dataclass
+class ScriptedBrokers:
+    """Coordinators of one id. `answers`: what they say to an end, the last of them again and again."""
+
+    known: KnownTransaction | Refused | None = OPEN
+    answers: list[FencedProducer | NotEnded | Exception] = field(default_factory=lambda: [FencedProducer(7, 5)])
+    can_end: bool = True
+    is_away: bool = False
+    asked: list[str] = field(default_factory=list[str])
+    ended: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
+
+    async def describe_transaction(self, _: object, transactional_id: str, **__: Any) -> Any:
+        self.asked.append(transactional_id)
+        if self.is_away:
+            raise BrokerUnreachableError("127.0.0.1:9", "away", 5.0)
+        return self.known
+
+    async def can_end_transactions(self, *_: object, **__: Any) -> bool:
+        return self.can_end
+
+    async def end_transaction(
+        self, _: object, transactional_id: str, *, producer_id: int, producer_epoch: int, **__: Any
+    ) -> Any:
+        self.ended.append((transactional_id, producer_id, producer_epoch))
+        answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@dataclass
+class ScriptedSpark:
+    seen: Observation = GONE
+
+    async def observe(self, _: Instance, __: PipelineDefinition) -> Observation:
+        return self.seen
+
+
+@dataclass
+class Scene:
+    plane: ControlPlane
+    brokers: ScriptedBrokers = field(default_factory=ScriptedBrokers)
+    spark: ScriptedSpark = field(default_factory=ScriptedSpark)
+
+    def loop(self) -> DeadTasks:
+        """A server's: another one, or the same after its restart, has its own."""
+        return DeadTasks(
+            unit_of_work=self.plane.uow,
+            brokers=cast(TransactionBrokers, self.brokers),
+            launcher=cast(SparkLauncher, self.spark),
+            clock=PlaneClock(self.plane),
+            where="w1",
+        )
+
+    async def beat(self, run_id: str, **fields: Any) -> None:
+        await self.plane.beat(replace(task_heartbeat(run_id), **{"producer_id": 7, "producer_epoch": 4, **fields}))
+
+    async def die(self, to: InstanceState = InstanceState.FAILED) -> str:
+        """A run whose only task had a transaction open when its driver was killed, three seconds ago."""
+        run = await self.plane.running()
+        await self.beat(run.id)
+        await self.plane.move(run.id, 0, to, reason="killed")
+        self.plane.pass_time(3)
+        return run.id
+
+    async def commands(self) -> list[Command]:
+        async with self.plane.uow() as uow:
+            return list((await command_log.list_commands(uow, target=f"cluster:{CLUSTER}")).items)
+
+    async def events(self) -> list[FencingRecord]:
+        async with self.plane.uow() as uow:
+            return list((await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items)
+
+
+@pytest.fixture
+def scene(database: Database) -> Scene:
+    return Scene(ControlPlane(database))
+
+
+async def test_what_a_dead_task_left_open_is_ended_once_and_told(scene: Scene) -> None:
+    run_id = await scene.die()
+    loop = scene.loop()
+    for _ in range(3):
+        await loop.turn()
+        scene.plane.pass_time(60)
+    assert scene.brokers.ended == [(ID, 7, 4)]
+    assert scene.brokers.asked == [ID]
+    (command,) = await scene.commands()
+    assert (command.who, command.verb) == ("reconciler", Verb.END_DEAD_TRANSACTION)
+    assert command.details["run"] == run_id
+    (record,) = await scene.events()
+    verdict = record.event.verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
+    assert "by the resource manager's word" in verdict.sentence
+    assert record.place.pipeline == "flights"
+    assert loop.counts() == {(CLUSTER, "ended"): 1}
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Observation(process=ProcessWord.ALIVE, master=MasterWord.NOT_ASKED),
+        Observation(process=ProcessWord.UNKNOWN, master=MasterWord.UNREACHABLE),
+        Observation(process=ProcessWord.GONE, master=MasterWord.UNREACHABLE),
+        Observation(process=ProcessWord.GONE, master=MasterWord.UNKNOWN),
+    ],
+    ids=["lives", "elsewhere", "master silent", "master began anew"],
+)
+async def test_task_that_may_live_is_left_alone_until_somebody_knows(scene: Scene, seen: Observation) -> None:
+    await scene.die()
+    scene.spark.seen = seen
+    loop = scene.loop()
+    await loop.turn()
+    assert (scene.brokers.asked, await scene.commands()) == ([], [])
+    scene.spark.seen = GONE
+    await loop.turn()
+    assert scene.brokers.asked == [], "it is not looked at in every turn"
+    scene.plane.pass_time(1)
+    await loop.turn()
+    assert scene.brokers.ended == [(ID, 7, 4)]
+
+
+async def test_living_instance_is_never_looked_at(scene: Scene) -> None:
+    run = await scene.plane.running()
+    await scene.beat(run.id)
+    await scene.plane.move(run.id, 0, InstanceState.UNREACHABLE, reason="no heartbeat arrives")
+    scene.plane.pass_time(3)
+    await scene.loop().turn()
+    assert scene.brokers.asked == []
+
+
+async def test_id_that_has_moved_on_is_left_alone(scene: Scene) -> None:
+    await scene.die()
+    scene.brokers.known = replace(OPEN, producer_epoch=6)
+    loop = scene.loop()
+    await loop.turn()
+    assert (scene.brokers.ended, await scene.commands()) == ([], [])
+    assert loop.counts() == {(CLUSTER, "moved_on"): 1}
+
+
+async def test_id_that_moves_on_between_the_look_and_the_act_is_no_event(scene: Scene) -> None:
+    await scene.die()
+    scene.brokers.answers = [NotEnded.MOVED_ON]
+    loop = scene.loop()
+    await loop.turn()
+    assert len(await scene.commands()) == 1, "what was asked for is written down"
+    assert await scene.events() == []
+    assert loop.counts() == {(CLUSTER, "moved_on"): 1}
+
+
+async def test_brokers_that_cannot_are_not_asked_to(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    await scene.die()
+    scene.brokers.can_end = False
+    loop = scene.loop()
+    await loop.turn()
+    assert (scene.brokers.ended, await scene.commands()) == ([], [])
+    assert loop.counts() == {(CLUSTER, "unsupported"): 1}
+    assert "it takes brokers of 4.0 or later" in caplog.text
+
+
+async def test_missing_permission_is_said_and_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    await scene.die()
+    scene.brokers.known = Refused("DescribeTransactions", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", f"DESCRIBE on {ID}")
+    loop = scene.loop()
+    await loop.turn()
+    assert f"it needs DESCRIBE on {ID}" in caplog.text
+    scene.brokers.known = OPEN
+    scene.brokers.answers = [UnavailableError("it needs WRITE"), FencedProducer(7, 5)]
+    for _ in range(2):
+        scene.plane.pass_time(5)
+        await loop.turn()
+    assert loop.counts() == {(CLUSTER, "refused"): 2, (CLUSTER, "ended"): 1}
+
+
+async def test_brokers_that_are_away_are_asked_less_and_less_often(scene: Scene) -> None:
+    await scene.die()
+    scene.brokers.is_away = True
+    loop = scene.loop()
+    for _ in range(60):
+        await loop.turn()
+        scene.plane.pass_time(1)
+    assert len(scene.brokers.asked) < 10
+    scene.brokers.is_away = False
+    scene.plane.pass_time(30)
+    await loop.turn()
+    assert scene.brokers.ended == [(ID, 7, 4)]
+
+
+async def test_server_that_dies_over_it_leaves_it_to_the_next(scene: Scene) -> None:
+    await scene.die()
+    scene.brokers.answers = [OutcomeUnknownError("nobody said that it is done"), FencedProducer(7, 5)]
+    await scene.loop().turn()
+    assert await scene.events() == []
+    # It was not done.
+    await scene.loop().turn()
+    assert scene.brokers.ended == [(ID, 7, 4)] * 2
+    (record,) = await scene.events()
+    assert record.event.verdict.cause is Cause.DEAD_TASK
+    # It was done: whoever comes now finds the epoch that it left.
+    scene.brokers.known = replace(OPEN, state="CompleteAbort", producer_epoch=5)
+    await scene.loop().turn()
+    assert len(scene.brokers.ended) == 2
+
+
+async def test_newest_attempt_that_had_a_producer_is_the_one(scene: Scene) -> None:
+    run = await scene.plane.running()
+    await scene.beat(run.id, producer_epoch=2)
+    await scene.beat(run.id, attempt=1)
+    await scene.beat(run.id, attempt=2, producer_id=None, producer_epoch=None)
+    await scene.plane.move(run.id, 0, InstanceState.FAILED)
+    scene.plane.pass_time(3)
+    await scene.loop().turn()
+    assert scene.brokers.ended == [(ID, 7, 4)]
+
+
+async def test_next_lease_does_not_hide_what_the_one_before_left(scene: Scene) -> None:
+    run_id = await scene.die()
+    lease = await scene.plane.lease(run_id)
+    await scene.plane.submit(run_id, lease=lease)
+    await scene.plane.claim(run_id, lease=lease)
+    await scene.beat(run_id, lease=lease, producer_id=None, producer_epoch=None)
+    await scene.loop().turn()
+    assert scene.brokers.ended == [(ID, 7, 4)]
+
+
+async def test_what_ended_long_ago_is_the_coordinators_own(scene: Scene) -> None:
+    await scene.die()
+    scene.plane.pass_time(15 * 60)
+    await scene.loop().turn()
+    assert scene.brokers.asked == []
+
+
+async def test_pipeline_that_is_gone_needs_nothing(scene: Scene) -> None:
+    await scene.die(InstanceState.STOPPED)
+    async with scene.plane.uow() as uow:
+        await uow.of(PipelineStore).remove("flights")
+        await uow.commit()
+    await scene.loop().turn()
+    assert scene.brokers.asked == []
+
+
+async def test_what_the_pipeline_does_not_own_is_never_ended_whatever_was_stored(scene: Scene) -> None:
+    """A row of an earlier release may name anything: its worker's word was stored as it came."""
+    await scene.die()
+    stranger = sa.func.jsonb_set(
+        task_attempts.c.report, ["transactional_id"], sa.cast('"payments-1"', postgresql.JSONB)
+    )
+    async with scene.plane.uow() as uow:
+        await uow.connection.execute(sa.update(task_attempts).values(report=stranger))
+        await uow.commit()
+    loop = scene.loop()
+    await loop.turn()
+    assert (scene.brokers.asked, scene.brokers.ended, await scene.commands()) == ([], [], [])
+    assert loop.counts() == {(CLUSTER, "not_ours"): 1}
+
+
+async def test_id_of_another_task_of_the_pipeline_is_not_ended_either(scene: Scene) -> None:
+    run = await scene.plane.running(tasks_per_instance=2)
+    await scene.beat(run.id, task=1, transactional_id="fl.t.flights.0.0")
+    await scene.plane.move(run.id, 0, InstanceState.FAILED, reason="killed")
+    scene.plane.pass_time(3)
+    await scene.loop().turn()
+    assert (scene.brokers.asked, scene.brokers.ended) == ([], [])

@@ -1,0 +1,240 @@
+"""The same application came back: told from the id, from the group's journal, and kept apart from a takeover.
+
+Of Kafka Streams on recorded journals of a 4.3.1 broker (tests/support/streams_recording.py has the scenes).
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import msgspec
+import pytest
+
+from app.core.fencing.cases import told
+from app.core.fencing.comeback import groups_by_producer, streams_id, with_members
+from app.core.fencing.evidence import MemberRecord
+from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent
+from app.core.fencing.steps import cases_of
+from app.core.journals.group_fold import LiveGroups
+from app.core.journals.group_records import TOPIC as GROUPS
+from app.core.journals.group_values.offsets import OffsetCommit
+from app.core.journals.live_groups import Committed, LiveGroup, MemberChange
+from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
+from app.core.journals.record_batch import split_batches
+from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
+from tests.core.fencing.coordinator import CLUSTER, ID, Client, Coordinator
+from tests.core.fencing.scenes import every_client, felt, word
+from tests.support.recordings import streams_bytes
+from tests.support.streams_recording import SHORT_MS
+
+_PROCESS = "6b662bd0-0bdb-422e-bab2-d494d7ac6aeb"
+
+
+@cache
+def recorded_transactions() -> dict[str, LiveTransaction]:
+    live = LiveTransactions()
+    for batch in split_batches(streams_bytes(TRANSACTIONS)):
+        live.apply(0, batch)
+    return live.ids
+
+
+@cache
+def recorded_groups() -> dict[str, LiveGroup]:
+    live = LiveGroups()
+    for batch in split_batches(streams_bytes(GROUPS)):
+        live.apply(0, batch)
+    assert not live.reading.unreadable
+    return live.groups
+
+
+def events_of(scene: str, *, with_groups: bool = True) -> list[FencingEvent]:
+    """Of the scene's first instance."""
+    ids = {name: live for name, live in recorded_transactions().items() if name.startswith(f"{scene}-")}
+    of_scene = [live for name, live in ids.items() if (parts := streams_id(name)) and parts.application == scene]
+    first = min(of_scene, key=lambda live: live.steps[0].record.offset)
+    groups = recorded_groups() if with_groups else {}
+    cases = [with_members(case, groups, lambda _: []) for case in cases_of(first, kafka_cluster_id=CLUSTER)]
+    return [event for case in cases if (event := told(case)) is not None]
+
+
+@pytest.mark.parametrize("with_groups", [True, False], ids=["groups", "without groups"])
+def test_streams_instance_that_was_restarted_is_no_takeover(with_groups: bool) -> None:
+    verdict = events_of("killed-kept", with_groups=with_groups)[0].verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.APPLICATION_RETURNED, Confidence.LIKELY)
+    assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
+    assert verdict.sentence.startswith("The application killed-kept came back. Only its process ")
+    assert "into orders.copied" in verdict.sentence
+    assert ("left group killed-kept and rejoined it" in verdict.sentence) is with_groups
+
+
+@pytest.mark.parametrize("scene", ["frozen-past-session", "frozen-past-session-streams"])
+def test_streams_instance_that_aborts_seconds_before_its_next_producer_begins_has_lost_nothing(scene: str) -> None:
+    """As recorded on a busy machine: it aborted by itself when it found that it was out of the group."""
+    verdict = events_of(scene)[0].verdict
+    assert verdict.cause is Cause.OWN_ABORT
+    assert verdict.alternatives == (Cause.APPLICATION_RETURNED,)
+
+
+@pytest.mark.parametrize("member_id", ["after", "before"], ids=["classic", "streams"])
+def test_streams_instance_that_was_frozen_is_no_takeover(member_id: str) -> None:
+    """The same on an idle machine: 0.67 s from the abort to the init. Members of KIP-848 and KIP-1071 keep their id."""
+    coordinator = Coordinator(Client.TV_2, transactional_id=f"orders-{_PROCESS}-1")
+    coordinator.begin()
+    ended_ms = coordinator.now_ms + 9_000
+    coordinator.init(after_ms=9_000, retry_ms=670)
+    coordinator.begin()
+    (case,) = cases_of(coordinator.live, kafka_cluster_id=CLUSTER)
+    client = f"orders-{_PROCESS}-StreamThread-1-consumer"
+    changes = (
+        MemberChange("before", "", client, "/10.0.0.1", ended_ms - 6_000, 5, has_left=True, members=1),
+        MemberChange(member_id, "", client, "/10.0.0.1", ended_ms + 300, 6, has_left=False, members=2),
+    )
+    event = told(with_members(case, {"orders": LiveGroup("orders", changes=changes)}, lambda _: []))
+    assert event is not None
+    verdict = event.verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.APPLICATION_RETURNED, Confidence.LIKELY)
+    assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
+    assert "left group orders and rejoined it" in verdict.sentence
+    assert ("so its process went on" in verdict.sentence) is (member_id == "before")
+
+
+@pytest.mark.parametrize("scene", ["frozen-past-transaction", "frozen-past-both", "killed-fresh"])
+def test_timeout_of_a_streams_instance_stays_a_timeout(scene: str) -> None:
+    verdict = events_of(scene)[0].verdict
+    assert verdict.cause is Cause.TIMEOUT
+    assert Cause.TAKEOVER not in verdict.alternatives
+
+
+def test_short_freeze_is_no_event_of_its_own() -> None:
+    """What ends the instance's last transaction is its end by the recording, long after it was thawed."""
+    events = events_of("frozen-short")
+    assert [event.verdict.cause for event in events] == [Cause.TIMEOUT]
+    assert events[0].verdict.at_ms - _first_commit_ms("frozen-short") > SHORT_MS
+
+
+def _first_commit_ms(scene: str) -> int:
+    return min(
+        live.steps[0].record.timestamp_ms for name, live in recorded_transactions().items() if name.startswith(scene)
+    )
+
+
+def test_replaced_thread_ends_its_own_transaction_and_the_new_one_has_another_id() -> None:
+    events = events_of("thread-replaced")
+    assert [event.verdict.cause for event in events] == [Cause.OWN_ABORT]
+    assert Cause.TAKEOVER not in events[0].verdict.alternatives
+    numbers = {parts.thread for name in recorded_transactions() if (parts := streams_id(name))}
+    assert numbers == {"1", "2"}
+
+
+def test_two_processes_with_a_copied_state_folder_are_a_takeover() -> None:
+    """The negative control: the second one looks like a restart, until the first one takes the id back."""
+    first, *others = events_of("copied-folder")
+    assert Cause.TAKEOVER in (first.verdict.cause, *first.verdict.alternatives)
+    assert len(others) >= 3
+    for event in others:
+        assert event.verdict.cause is Cause.TAKEOVER
+        assert Cause.APPLICATION_RETURNED in event.verdict.alternatives
+        assert "take turns" in event.verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "parts"),
+    [
+        (f"orders-app-{_PROCESS}-12", ("orders-app", _PROCESS, "12")),
+        (f"a-{_PROCESS}-b-{_PROCESS}-1", (f"a-{_PROCESS}-b", _PROCESS, "1")),
+        (f"-{_PROCESS}-1", None),
+        (f"orders-{_PROCESS}", None),
+        (f"orders-{_PROCESS.upper()}-1", None),
+        (f"orders-{_PROCESS}-one", None),
+        ("orders-app-0_1", None),
+        (ID, None),
+        ("", None),
+    ],
+)
+def test_id_of_streams_is_known_by_its_shape(transactional_id: str, parts: tuple[str, ...] | None) -> None:
+    assert streams_id(transactional_id) == parts
+
+
+# Clients that are not Kafka Streams: the group's journal alone
+
+
+def change(
+    at_ms: int, *, has_left: bool, members: int, client: str = "orders", host: str = "/10.0.0.1", instance: str = ""
+) -> MemberChange:
+    member_id = f"{client}-{host}-{at_ms}"
+    return MemberChange(member_id, instance, client, host, at_ms, at_ms, has_left, members)
+
+
+def taken_over(client: Client) -> LiveTransaction:
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    coordinator.init(after_ms=4_000, retry_ms=100)
+    coordinator.begin()
+    return coordinator.live
+
+
+def _named(by_producer: dict[int, list[str]], producer_id: int) -> list[str]:
+    return by_producer.get(producer_id, [])
+
+
+def verdict_of(live: LiveTransaction, *changes: MemberChange, is_refused: bool = False) -> Cause:
+    """Of the first loss; the group stores offsets of its producer."""
+    offsets = {("orders", 0): Committed(OffsetCommit(3), 1, 7, 0)}
+    groups = {"g": LiveGroup("g", changes=changes, offsets=offsets)}
+    by_producer = groups_by_producer(groups.values())
+    assert by_producer == {7: ["g"]}
+    names = partial(_named, by_producer)
+    case = with_members(cases_of(live, kafka_cluster_id=CLUSTER)[0], groups, names)
+    if is_refused:
+        case = msgspec.structs.replace(case, evidence=(*case.evidence, *felt(live, word(), epoch=0).evidence))
+    event = told(case)
+    assert event is not None
+    return event.verdict.cause
+
+
+BEGUN_MS = 1_000_050
+LEFT = change(BEGUN_MS + 2_000, has_left=True, members=0)
+BACK = change(BEGUN_MS + 3_900, has_left=False, members=1)
+
+
+@every_client
+def test_only_member_of_a_group_that_left_and_came_back_is_no_takeover(client: Client) -> None:
+    live = taken_over(client)
+    assert verdict_of(live) is Cause.TAKEOVER
+    assert verdict_of(live, LEFT, BACK) is Cause.APPLICATION_RETURNED
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (LEFT, change(BEGUN_MS + 3_900, has_left=False, members=1, host="/10.0.0.2")),
+        (LEFT, change(BEGUN_MS + 3_900, has_left=False, members=1, client="other")),
+        (LEFT, change(BEGUN_MS + 3_900, has_left=False, members=2)),
+        (LEFT,),
+        (BACK,),
+        (change(BEGUN_MS + 3_900, has_left=False, members=1), change(BEGUN_MS + 3_950, has_left=True, members=0)),
+        (change(BEGUN_MS - 60_000, has_left=True, members=0), change(BEGUN_MS - 50_000, has_left=False, members=1)),
+        (LEFT, change(BEGUN_MS + 60_000, has_left=False, members=1)),
+    ],
+    ids=["host", "client", "two members", "left only", "joined only", "joined first", "long before", "long after"],
+)
+def test_what_is_not_the_same_client_coming_back_stays_a_takeover(changes: tuple[MemberChange, ...]) -> None:
+    assert verdict_of(taken_over(Client.TV_0), *changes) is Cause.TAKEOVER
+
+
+def test_static_member_comes_back_from_another_host() -> None:
+    left = change(BEGUN_MS + 2_000, has_left=True, members=0, instance="one")
+    back = change(BEGUN_MS + 2_000, has_left=False, members=1, instance="one", host="/10.0.0.2")
+    assert verdict_of(taken_over(Client.TV_0), left, back) is Cause.APPLICATION_RETURNED
+
+
+def test_old_producer_that_was_refused_lived_beside_the_new_one() -> None:
+    assert verdict_of(taken_over(Client.TV_0), LEFT, BACK, is_refused=True) is Cause.TAKEOVER
+
+
+def test_evidence_of_members_is_kept_once_and_in_the_order_of_the_journal() -> None:
+    event = events_of("killed-kept")[0]
+    members = [one for one in event.evidence if isinstance(one, MemberRecord)]
+    assert [one.has_left for one in members] == [False, True, False]
+    assert [one.offset for one in members] == sorted(one.offset for one in members)
+    assert {one.host for one in members} == {"127.0.0.1"}

@@ -1,0 +1,304 @@
+"""Which partitions are asked about, and when: never more than the rate allows, and nothing that may be well."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.core.blocked.facts import PartitionFacts, Refused
+from app.core.hanging.accounting import BEHIND_MS, LARGEST_TIMEOUT_MS, OVERDUE_MS, SKEW_MS, Accounts
+from app.core.hanging.hanging_transaction import Ending, HangingTransaction
+from app.core.hanging.search import AGAIN, FOUND_AGAIN_MS, Search, StableEnd
+from app.core.observing.snapshot import Phase, Snapshot
+from tests.core.blocked.answers import ID, held, known, opened, read_through
+from tests.support.observing import NOW_MS, cluster, hear, state_of, transaction_batch
+
+CLUSTER = "kafka-1"
+AT = ("orders", 0)
+GRACE_MS = 10_000
+AWAY = Refused("ListTransactions of broker 2", "KafkaTimeoutError")
+
+
+def snapshot_of(*open_since_ms: int) -> Snapshot:
+    """A journal that is followed, with an id for each transaction that is open in orders-0; timeouts of a minute."""
+    live = cluster()
+    hear(live)
+    for number, start_ms in enumerate(open_since_ms):
+        hear(live, transaction_batch(f"id-{number}", state_of(producer_id=number, start_ms=start_ms), at=number))
+    live.enter(live.transactions.progress.topic, Phase.LIVE, now_ms=NOW_MS)
+    return live.snapshot(now_ms=NOW_MS)
+
+
+def accounts(*open_since_ms: int) -> Accounts:
+    return Accounts(snapshot_of(*open_since_ms), [AT], unaccounted_ms=GRACE_MS)
+
+
+def searching(*, asks_per_s: float = 10, found: tuple[HangingTransaction, ...] = ()) -> Search:
+    return Search(CLUSTER, asks_per_s=asks_per_s, known=found)
+
+
+def stand(search: Search, *, until_ms: int, at: tuple[str, int] = AT, last_stable: int = 10) -> None:
+    """Its readers stand still from NOW_MS on."""
+    search.note_ends({at: StableEnd(last_stable, 14)}, now_ms=NOW_MS)
+    search.note_ends({at: StableEnd(last_stable, 15)}, now_ms=until_ms)
+
+
+def found_in(search: Search, facts: PartitionFacts, *, now_ms: int = NOW_MS) -> tuple[HangingTransaction, ...]:
+    return search.note_look(facts, now_ms=now_ms).found
+
+
+def test_partition_that_nothing_accounts_for_is_asked_about_once_it_stood_still() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS - 1)
+    assert search.due(accounts(), now_ms=NOW_MS + GRACE_MS - 1) == []
+    search.note_ends({AT: StableEnd(10, 15)}, now_ms=NOW_MS + GRACE_MS)
+    assert search.due(accounts(), now_ms=NOW_MS + GRACE_MS) == [AT]
+
+
+def test_partitions_whose_readers_get_on_or_that_were_asked_about_are_no_suspects() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    stand(search, until_ms=NOW_MS + GRACE_MS - 1, at=("payments", 0))
+    assert search.suspects(for_ms=GRACE_MS, now_ms=NOW_MS + GRACE_MS) == (AT,)
+    search.note_look(held(known()), now_ms=NOW_MS + GRACE_MS)
+    assert search.suspects(for_ms=GRACE_MS, now_ms=NOW_MS + GRACE_MS) == ()
+
+
+def test_that_nobody_looked_for_a_while_is_no_standing_still() -> None:
+    search = searching()
+    search.note_ends({AT: StableEnd(10, 14)}, now_ms=NOW_MS)
+    assert search.due(accounts(), now_ms=NOW_MS + 3_600_000) == []
+
+
+def test_partition_whose_readers_get_on_is_not_asked_about() -> None:
+    search = searching()
+    for step in range(100):
+        search.note_ends({AT: StableEnd(10 + step, 1_000)}, now_ms=NOW_MS + step * GRACE_MS)
+        assert search.due(accounts(), now_ms=NOW_MS + step * GRACE_MS) == []
+    search.note_ends({AT: StableEnd(1_000, 1_000)}, now_ms=NOW_MS + 100 * GRACE_MS)
+    assert not search.held
+
+
+def test_transaction_that_is_not_long_is_left_alone() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + BEHIND_MS - 1)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS - 1) == []
+
+
+def test_hanging_transaction_behind_a_long_one_that_is_well_is_found_while_that_one_lives() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS) == [AT]
+    rows = (opened(start=10), opened(producer_id=99, start=12))
+    (one,) = found_in(search, held(known(), rows=rows))
+    assert one.identity == (99, 2, 12)
+
+
+def test_without_the_journal_nobody_looks_behind_what_may_be_well() -> None:
+    """An id that may not be described would look like one that hangs."""
+    search = searching()
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    followed = snapshot_of(NOW_MS)
+    refused = msgspec.structs.replace(followed.transaction_journal, phase=Phase.REFUSED)
+    seen = Accounts(msgspec.structs.replace(followed, transaction_journal=refused), [AT], unaccounted_ms=GRACE_MS)
+    assert search.due(seen, now_ms=NOW_MS + BEHIND_MS) == []
+
+
+def test_looks_behind_what_is_well_come_after_those_that_nothing_accounts_for() -> None:
+    search = searching(asks_per_s=1)
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    search.note_ends({("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + GRACE_MS)
+    search.note_ends({("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + BEHIND_MS)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS) == [("payments", 0)]
+    search.note_look(msgspec.structs.replace(held(None, rows=()), topic="payments"), now_ms=NOW_MS + BEHIND_MS)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS + 1_000) == [AT]
+
+
+def test_refusal_of_a_look_behind_what_is_well_is_said_only_when_that_is_overdue() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS)
+    search.note_look(held(None, rows=AWAY), now_ms=NOW_MS + BEHIND_MS)
+    assert search.unclear == ()
+    overdue_ms = NOW_MS + 60_000 + OVERDUE_MS
+    search.note_ends({AT: StableEnd(10, 15)}, now_ms=overdue_ms)
+    search.due(accounts(NOW_MS), now_ms=overdue_ms)
+    assert [one.reason for one in search.unclear] == [AWAY.sentence]
+
+
+def test_overdue_transaction_is_asked_about_however_late_its_next_look_would_be() -> None:
+    search = searching()
+    now_ms, overdue_ms = NOW_MS + BEHIND_MS, NOW_MS + 60_000 + OVERDUE_MS
+    stand(search, until_ms=now_ms)
+    for _ in range(10):
+        search.due(accounts(NOW_MS), now_ms=now_ms)
+        search.note_look(held(known()), now_ms=now_ms)
+    search.note_ends({AT: StableEnd(10, 15)}, now_ms=overdue_ms - 1)
+    assert search.due(accounts(NOW_MS), now_ms=overdue_ms - 1) == []
+    search.note_ends({AT: StableEnd(10, 15)}, now_ms=overdue_ms)
+    assert search.suspects(for_ms=GRACE_MS, now_ms=overdue_ms) == (AT,)
+    assert search.due(accounts(NOW_MS), now_ms=overdue_ms) == [AT]
+
+
+def test_transactions_that_began_later_do_not_account_for_it() -> None:
+    """A hanging one is found in a partition that others go on to write to, one transaction after another."""
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    assert search.due(accounts(NOW_MS + SKEW_MS), now_ms=NOW_MS + GRACE_MS) == []
+    assert search.due(accounts(NOW_MS + SKEW_MS + 1), now_ms=NOW_MS + GRACE_MS) == [AT]
+
+
+@pytest.mark.parametrize("phase", [Phase.CATCHING_UP, Phase.REFUSED, Phase.OFF])
+def test_without_the_journal_the_largest_timeout_is_waited_for(phase: Phase) -> None:
+    followed = snapshot_of(NOW_MS)
+    journal = msgspec.structs.replace(followed.transaction_journal, phase=phase)
+    seen = Accounts(msgspec.structs.replace(followed, transaction_journal=journal), [AT], unaccounted_ms=GRACE_MS)
+    assert seen.bound_ms(AT, since_ms=NOW_MS) == 60_000 + OVERDUE_MS
+    nothing = msgspec.structs.replace(followed, transaction_journal=journal, transactions={})
+    none_seen = Accounts(nothing, [AT], unaccounted_ms=GRACE_MS)
+    assert none_seen.bound_ms(AT, since_ms=NOW_MS) == LARGEST_TIMEOUT_MS + OVERDUE_MS
+
+
+def test_no_more_are_asked_about_than_the_rate_allows_the_longest_first() -> None:
+    search = searching(asks_per_s=10)
+    for number in range(1_000):
+        search.note_ends({("many", number): StableEnd(0, 1)}, now_ms=NOW_MS + number)
+    late_ms = NOW_MS + GRACE_MS + 1_000
+    search.note_ends({("many", number): StableEnd(0, 1) for number in range(1_000)}, now_ms=late_ms)
+    asked: list[tuple[str, int]] = []
+    for turn in range(101):
+        # A turn comes twice a second; what was not used is not saved up for later.
+        now_ms = late_ms + (turn * 500 if turn < 100 else 3_600_000)
+        due = search.due(accounts(), now_ms=now_ms)
+        assert len(due) <= 10
+        for topic, partition in due:
+            facts = msgspec.structs.replace(held(None, rows=()), topic=topic, partition=partition)
+            search.note_look(facts, now_ms=now_ms)
+        asked += due
+        if turn == 0:
+            assert due == [("many", number) for number in range(10)]
+    assert len(asked) <= 10 + 99 * 5 + 10
+
+
+def test_what_is_well_is_asked_about_later_and_later() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    now_ms, gaps = NOW_MS + GRACE_MS, list[int]()
+    for _ in range(12):
+        last_ms = now_ms
+        while search.due(accounts(), now_ms=now_ms) != [AT]:
+            now_ms += 1_000
+        search.note_look(held(known()), now_ms=now_ms)
+        gaps.append(now_ms - last_ms)
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == AGAIN.longest_s * 1_000
+
+
+def test_hanging_transaction_is_told_once_with_what_ends_it() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    (one,) = found_in(search, held(None))
+    assert (one.at, one.identity, one.coordinator_epoch) == (AT, opened().identity, 3)
+    assert (one.transactional_id, one.is_corroborated, one.high_watermark) == (None, True, 14)
+    assert "belongs to no transactional id that any coordinator knows" in one.sentence
+    assert found_in(search, held(None), now_ms=NOW_MS + 5) == ()
+    (still,) = search.found
+    assert (still.found_ms, still.seen_ms) == (NOW_MS, NOW_MS + 5)
+
+
+def test_producer_without_a_marker_there_is_ended_with_the_lowest_coordinator_epoch() -> None:
+    search = searching()
+    (one,) = found_in(search, held(None, rows=(opened(coordinator_epoch=-1),)))
+    assert one.coordinator_epoch == 0
+
+
+def test_transaction_of_an_id_that_is_over_names_the_id() -> None:
+    (one,) = found_in(searching(), held(known(state="CompleteCommit", partitions=())))
+    assert one.transactional_id == ID
+    assert "which its coordinator has as CompleteCommit" in one.why
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [held(known()), held(known(state="PrepareAbort")), held(None, ended_since=True), held(None, unanswered=(AWAY,))],
+    ids=["open", "decided", "ended while it was asked", "a coordinator is away"],
+)
+def test_what_may_still_end_is_not_called_hanging(facts: PartitionFacts) -> None:
+    assert found_in(searching(), facts) == ()
+
+
+def test_who_refuses_or_is_away_is_said() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    search.note_look(held(None, unanswered=(AWAY,)), now_ms=NOW_MS)
+    (one,) = search.unclear
+    assert ((one.topic, one.partition), one.since_ms, one.reason) == (AT, NOW_MS, AWAY.sentence)
+    refused = Refused("DescribeProducers of orders-0", "TOPIC_AUTHORIZATION_FAILED", "READ on the topic of orders-0")
+    search.note_look(held(None, rows=refused), now_ms=NOW_MS)
+    assert "it needs READ on the topic" in search.unclear[0].reason
+    search.note_look(held(known()), now_ms=NOW_MS)
+    assert search.unclear == ()
+
+
+def test_found_one_is_asked_about_as_soon_as_its_readers_get_on() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    search.due(accounts(), now_ms=NOW_MS)
+    found_in(search, held(None))
+    search.note_ends({AT: StableEnd(10, 20)}, now_ms=NOW_MS + 1_000)
+    assert search.due(accounts(), now_ms=NOW_MS + 1_000) == []
+    search.note_ends({AT: StableEnd(20, 20)}, now_ms=NOW_MS + 2_000)
+    assert search.due(accounts(), now_ms=NOW_MS + 2_000) == [AT]
+    over = search.note_look(read_through(held(None)), now_ms=NOW_MS + 2_000).over
+    assert [(one.identity, ending) for one, ending in over] == [(opened().identity, None)]
+    assert search.found == ()
+
+
+def test_found_one_whose_readers_stand_still_is_looked_at_now_and_then() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    found_in(search, held(None))
+    assert search.due(accounts(), now_ms=NOW_MS + FOUND_AGAIN_MS - 1) == []
+    assert search.due(accounts(), now_ms=NOW_MS + FOUND_AGAIN_MS) == [AT]
+
+
+def test_found_one_stays_while_nobody_can_say_otherwise() -> None:
+    search = searching()
+    found_in(search, held(None))
+    for facts in (held(None, unanswered=(AWAY,)), held(None, rows=AWAY)):
+        assert search.note_look(facts, now_ms=NOW_MS).over == ()
+        assert len(search.found) == 1
+
+
+def test_found_one_that_the_next_transaction_took_in_hangs_no_longer() -> None:
+    search = searching()
+    found_in(search, held(known(state="CompleteCommit", partitions=())))
+    over = search.note_look(held(known()), now_ms=NOW_MS).over
+    assert [ending for _, ending in over] == [Ending.ADOPTED]
+
+
+def test_found_one_whose_topic_is_gone_is_over() -> None:
+    search = searching()
+    found_in(search, held(None))
+    search.note_partitions(frozenset())
+    assert search.due(accounts(), now_ms=NOW_MS) == [AT]
+    nowhere = Refused("Metadata of orders", "UNKNOWN_TOPIC_OR_PARTITION")
+    facts = msgspec.structs.replace(read_through(held(None)), ends=nowhere)
+    assert [ending for _, ending in search.note_look(facts, now_ms=NOW_MS).over] == [Ending.GONE]
+
+
+def test_topic_that_may_not_be_seen_any_more_ends_nothing() -> None:
+    search = searching()
+    found_in(search, held(None))
+    hidden = Refused("Metadata of orders", "TOPIC_AUTHORIZATION_FAILED", "DESCRIBE on the topic orders")
+    facts = msgspec.structs.replace(read_through(held(None)), ends=hidden)
+    assert search.note_look(facts, now_ms=NOW_MS).over == ()
+    assert len(search.found) == 1
+
+
+def test_what_was_found_before_a_restart_is_asked_about_at_once() -> None:
+    before = searching()
+    found = found_in(before, held(None))
+    after = searching(found=found)
+    assert after.found == found
+    assert after.due(accounts(), now_ms=NOW_MS) == [AT]

@@ -1,0 +1,51 @@
+"""One search of a cluster that nobody searches says what hangs there, and what it did not ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from unittest.mock import create_autospec
+
+import msgspec
+
+from app.core.blocked.brokers import HeldBackPartitions, TransactionBrokers
+from app.core.blocked.facts import PartitionFacts
+from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.hanging.report import SearchReport
+from app.core.hanging.search import StableEnd
+from app.core.hanging.search_once import search_once
+from tests.core.blocked.answers import held
+
+CONNECTION = {"bootstrap.servers": "b1:9092"}
+
+
+async def searched(*, held_back: int, limit: int) -> SearchReport:
+    """Every partition that is held back has a transaction that no coordinator knows."""
+    there = {("orders", number): StableEnd(10, 14) for number in range(held_back)}
+
+    async def look(
+        _: Connection, partitions: Collection[TopicPartition], *, with_waiting: bool, timeout_s: float
+    ) -> list[PartitionFacts]:
+        assert (with_waiting, timeout_s > 0) == (False, True)
+        return [msgspec.structs.replace(held(None), partition=at.partition) for at in partitions]
+
+    brokers = create_autospec(TransactionBrokers, instance=True)
+    brokers.held_back.return_value = HeldBackPartitions(there, 50, ("broker 2 does not answer",))
+    brokers.look_at_partitions.side_effect = look
+    return await search_once(brokers, CONNECTION, now_ms=1_000, limit=limit)
+
+
+async def test_what_hangs_is_found_in_one_search() -> None:
+    report = await searched(held_back=2, limit=10)
+    assert [one.at for one in report.hanging] == [("orders", 0), ("orders", 1)]
+    assert (report.partitions, report.held_back, report.asked) == (50, 2, 2)
+    assert report.silent == ("broker 2 does not answer",)
+
+
+async def test_what_was_not_asked_about_is_said() -> None:
+    report = await searched(held_back=5, limit=3)
+    assert len(report.hanging) == 3
+    assert report.silent[-1] == "2 more partitions are held back and were not asked about"
+
+
+async def test_nobody_is_asked_where_nothing_is_held_back() -> None:
+    assert (await searched(held_back=0, limit=3)).asked == 0

@@ -1,0 +1,408 @@
+"""Who holds which partition: newest word wins, history never overlaps, an end leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.mappings import service as mappings
+from app.core.mappings.mapping import AssignedId, IdKind, Origin, OwnershipFilter, PartitionMapping, PartitionOwnership
+from app.core.mappings.store.mappings import MappingStore
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.instance import InstanceState
+from app.core.runs.service.heartbeats import report_of
+from app.core.runs.service.ownership import RETAKE_EVERY
+from app.core.runs.service.specifications import specification_for
+from app.kit.access import RunTokenScope
+from app.kit.errors import ConflictError, InvalidError
+from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
+
+
+async def now_held(plane: ControlPlane) -> dict[int, tuple[int, int] | None]:
+    """By partition: (ordinal, task) of its owner."""
+    return {m.partition: None if m.owner is None else (m.owner.ordinal, m.owner.task) for m in await listed(plane)}
+
+
+async def listed(plane: ControlPlane) -> list[PartitionMapping]:
+    async with plane.uow() as uow:
+        return await mappings.list_mappings(uow, "flights")
+
+
+async def history(plane: ControlPlane, **wanted: Any) -> list[PartitionOwnership]:
+    async with plane.uow() as uow:
+        return list((await mappings.list_owner_history(uow, "flights", OwnershipFilter(**wanted))).items)
+
+
+async def test_assigned_partitions_get_their_owner_id_and_offsets(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=3))
+    first, second = await listed(plane)
+    assert (first.topic, first.partition, second.partition) == ("in", 0, 1)
+    assert (first.transactional_id, first.generation, first.since) == ("fl.t.flights.0.0", 3, plane.now)
+    assert first.owner is not None
+    assert (first.owner.run_id, first.owner.lease, first.owner.attempt, first.owner.host) == (run.id, 1, 0, "w1")
+    assert (first.position, first.committed, first.end, first.lag_records) == (8, 5, 12, 7)
+
+
+async def test_the_producer_is_shown_as_soon_as_it_is_known(plane: ControlPlane) -> None:
+    run = await plane.running()
+    first = task_heartbeat(run.id, partitions=[("in", 0)])
+    await plane.beat(first)
+    assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(None, None)]
+    await plane.beat(replace(first, sequence=2, producer_id=4012, producer_epoch=6))
+    assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(4012, 6)]
+    (stretch,) = await history(plane)
+    assert (stretch.producer_id, stretch.epoch, stretch.until) == (4012, 6, None)
+
+
+async def test_a_partition_that_moves_has_one_owner_after_the_other(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0), ("in", 1)], generation=1))
+    began = plane.now
+    moved = plane.pass_time(10)
+    await plane.beat(task_heartbeat(run.id, task=0, sequence=2, partitions=[("in", 0)], generation=2))
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 1)], generation=2))
+    assert await now_held(plane) == {0: (0, 0), 1: (0, 1)}
+    of_one = [stretch for stretch in await history(plane) if stretch.partition == 1]
+    assert [(s.owner.task, s.since, s.until) for s in of_one] == [(1, moved, None), (0, began, moved)]
+
+
+async def test_the_taker_may_be_heard_before_the_loser(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
+    plane.pass_time(1)
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
+    assert await now_held(plane) == {0: (0, 1)}
+    # What the loser says late, with its old generation, takes nothing back; neither does its letting go.
+    await plane.beat(task_heartbeat(run.id, task=0, sequence=10, partitions=[("in", 0)], generation=1))
+    await plane.beat(task_heartbeat(run.id, task=0, sequence=11, partitions=[], generation=2))
+    assert await now_held(plane) == {0: (0, 1)}
+
+
+async def test_a_zombie_attempt_takes_no_partition(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, attempt=1, partitions=[("in", 0)], generation=2))
+    await plane.beat(task_heartbeat(run.id, attempt=0, partitions=[("in", 0), ("in", 1)], generation=9))
+    (mapping,) = await listed(plane)
+    assert mapping.owner is not None
+    assert mapping.owner.attempt == 1
+
+
+async def test_a_new_attempt_takes_over_what_its_predecessor_held(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, attempt=0, partitions=[("in", 0), ("in", 1)], generation=1))
+    plane.pass_time(6)
+    await plane.beat(task_heartbeat(run.id, attempt=1, partitions=[("in", 0)], generation=2))
+    assert await now_held(plane) == {0: (0, 0), 1: None}
+    stretches = await history(plane)
+    assert [(s.partition, s.owner.attempt) for s in stretches if s.until is None] == [(0, 1)]
+
+
+async def test_an_instance_that_ends_holds_nothing_any_more(plane: ControlPlane) -> None:
+    run = await plane.running(instances=2)
+    await plane.beat(task_heartbeat(run.id, ordinal=0, partitions=[("in", 0)]))
+    await plane.beat(task_heartbeat(run.id, ordinal=1, partitions=[("in", 1)]))
+    ended = plane.pass_time(3)
+    await plane.move(run.id, 0, InstanceState.FAILED)
+    assert await now_held(plane) == {0: None, 1: (1, 0)}
+    (closed,) = [stretch for stretch in await history(plane) if stretch.partition == 0]
+    assert closed.until == ended
+
+
+async def test_stretch_says_when_its_owner_was_heard_last_however_late_its_end_is_noticed(plane: ControlPlane) -> None:
+    run = await plane.running(instances=2)
+    first = task_heartbeat(run.id, ordinal=0, partitions=[("in", 0), ("in", 1)], generation=1)
+    await plane.beat(first)
+    heard = plane.pass_time(2)
+    await plane.beat(replace(first, sequence=2))
+    assert {s.heard_until for s in await history(plane)} == {heard}
+    taken = plane.pass_time(600)  # without a server
+    await plane.beat(task_heartbeat(run.id, ordinal=1, partitions=[("in", 0)], generation=2))
+    given_up = plane.pass_time(30)
+    await plane.move(run.id, 0, InstanceState.FAILED)
+    closed = {s.partition: (s.heard_until, s.until) for s in await history(plane) if s.until is not None}
+    assert closed == {0: (heard, taken), 1: (heard, given_up)}
+    assert all(s.unheard_since(plane.now) == heard for s in await history(plane) if s.owner.ordinal == 0)
+
+
+async def test_what_an_owner_lost_while_no_server_heard_it_is_vouched_for_by_its_word_before(
+    plane: ControlPlane,
+) -> None:
+    run = await plane.running()
+    first = task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1)
+    await plane.beat(first)
+    heard = plane.pass_time(1)
+    await plane.beat(replace(first, sequence=2))
+    again = plane.pass_time(600)  # without a server
+    await plane.beat(task_heartbeat(run.id, sequence=3, partitions=[("in", 0)], generation=2))
+    stretches = {(s.partition, s.generation): (s.heard_until, s.until) for s in await history(plane)}
+    assert stretches == {(0, 1): (heard, again), (1, 1): (heard, again), (0, 2): (again, None)}
+
+
+async def test_owner_that_is_heard_every_second_is_vouched_for_to_the_end(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
+    plane.pass_time(1)
+    await plane.beat(task_heartbeat(run.id, sequence=2, partitions=[], generation=1))
+    (stretch,) = await history(plane)
+    assert stretch.unheard_since(plane.now) is None
+
+
+async def test_a_stretch_without_length_is_none(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
+    (stretch,) = await history(plane)
+    assert (stretch.owner.task, stretch.until) == (1, None)
+
+
+async def test_a_server_whose_clock_lags_makes_no_overlap(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
+    plane.pass_time(5)
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
+    plane.pass_time(-3)
+    await plane.beat(task_heartbeat(run.id, task=0, sequence=2, partitions=[("in", 0)], generation=3))
+    assert await now_held(plane) == {0: (0, 0)}
+    assert no_overlap(await history(plane))
+
+
+async def test_tasks_that_swap_partitions_at_once_do_not_block_each_other(plane: ControlPlane) -> None:
+    tasks, partitions = 4, 8
+    run = await plane.running(tasks_per_instance=tasks)
+    for generation in range(1, 5):
+        plane.pass_time(1)
+        await asyncio.gather(
+            *(
+                plane.beat(
+                    task_heartbeat(
+                        run.id,
+                        task=task,
+                        sequence=generation,
+                        generation=generation,
+                        partitions=[("in", p) for p in range(partitions) if (p + generation) % tasks == task],
+                    )
+                )
+                for task in range(tasks)
+            )
+        )
+    assert await now_held(plane) == {p: (0, (p + 4) % tasks) for p in range(partitions)}
+    assert no_overlap(await history(plane))
+
+
+async def test_what_was_refused_is_taken_by_the_tenth_heartbeat_once_nobody_newer_holds_it(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
+    refused = task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1)
+    await plane.beat(refused)
+    await plane.beat(task_heartbeat(run.id, task=1, sequence=2, partitions=[], generation=2))
+    for sequence in range(2, RETAKE_EVERY):
+        await plane.beat(replace(refused, sequence=sequence))
+    assert await now_held(plane) == {0: None}
+    await plane.beat(replace(refused, sequence=RETAKE_EVERY))
+    assert await now_held(plane) == {0: (0, 0)}
+
+
+async def test_who_holds_what_it_names_waits_for_no_other_task_of_its_run(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    first = task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1)
+    await plane.beat(first)
+    async with plane.uow() as other:
+        await other.of(MappingStore).release(owner_of=report_of(task_heartbeat(run.id, task=1)), keep=[], now=plane.now)
+        await asyncio.wait_for(plane.beat(replace(first, sequence=RETAKE_EVERY)), timeout=3)
+
+
+async def test_the_next_run_takes_over_even_when_the_groups_generations_begin_anew(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=40))
+    await plane.move(run.id, 0, InstanceState.FAILED)
+    await plane.lease(run.id)
+    await plane.submit(run.id, 0, 2)
+    await plane.claim(run.id, 0, 2)
+    await plane.beat(task_heartbeat(run.id, lease=2, partitions=[("in", 0)], generation=1))
+    (mapping,) = await listed(plane)
+    assert mapping.owner is not None
+    assert (mapping.owner.lease, mapping.generation) == (2, 1)
+
+
+async def test_each_producer_epoch_and_generation_of_an_owner_has_its_own_stretch(plane: ControlPlane) -> None:
+    run = await plane.running()
+    beat = task_heartbeat(run.id, partitions=[("in", 0)], generation=1)
+    for sequence, (producer_id, epoch, generation) in enumerate(
+        [(7, 0, 1), (7, 0, 1), (7, 1, 1), (7, 1, 2), (9, 0, 2)]
+    ):
+        await plane.beat(
+            replace(beat, sequence=sequence + 1, producer_id=producer_id, producer_epoch=epoch, generation=generation)
+        )
+        plane.pass_time(10)
+    stretches = await history(plane)
+    assert [(s.producer_id, s.epoch, s.generation) for s in stretches] == [(9, 0, 2), (7, 1, 2), (7, 1, 1), (7, 0, 1)]
+    assert [s.until - s.since for s in stretches if s.until] == [timedelta(seconds=s) for s in (10, 10, 20)]
+    (mapping,) = await listed(plane)
+    assert mapping.since == stretches[-1].since, "the owner is the same all the time"
+
+
+async def test_what_is_not_told_for_a_while_begins_no_stretch(plane: ControlPlane) -> None:
+    run = await plane.running()
+    beat = task_heartbeat(run.id, partitions=[("in", 0)], generation=1)
+    for sequence, told in enumerate([(7, 3), (None, None), (7, 3)]):
+        await plane.beat(replace(beat, sequence=sequence + 1, producer_id=told[0], producer_epoch=told[1]))
+        plane.pass_time(1)
+    (stretch,) = await history(plane)
+    assert (stretch.producer_id, stretch.epoch) == (7, 3)
+
+
+async def test_owner_of_a_moment_is_the_one_whose_stretch_holds_it(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    before = plane.now - timedelta(seconds=1)
+    began = plane.now
+    await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0), ("in", 1)], generation=1))
+    moved = plane.pass_time(60)
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 1)], generation=2))
+
+    async def owners(at: Any, **more: Any) -> list[tuple[int, int]]:
+        return sorted((one.partition, one.owner.task) for one in await history(plane, at=at, **more))
+
+    assert await owners(before) == []
+    assert await owners(began) == [(0, 0), (1, 0)]
+    assert await owners(moved - timedelta(microseconds=1)) == [(0, 0), (1, 0)]
+    assert await owners(moved) == [(0, 0), (1, 1)], "a stretch begins where the last one ends"
+    assert await owners(moved, partition=1) == [(1, 1)]
+    touching = await history(plane, partition=1, since=moved, until=moved + timedelta(seconds=1))
+    assert [one.owner.task for one in touching] == [1]
+
+
+async def test_history_is_paged_and_asked_for_by_cluster(plane: ControlPlane) -> None:
+    run = await plane.running()
+    for generation in range(1, 6):
+        await plane.beat(task_heartbeat(run.id, sequence=generation, partitions=[("in", 0)], generation=generation))
+        plane.pass_time(1)
+    seen: list[int | None] = []
+    after: str | None = None
+    async with plane.uow() as uow:
+        while True:
+            page = await mappings.list_owner_history_of_cluster(
+                uow, "test", OwnershipFilter(group="flights-group"), after=after, limit=2
+            )
+            seen += [one.generation for one in page.items]
+            assert {one.pipeline for one in page.items} == {"flights"}
+            after = page.next_cursor
+            if after is None:
+                break
+        assert seen == [5, 4, 3, 2, 1]
+        other = await mappings.list_owner_history_of_cluster(uow, "test", OwnershipFilter(group="other"))
+        assert other.items == ()
+        with pytest.raises(InvalidError, match="cursor"):
+            await mappings.list_owner_history_of_cluster(uow, "test", OwnershipFilter(), after="WyJ4IiwieSJd")
+
+
+async def test_an_assigned_id_stays_whoever_reads_the_partition_under_whatever_id(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1))
+    by_partition = {one.partition: one for one in await listed(plane)}
+    assert {at: (one.transactional_id, one.assigned_id, one.origin) for at, one in by_partition.items()} == {
+        0: ("fl.t.flights.0.0", "app-0_0", Origin.IMPORTED),
+        1: ("fl.t.flights.0.0", None, None),
+        5: (None, "app-0_5", Origin.IMPORTED),
+    }
+    async with plane.uow() as uow:
+        assert await uow.of(MappingStore).unowned(["flights"]) == {}, "what nobody has ever read is not missed"
+        scope = RunTokenScope(run_id=run.id, ordinal=0, lease=1)
+        told = await specification_for(uow, scope, run_token="t", fenceline_version="1", server_urls=())
+    assert {(one.partition, one.transactional_id) for one in told.mappings} == {(0, "app-0_0"), (5, "app-0_5")}
+
+
+async def test_an_assigned_id_is_never_replaced(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await assign(plane, ("in", 0, "app-0_0"))
+    await assign(plane, ("in", 0, "app-0_0"))
+    with pytest.raises(ConflictError, match="in-0 of the group flights-group has been assigned another"):
+        await assign(plane, ("in", 0, "another"))
+
+
+async def test_an_assigned_id_belongs_to_the_pipeline_of_its_partition(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await plane.pipeline("other", group_id="other")
+    await assign(plane, ("in", 0, "app-0_0"))
+    async with plane.uow() as uow:
+        await uow.of(MappingStore).assign(
+            pipeline="other",
+            kafka_cluster_id=KAFKA_CLUSTER_ID,
+            group="other",
+            ids=[AssignedId(topic="in", partition=0, transactional_id="app-0_0")],
+            origin=Origin.IMPORTED,
+            now=plane.now,
+        )
+        with pytest.raises(ConflictError, match="assigned id belongs to no pipeline, or to another one"):
+            await uow.commit()
+
+
+async def test_imported_ids_are_given_up_with_what_they_were_assigned_to(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
+    async with plane.uow() as uow:
+        assert await uow.of(MappingStore).unassign(pipeline="flights", origin=Origin.IMPORTED) == 2
+        assert await uow.of(TransactionalIdStore).release(pipeline="flights", kind=IdKind.IMPORTED) == [
+            "app-0_0",
+            "app-0_5",
+        ]
+        await uow.commit()
+    (mapping,) = await listed(plane)
+    assert (mapping.partition, mapping.assigned_id, mapping.owner is not None) == (0, None, True)
+
+
+async def test_a_pipeline_goes_with_its_assigned_ids(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await assign(plane, ("in", 0, "app-0_0"))
+    async with plane.uow() as uow:
+        await uow.of(PipelineStore).remove("flights")
+        await uow.commit()
+    async with plane.uow() as uow:
+        assert await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
+        assert await uow.of(MappingStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
+
+
+async def test_a_task_never_gets_an_id_that_was_imported(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await assign(plane, ("in", 0, "fl.t.flights.0.0"))
+    with pytest.raises(ConflictError, match=r"fl\.t\.flights\.0\.0 was imported for pipeline flights"):
+        await plane.run()
+
+
+async def assign(plane: ControlPlane, *ids: tuple[str, int, str]) -> None:
+    """As an import does."""
+    async with plane.uow() as uow:
+        await uow.of(TransactionalIdStore).claim_for_partitions(
+            pipeline="flights",
+            kafka_cluster_id=KAFKA_CLUSTER_ID,
+            ids=[name for _, _, name in ids],
+            kind=IdKind.IMPORTED,
+        )
+        await uow.of(MappingStore).assign(
+            pipeline="flights",
+            kafka_cluster_id=KAFKA_CLUSTER_ID,
+            group="flights-group",
+            ids=[AssignedId(topic=topic, partition=number, transactional_id=name) for topic, number, name in ids],
+            origin=Origin.IMPORTED,
+            now=plane.now,
+        )
+        await uow.commit()
+
+
+def no_overlap(stretches: list[PartitionOwnership]) -> bool:
+    by_partition: dict[int, list[PartitionOwnership]] = {}
+    for stretch in sorted(stretches, key=lambda s: s.since):
+        by_partition.setdefault(stretch.partition, []).append(stretch)
+    return all(
+        before.until is not None and before.until <= after.since
+        for row in by_partition.values()
+        for before, after in pairwise(row)
+    )

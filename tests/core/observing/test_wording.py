@@ -1,0 +1,78 @@
+"""How good an answer is: what is old is never called live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.core.journals.transaction_state import TOPIC
+from app.core.observing.snapshot import JournalStatus, Phase, Source
+from app.core.observing.wording import Quality, notes_of, quality_of
+from tests.support.observing import NOW_MS
+
+
+def told(phase: Phase, **more: Any) -> tuple[Quality, str]:
+    return quality_of(JournalStatus(topic=TOPIC, phase=phase, phase_since_ms=0, **more), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "quality", "part"),
+    [
+        (Phase.LIVE, {"as_of_ms": NOW_MS - 300}, Quality.LIVE, "Read from `__transaction_state`."),
+        (Phase.LIVE, {"as_of_ms": NOW_MS - 5_000, "lag_records": 1_200}, Quality.STALE, "so 5 s ago, 1,200 records"),
+        (
+            Phase.LIVE,
+            {"as_of_ms": NOW_MS - 5_000, "lag_records": 1},
+            Quality.STALE,
+            "1 record of `__transaction_state` is",
+        ),
+        (
+            Phase.LIVE,
+            {"as_of_ms": NOW_MS - 600_000, "lag_records": 7, "problem": "a leader is gone"},
+            Quality.STALE,
+            "yet: a leader",
+        ),
+        (
+            Phase.LIVE,
+            {"as_of_ms": NOW_MS - 600_000, "problem": "a leader is gone"},
+            Quality.STALE,
+            "so 10 min ago, and not all of `__transaction_state` was heard of since: a leader",
+        ),
+        (Phase.LIVE, {"as_of_ms": NOW_MS, "problem": "a leader is gone"}, Quality.PARTIAL, "A leader is gone."),
+        (Phase.CATCHING_UP, {"partitions": 50, "partitions_caught_up": 3}, Quality.PARTIAL, "3 of 50 partitions"),
+        (Phase.CATCHING_UP, {"source": Source.ADMIN_CALLS}, Quality.PARTIAL, "what coordinators say is open"),
+        (Phase.REFUSED, {"problem": "it may not be read"}, Quality.PARTIAL, "It may not be read."),
+        (
+            Phase.REFUSED,
+            {"problem": "x is asked instead", "source": Source.ADMIN_CALLS, "as_of_ms": NOW_MS - 4_000},
+            Quality.PARTIAL,
+            "X is asked instead. They were asked 4 s ago.",
+        ),
+        (Phase.LOST, {"problem": "no route", "as_of_ms": NOW_MS - 90_000}, Quality.STALE, "so 90 s ago"),
+        (Phase.LOST, {}, Quality.STALE, "Not live: no broker answers."),
+        (Phase.ABSENT, {}, Quality.LIVE, "nobody has used it"),
+        (Phase.CONNECTING, {}, Quality.NOTHING, "is being asked"),
+        (Phase.OFF, {"problem": "by the settings"}, Quality.NOTHING, "Nothing is read: by the settings."),
+    ],
+)
+def test_each_state_of_the_reader_is_said(phase: Phase, more: dict[str, Any], quality: Quality, part: str) -> None:
+    found, sentence = told(phase, **more)
+    assert found is quality
+    assert part in sentence
+
+
+def test_every_phase_has_its_words() -> None:
+    assert all(told(phase)[1] for phase in Phase)
+
+
+def test_what_could_not_be_read_is_said_with_its_reasons() -> None:
+    status = JournalStatus(topic=TOPIC, phase=Phase.LIVE, phase_since_ms=0)
+    assert notes_of(status) == []
+    one = msgspec.structs.replace(status, unreadable={"value version 9": 1})
+    assert notes_of(one) == ["1 record of `__transaction_state` could not be read: value version 9 (1)."]
+    many = msgspec.structs.replace(status, unreadable={f"reason {number}": number for number in range(1, 6)})
+    (sentence,) = notes_of(many)
+    assert "15 records" in sentence
+    assert "reason 5 (5), reason 4 (4), reason 3 (3) and 2 other reasons" in sentence

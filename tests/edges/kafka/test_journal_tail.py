@@ -1,0 +1,41 @@
+"""What a tail leaves behind when it cannot be made: nothing, since whoever asked for it tries again for hours."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.edges.kafka import raw_client
+from app.edges.kafka.journal_tail import KafkaJournals
+from app.edges.kafka.raw_client import errors
+from app.kit.errors import FencelineError
+
+
+class Client:
+    """The library's client, connected to a broker that says nothing more."""
+
+    def __init__(self, **_: Any) -> None:
+        made.append(self)
+        self.is_closed = False
+        cluster = SimpleNamespace(config={}, brokers=list)
+        self._manager = SimpleNamespace(cluster=cluster, run=self._run)
+
+    def _run(self, *_: Any) -> None:
+        raise errors.KafkaTimeoutError("no metadata in time")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+made: list[Client] = []
+
+
+def test_a_connection_that_hears_nothing_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made.clear()
+    monkeypatch.setattr(raw_client, "KafkaAdminClient", Client)
+    journals = KafkaJournals(environment={}, secrets_dir=None, topics=["__transaction_state"])
+    with pytest.raises(FencelineError, match="no metadata in time"):
+        journals.open({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=0.1)
+    assert [one.is_closed for one in made] == [True]

@@ -1,0 +1,94 @@
+"""A broker that takes late records, and clients that leave transactions open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from app.core.blocked.diagnosis import Asked
+from app.core.clusters.brokers import Connection, TopicPartition
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka.transactions.brokers import KafkaTransactions
+from app.edges.kafka.transactions.looking import now_ms
+from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.hanging import UNVERIFIED
+from tests.support.kafka_clients import initialise
+from tests.support.quiet import QUIET
+from tests.support.topics import create_topic, unique_name
+
+_DEADLINE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A broker of its own kind, and who acts on it."""
+
+    bootstrap_servers: str
+
+    @property
+    def connection(self) -> Connection:
+        return {"bootstrap.servers": self.bootstrap_servers}
+
+    @property
+    def brokers(self) -> KafkaTransactions:
+        return KafkaTransactions(environment={}, secrets_dir=None)
+
+    async def asked(self, _: Collection[str]) -> Asked:
+        return Asked(bootstrap_servers=self.bootstrap_servers, now_ms=now_ms())
+
+    def topic(self, *, partitions: int = 1) -> str:
+        name = unique_name()
+        create_topic(self.bootstrap_servers, name, partitions=partitions)
+        return name
+
+    def write(self, topic: str, *, records: int = 1) -> None:
+        """Without a transaction."""
+        producer = Producer({**self.connection, **QUIET})
+        for _ in range(records):
+            producer.produce(topic, b"plain", partition=0)
+        assert producer.flush(_DEADLINE_S) == 0
+
+    def leave_open(
+        self, topic: str, *, records: int = 1, timeout_ms: int = 60_000, transactional_id: str | None = None
+    ) -> tuple[str, Producer]:
+        """A producer that has written and neither commits nor aborts; its transactional id."""
+        name = transactional_id or unique_name("tx")
+        settings = {"transactional.id": name, "transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms}
+        producer = Producer({**self.connection, **QUIET, "linger.ms": 0, **settings})
+        initialise(producer)
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.produce(topic, b"undecided", partition=0)
+        assert producer.flush(_DEADLINE_S) == 0
+        return name, producer
+
+    def committed_values(self, at: TopicPartition) -> list[bytes]:
+        """What a reader of committed data is given, up to the last stable offset."""
+        consumer = Consumer({**self.connection, **QUIET, "group.id": unique_name(), "enable.partition.eof": True})
+        try:
+            consumer.assign([ClientPartition(at.topic, at.partition, 0)])
+            found: list[bytes] = []
+            while True:
+                message = consumer.poll(_DEADLINE_S)
+                assert message is not None, "nothing was read, and no end either"
+                if message.error() is not None:
+                    return found
+                found.append(message.value() or b"")
+        finally:
+            consumer.close()
+
+
+@pytest.fixture(scope="package")
+def scene() -> Generator[Scene]:
+    """On a broker that does not verify to which transaction a record belongs."""
+    overrides = {
+        **TEST_BROKER_SETTINGS,
+        **UNVERIFIED,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    }
+    with KafkaCluster.start(overrides=overrides) as cluster:
+        yield Scene(cluster.bootstrap_servers)

@@ -1,0 +1,166 @@
+"""Audits over REST: asked for, followed, stopped; ids of records are for operators who asked for them."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from app.kit.access import Role
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.web.dependencies import Wiring
+from app.products.audits.audit import AuditState
+from app.products.audits.service import carrying_out
+from app.products.audits.store import AuditStore
+from app.products.audits.wire import (
+    CLAIM_PATH,
+    OUTCOME_PATH,
+    PROGRESS_PATH,
+    AuditAnswer,
+    AuditClaim,
+    AuditEnd,
+    AuditOutcome,
+    AuditProgress,
+    AuditStage,
+)
+from tests.support.audit_samples import broken_result
+from tests.support.control_plane import ControlPlane
+from tests.support.fixtures import AsRole
+
+NOW = datetime.now(UTC)
+LAST_HOUR = {"kind": "time", "start": (NOW - timedelta(hours=1)).isoformat(), "end": NOW.isoformat()}
+BY_ID = {"kind": "json", "path": "order.id"}
+
+
+@pytest.fixture
+async def pipeline(api_wiring: Wiring) -> str:
+    """A pipeline without a broker behind it."""
+
+    class _Plane(ControlPlane):
+        def uow(self) -> UnitOfWork:
+            made = api_wiring.unit_of_work()
+            assert isinstance(made, UnitOfWork)
+            return made
+
+    return (await _Plane(database=None).pipeline("flights")).name  # pyright: ignore[reportArgumentType]
+
+
+async def ask(client: httpx.AsyncClient, **fields: Any) -> httpx.Response:
+    return await client.post(
+        "/api/v1/pipelines/flights/audits", json={"window": LAST_HOUR, "id_place": BY_ID, **fields}
+    )
+
+
+async def test_an_audit_from_wish_to_verdict(
+    api_wiring: Wiring, pipeline: str, as_role: AsRole, workers_client: httpx.AsyncClient
+) -> None:
+    operator, viewer = await as_role(Role.OPERATOR), await as_role(Role.VIEWER)
+    response = await ask(operator)
+    assert response.status_code == 201, response.text
+    asked = response.json()
+    assert (asked["state"], asked["sentence"], asked["padding_s"]) == ("pending", "It waits.", 300)
+    again = await ask(operator)
+    assert again.status_code == 409
+    async with api_wiring.unit_of_work() as uow:
+        order = await carrying_out.begin_submission(
+            uow, asked["id"], host="w1", cores=2, fenceline_version="1", server_urls=(), now=NOW
+        )
+        await uow.commit()
+    told: dict[str, Any] = {"audit_id": asked["id"], "application_id": "app-1"}
+    claim = AuditClaim(
+        **told,
+        fenceline_version="1",
+        python_version="3.11",
+        host="w1",
+        jvm_pid=1,
+        python_pid=2,
+        process_started_at_ms=3,
+    )
+    headers = {"Authorization": f"Bearer {order.token}"}
+
+    async def post(path: str, message: msgspec.Struct, headers: dict[str, str] = headers) -> httpx.Response:
+        """Repeated while Postgres takes longer than the listener waits for it, as drivers do."""
+        deadline = time.monotonic() + 30
+        while True:
+            answer = await workers_client.post(path, content=msgspec.json.encode(message), headers=headers)
+            if answer.status_code != 503 or time.monotonic() > deadline:
+                return answer
+
+    assert (await post(CLAIM_PATH, claim, headers={"Authorization": "Bearer guessed"})).status_code == 401
+    assert (await post(CLAIM_PATH, msgspec.structs.replace(claim, audit_id="another"))).status_code == 403
+    assert (await post(CLAIM_PATH, claim)).status_code == 200
+    assert (await post(CLAIM_PATH, msgspec.structs.replace(claim, application_id="app-2"))).status_code == 409
+    progress = AuditProgress(**told, sent_at_ms=1, stage=AuditStage.READING, tasks_done=1, tasks=4, offsets=900)
+    heard = await post(PROGRESS_PATH, progress)
+    assert msgspec.json.decode(heard.content, type=AuditAnswer).is_wanted
+    shown = (await viewer.get(f"/api/v1/audits/{asked['id']}")).json()
+    assert (shown["state"], shown["progress"]["tasks_done"]) == ("running", 1)
+    outcome = AuditOutcome(**told, kind=AuditEnd.DONE, result=broken_result(asked["id"]))
+    assert (await post(OUTCOME_PATH, outcome)).status_code == 200
+    done = (await viewer.get(f"/api/v1/audits/{asked['id']}")).json()
+    assert (done["state"], done["verdict"]) == ("done", "broken")
+    assert done["result"]["counts"]["lost"] == {"ids": 1, "records": 2}
+    assert done["result"]["examples"][0]["inputs"][0]["offset"] == 41
+    listed = (await viewer.get("/api/v1/audits", params={"pipeline": "flights"})).json()["items"]
+    assert [one["verdict"] for one in listed] == ["broken"]
+    assert listed[0]["result"]["examples"] == []
+    metrics = (await viewer.get("/metrics")).text
+    assert 'fenceline_audits_total{end="broken",pipeline="flights"} 1.0' in metrics
+    assert 'fenceline_audits_total{end="clean",pipeline="flights"} 0.0' in metrics
+    assert 'fenceline_audited_outputs_total{finding="lost",pipeline="flights"} 2.0' in metrics
+
+
+async def test_ids_are_contents_of_records(api_wiring: Wiring, pipeline: str, as_role: AsRole) -> None:
+    operator, viewer = await as_role(Role.OPERATOR), await as_role(Role.VIEWER)
+    audit_id = (await ask(operator)).json()["id"]
+    async with api_wiring.unit_of_work() as uow:
+        audit = await uow.of(AuditStore).get(audit_id)
+        await uow.of(AuditStore).save(
+            msgspec.structs.replace(audit, state=AuditState.DONE, result=broken_result(audit_id), ended_at=NOW)
+        )
+        await uow.commit()
+    path = f"/api/v1/audits/{audit_id}"
+    assert (await viewer.get(path, params={"with_ids": "true"})).status_code == 403
+    assert [one["id"] for one in (await viewer.get(path)).json()["result"]["examples"]] == [None, None]
+    with_ids = (await operator.get(path, params={"with_ids": "true"})).json()
+    assert [one["id"] for one in with_ids["result"]["examples"]] == ["order-7", "order-9"]
+    log = (await viewer.get("/api/v1/commands", params={"target": "pipeline:flights"})).json()["items"]
+    assert (log[0]["verb"], log[0]["outcome"]) == ("read_records", f"had the ids that audit {audit_id} found shown")
+
+
+async def test_an_audit_that_has_not_begun_is_stopped_at_once(pipeline: str, as_role: AsRole) -> None:
+    operator = await as_role(Role.OPERATOR)
+    audit_id = (await ask(operator)).json()["id"]
+    stopped = (await operator.post(f"/api/v1/audits/{audit_id}/stop", json={"why": "a typing error"})).json()
+    assert (stopped["state"], stopped["reason"]) == ("stopped", "a-operator stopped it: a typing error")
+    assert (await operator.post(f"/api/v1/audits/{audit_id}/stop")).status_code == 409
+
+
+async def test_what_is_wrong_with_a_wish_is_said_at_its_field(pipeline: str, as_role: AsRole) -> None:
+    operator = await as_role(Role.OPERATOR)
+    without_id = await ask(operator, id_place=None)
+    assert without_id.status_code == 422
+    assert [one["field"] for one in without_id.json()["problems"]] == ["id_place"]
+    future = (NOW + timedelta(hours=1)).isoformat()
+    wrong = await ask(
+        operator, window={**LAST_HOUR, "end": future}, id_place={"kind": "json", "path": "a..b"}, padding_s=10**6
+    )
+    assert [one["field"] for one in wrong.json()["problems"]] == ["window.end", "padding_s", "id_place.path"]
+
+
+async def test_a_plan_is_what_audits_begin_with(pipeline: str, as_role: AsRole) -> None:
+    author, operator = await as_role(Role.AUTHOR), await as_role(Role.OPERATOR)
+    path = "/api/v1/pipelines/flights/audit-plan"
+    assert (await operator.get(path)).status_code == 404
+    body = {"id_place": BY_ID, "every_s": 3600, "padding_s": 60}
+    assert (await operator.put(path, json=body)).status_code == 403
+    plan = (await author.put(path, json=body)).json()
+    assert (plan["every_s"], plan["tolerance_s"], plan["changed_by"]) == (3600, 1800, "a-author")
+    asked = (await ask(operator, id_place=None)).json()
+    assert (asked["id_place"], asked["padding_s"]) == (BY_ID, 60)
+    assert (await author.delete(path)).status_code == 204
+    assert (await operator.get(path)).status_code == 404

@@ -1,0 +1,56 @@
+"""Words of `fenceline audit`: windows and ids as people type them, and what is printed of an audit."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from app.kit.cli.errors import CommandError
+from app.kit.web.api.shown import model_of
+from app.products.audits import cli as audits
+from app.products.audits.audit import Audit, AuditState
+from app.products.audits.result import AuditCounts
+from tests.support.audit_samples import audit, broken_result, dangling_result, result
+
+
+def test_an_id_is_said_in_a_word() -> None:
+    assert audits.place("key", "--id") == {"kind": "key"}
+    assert audits.place("json:order.id", "--id") == {"kind": "json", "path": "order.id"}
+    assert audits.place("header:trace:id", "--id") == {"kind": "header", "name": "trace:id"}
+    with pytest.raises(CommandError, match="expected key, json:PATH or header:NAME"):
+        audits.place("order.id", "--id")
+
+
+def test_an_audit_is_printed_with_its_verdict_and_where_the_wrong_records_lie() -> None:
+    item = model_of(Audit).of(audit(AuditState.DONE, result=broken_result())).model_dump(mode="json")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(audits.shown(item))
+    text = printed.get()
+    assert "flights  broken" in text
+    assert "2 outputs lost (of 1 id) and 1 output duplicated, of 9 expected." in text
+    assert "in-1@41" in text
+    assert "out-2@17, out-2@30" in text
+
+
+def test_what_is_not_shown_is_printed_as_unknown_and_not_as_nothing_lost() -> None:
+    unclear = result(counts=AuditCounts(inputs=2, expected=2, outputs=1, unreadable_output=1))
+    item = model_of(Audit).of(audit(AuditState.DONE, result=unclear)).model_dump(mode="json")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(audits.shown(item))
+    figures = {words[0]: words[-1] for line in printed.get().splitlines() if (words := line.split())}
+    assert figures["lost"] == "–"
+    assert figures["expected"] == "2"
+
+
+def test_of_files_what_dangles_is_printed_with_its_file() -> None:
+    item = model_of(Audit).of(audit(AuditState.DONE, result=dangling_result())).model_dump(mode="json")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(audits.shown(item))
+    text = printed.get()
+    assert "files verified and read: 2, dangling references: 1" in text
+    [line] = [line for line in text.splitlines() if "flights/carrier=UA/00ff.avro" in line]
+    assert line.split()[0] == "out-0@12"
+    assert line.rstrip().endswith("is not there")

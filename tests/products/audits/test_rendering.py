@@ -1,0 +1,143 @@
+"""The pages of audits made of made-up audits: nothing undefined, the right words, ids only where they are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.kit import access
+from app.kit.access import Role, Verb
+from app.kit.moments import span_text
+from app.kit.web.pages import screen
+from app.products.audits.audit import Audit, AuditProgress, AuditState
+from app.products.audits.chart import audits_chart_of
+from app.products.audits.plan import next_due_at
+from app.products.audits.result import Gap, GapReason, Side
+from app.products.audits.telling import audit_sentence, figure
+from app.products.audits.words import id_place_words, window_words
+from tests.support.audit_samples import HOUR, NOON, audit, broken_result, dangling_result, plan, result
+
+WORDS: Mapping[str, Any] = {
+    "sentence_of": audit_sentence,
+    "figure": figure,
+    "window_words": window_words,
+    "id_place_words": id_place_words,
+    "span_text": span_text,
+}
+
+
+def rendered(template: str, *, role: Role = Role.OPERATOR, **context: Any) -> str:
+    def may(verb: Verb) -> bool:
+        return access.allows(role, verb)
+
+    return screen.render(template, {"may": may, "now": NOON + HOUR, **WORDS, **context})
+
+
+def one(shown: Audit, *, with_ids: bool = False, role: Role = Role.OPERATOR) -> str:
+    return rendered("audits/_detail", audit=shown, with_ids=with_ids, role=role)
+
+
+def in_state(state: AuditState) -> Audit:
+    ended = NOON if state in (AuditState.DONE, AuditState.FAILED, AuditState.STOPPED, AuditState.SKIPPED) else None
+    return audit(state, result=result() if state is AuditState.DONE else None, ended_at=ended, reason="a reason")
+
+
+@pytest.mark.parametrize("state", AuditState)
+def test_every_state_can_be_shown(state: AuditState) -> None:
+    shown = in_state(state)
+    word = shown.verdict or state
+    html = one(shown)
+    assert re.search(rf'class="pill \w+"[^>]*>{word.replace("_", " ")}<', html)
+    assert ("/stop" in html) == (state in (AuditState.PENDING, AuditState.SUBMITTING, AuditState.RUNNING))
+    listed = rendered(
+        "audits/_list",
+        name="flights",
+        audits=[shown],
+        living=None if shown.has_ended else shown,
+        chart=None,
+        older=None,
+        plan=plan(),
+        next_due_at=next_due_at(plan()),
+    )
+    assert f"/audits/{shown.id}" in listed
+
+
+def test_an_example_leads_to_its_place_in_the_log() -> None:
+    html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
+    assert 'href="/clusters/test/log/in/1?from=41"' in html
+    assert 'href="/clusters/test/log/out/2?from=30"' in html
+    assert "2 outputs lost (of 1 id) and 1 output duplicated" in html
+
+
+def test_one_id_is_one_id() -> None:
+    html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
+    assert '<dt>Lost</dt><dd>2</dd><dd class="more">1 id</dd>' in html
+
+
+def test_ids_are_shown_only_where_they_are_asked_for_and_escaped() -> None:
+    found = broken_result()
+    odd = msgspec.structs.replace(found.examples[0], id="<b>order-7</b>")
+    shown = audit(AuditState.DONE, result=msgspec.structs.replace(found, examples=(odd,)), ended_at=NOON)
+    assert "order-7" not in one(shown)
+    assert "&lt;b&gt;order-7&lt;/b&gt;" in one(shown, with_ids=True)
+    assert "ids=true" in one(shown)
+    assert "ids=true" not in one(shown, role=Role.VIEWER)
+
+
+def test_what_could_not_be_read_is_said_first_and_never_as_clean() -> None:
+    gap = Gap(side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="in-0 begins at 9.")
+    html = one(audit(AuditState.DONE, result=result(gaps=(gap,)), ended_at=NOON))
+    assert "Not shown: in-0 begins at 9." in html
+    assert 'class="pill good"' not in html
+    assert "<dt>Lost</dt><dd>–</dd>" in html, "nothing found is not nothing lost"
+
+
+def test_findings_are_shown_by_partition() -> None:
+    html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
+    table = html[html.index('id="by-partition"') :]
+    assert re.search(r'in-1</th><td data-label="Side">source</td>.*?lost.*?>2<', table, re.DOTALL)
+
+
+def test_of_files_the_references_that_dangle_stand_by_themselves() -> None:
+    html = one(audit(AuditState.DONE, result=dangling_result(), ended_at=NOON))
+    assert "<dt>Files</dt><dd>2</dd>" in html
+    table = html[html.index('id="dangling"') : html.index("Examples</h2>")]
+    assert "flights/carrier=UA/00ff.avro" in table
+    assert "is not there" in table
+    examples = html[html.index('id="examples"') : html.index('id="by-partition"')]
+    assert "<th>References</th>" in examples
+    assert "dangling" not in examples
+    plain = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
+    assert "<dt>Files</dt>" not in plain
+    assert 'id="dangling"' not in plain
+
+
+def test_progress_is_a_bar_and_a_sentence() -> None:
+    progress = AuditProgress(stage="reading", tasks_done=3, tasks=8, offsets=12_345, heard_at=NOON)
+    html = one(audit(AuditState.RUNNING, progress=progress))
+    assert '<progress max="8" value="3"' in html
+    assert "12,345 offsets" in html
+
+
+def test_an_empty_history_says_what_to_do() -> None:
+    html = rendered(
+        "audits/_list", name="flights", audits=[], living=None, chart=None, older=None, plan=None, next_due_at=None
+    )
+    assert "No audit yet" in html
+    assert "Audit the last hour below" in html
+
+
+def test_the_chart_has_a_point_for_each_window_and_gaps_for_those_of_which_nothing_is_known() -> None:
+    def of(hours: int, state: AuditState, **fields: Any) -> Audit:
+        window = msgspec.structs.replace(audit().window, end_ms=int((NOON + hours * HOUR).timestamp() * 1000))
+        return audit(state, window=window, ended_at=NOON, **fields)
+
+    first = of(0, AuditState.DONE, result=result())
+    assert audits_chart_of([first]) is None, "one point is no history"
+    newest = [of(2, AuditState.DONE, result=broken_result()), of(1, AuditState.SKIPPED), first]
+    chart = msgspec.json.decode(audits_chart_of(newest) or "")
+    assert chart["data"][1:] == [[8, None, 9], [0, None, 3]]

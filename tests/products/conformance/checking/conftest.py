@@ -1,0 +1,41 @@
+"""The shared broker as a place for checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+
+import pytest
+
+from app.edges.embedded.kafka import KafkaCluster
+from app.products.conformance.checking.bench import Bench, Place
+from app.products.conformance.checking.checks import CHECKS, results_of
+from app.products.conformance.report import Result
+from tests.support.topics import unique_name
+
+MakeCheck = Callable[..., Result]
+
+
+@pytest.fixture
+def place(kafka: KafkaCluster) -> Generator[Place]:
+    made = Place(
+        {"bootstrap.servers": kafka.bootstrap_servers},
+        prefix=unique_name("conformance"),
+        replication_factor=1,
+        brokers={},
+        patience_s=20,
+    )
+    yield made
+    assert made.left_behind == []
+    made.close()
+
+
+def result_of(place: Place, name: str, *, bench: type[Bench] = Bench) -> Result:
+    """What the check of this name comes to."""
+    (result,) = results_of(place, [check for check in CHECKS if check.name == name], bench=bench)
+    return result
+
+
+@pytest.fixture
+def checked(place: Place) -> MakeCheck:
+    return partial(result_of, place)

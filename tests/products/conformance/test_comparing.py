@@ -1,0 +1,46 @@
+"""What differs between what was written and what a reader was shown is named; nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.products.conformance.comparing import Seen, difference, judge
+from app.products.conformance.report import Verdict
+
+VALUES = st.lists(st.sampled_from("abcdef"), unique=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        (["a", "b"], ""),
+        (["a"], "not shown: b"),
+        (["a", "b", "b"], "shown more than once: b"),
+        (["a", "b", "x"], "shown though it should not be: x"),
+        (["b", "a"], "shown in the order b, a, written in the order a, b"),
+        ([], "not shown: a, b"),
+        (["x", "x", "b"], "not shown: a; shown though it should not be: x"),
+    ],
+)
+def test_each_way_to_differ_is_named(seen: list[str], says: str) -> None:
+    assert difference(seen, ["a", "b"]) == says
+
+
+@given(seen=st.lists(st.sampled_from("abcdef")), expected=VALUES)
+def test_nothing_is_said_of_what_is_the_same_and_something_of_all_else(seen: list[str], expected: list[str]) -> None:
+    assert (difference(seen, expected) == "") == (seen == expected)
+
+
+def test_long_lists_are_cut() -> None:
+    assert difference([], list("abcdefg")) == "not shown: a, b, c, d, e and 2 more"
+
+
+def test_partitions_are_judged_each_for_itself() -> None:
+    seen = [Seen(1, 0, "right"), Seen(0, 0, "left")]
+    assert judge(seen, {0: ["left"], 1: ["right"]}, "both").verdict is Verdict.KEPT
+    torn = judge(seen[:1], {0: ["left"], 1: ["right"]}, "both")
+    assert (torn.verdict, torn.said) == (Verdict.BROKEN, "partition 0: not shown: left")
+    elsewhere = judge([*seen, Seen(2, 0, "stray")], {0: ["left"], 1: ["right"]}, "both")
+    assert elsewhere.said == "partition 2: shown though it should not be: stray"

@@ -1,0 +1,43 @@
+"""Settings are never taken for a promise that was seen; what one broker's loss can break is at risk."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.products.conformance.durability import judge_settings
+from app.products.conformance.report import Verdict
+
+TOPIC = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+BROKERS = {"transaction.state.log.replication.factor": ("3",), "transaction.state.log.min.isr": ("2",)}
+
+
+def test_good_settings_show_nothing_and_say_what_they_promise() -> None:
+    found = judge_settings(replication_factor=3, topic=TOPIC, brokers=BROKERS)
+    assert found.verdict is Verdict.NOT_SHOWN
+    assert found.said.endswith("what is committed outlives the loss of 1 replica")
+
+
+@pytest.mark.parametrize(
+    ("replication_factor", "topic", "brokers", "says"),
+    [
+        (1, {}, {}, "partitions have one replica"),
+        (3, {"min.insync.replicas": "1"}, {}, "`min.insync.replicas` is 1"),
+        (3, {"unclean.leader.election.enable": "true"}, {}, "a replica that lacks committed records may lead"),
+        (3, {}, {"transaction.state.log.replication.factor": ("1",)}, "`__transaction_state` has one replica"),
+        (3, {}, {"transaction.state.log.min.isr": ("2", "1")}, "`transaction.state.log.min.isr` is 1"),
+    ],
+)
+def test_each_weakness_is_a_risk(
+    replication_factor: int, topic: dict[str, str], brokers: dict[str, tuple[str, ...]], says: str
+) -> None:
+    found = judge_settings(replication_factor=replication_factor, topic=TOPIC | topic, brokers=BROKERS | brokers)
+    assert found.verdict is Verdict.AT_RISK
+    assert says in found.said
+    assert ";" not in found.said, "one weakness, one sentence"
+
+
+def test_what_is_not_told_is_not_taken_for_good() -> None:
+    found = judge_settings(replication_factor=3, topic={"min.insync.replicas": "2"}, brokers={})
+    assert found.verdict is Verdict.NOT_SHOWN
+    assert found.said.endswith("the cluster does not tell `unclean.leader.election.enable`")
+    assert "outlives" not in found.said

@@ -1,0 +1,113 @@
+"""The watch over a drill: it takes the server away once, sees what comes of it, and asks for the audit."""
+
+from __future__ import annotations
+
+import os
+
+from msgspec.structs import replace
+
+from app.core.observing.service.observations import Observations
+from app.core.runs.task import PartitionProgress
+from app.kit.db.unit_of_work import UnitOfWork
+from app.products.drills.drill import AuditFigures, Drill, DrillKind, DrillState, DrillVerdict, TargetState
+from app.products.drills.loop import DrillWatch
+from app.products.drills.ports import AuditWord
+from app.products.drills.service import drills
+from tests.products.drills.test_service import order, running, stop
+from tests.support.control_plane import ControlPlane, PlaneClock, task_heartbeat
+
+CLEAN = AuditFigures(audit_id="a1", read=9, expected=7, lost=0, duplicated=0)
+
+
+class Audits:
+    """Asked twice, it is through."""
+
+    def __init__(self) -> None:
+        self.asked: list[str | None] = []
+
+    async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
+        del uow
+        self.asked.append(drill.audit_id)
+        return AuditWord(audit_id="a1", figures=CLEAN if drill.audit_id else None)
+
+
+class Server:
+    """A server that is frozen by passing time."""
+
+    def __init__(self, plane: ControlPlane, problem: str = "") -> None:
+        self._plane = plane
+        self._problem = problem
+        self.frozen_for: list[float] = []
+        self.audits = Audits()
+        self.watch = DrillWatch(
+            unit_of_work=plane.database.unit_of_work,
+            observations=Observations(is_on=False),
+            audits=self.audits,
+            freeze_self=self._freeze,
+            clock=PlaneClock(plane),
+            host="s1",
+        )
+
+    async def _freeze(self, for_s: float) -> str:
+        self.frozen_for.append(for_s)
+        if not self._problem:
+            self._plane.pass_time(for_s)
+        return self._problem
+
+
+async def get(plane: ControlPlane, drill: Drill) -> Drill:
+    async with plane.uow() as uow:
+        return await drills.get_drill(uow, drill.id)
+
+
+async def turns(plane: ControlPlane, server: Server, run_id: str, *, count: int, sequence: int) -> None:
+    """Half a second each, in which the pipeline's task commits."""
+    for number in range(count):
+        plane.pass_time(0.5)
+        at = 100 * (sequence + number)
+        progress = PartitionProgress(topic="in", partition=0, position=at, committed=at, end=at)
+        await plane.beat(replace(task_heartbeat(run_id, sequence=sequence + number), partitions=(progress,)))
+        await server.watch.turn()
+
+
+async def test_the_server_is_taken_away_once_and_what_comes_of_it_is_judged(plane: ControlPlane) -> None:
+    run = await running(plane)
+    server = Server(plane)
+    drill = await order(plane, kind=DrillKind.FREEZE_SERVER, ordinal=None, for_s=10)
+    await turns(plane, server, run.id, count=5, sequence=2)
+    assert server.frozen_for == [], "whoever ordered it still sees the page"
+    await turns(plane, server, run.id, count=3, sequence=10)
+    assert server.frozen_for == [10]
+    seen = await get(plane, drill)
+    assert [(one.host, one.pid, one.state) for one in seen.targets] == [("s1", os.getpid(), TargetState.THAWED)]
+    await turns(plane, server, run.id, count=12, sequence=20)
+    assert server.frozen_for == [10]
+    ended = await get(plane, drill)
+    assert (ended.state, ended.verdict) == (DrillState.ENDED, DrillVerdict.SURVIVED), ended.entries
+    assert server.audits.asked == [None, "a1"]
+
+
+async def test_a_server_that_cannot_be_frozen_says_why(plane: ControlPlane) -> None:
+    run = await running(plane)
+    server = Server(plane, problem="no pidfd here")
+    drill = await order(plane, kind=DrillKind.FREEZE_SERVER, ordinal=None)
+    await turns(plane, server, run.id, count=8, sequence=2)
+    ended = await get(plane, drill)
+    assert (ended.verdict, ended.sentence) == (DrillVerdict.NOT_BEGUN, "nobody was drilled: no pidfd here")
+
+
+async def test_a_drill_that_was_stopped_takes_nobody_away(plane: ControlPlane) -> None:
+    run = await running(plane)
+    server = Server(plane)
+    await stop(plane, await order(plane, kind=DrillKind.FREEZE_SERVER, ordinal=None))
+    await turns(plane, server, run.id, count=8, sequence=2)
+    assert server.frozen_for == []
+
+
+async def test_an_order_that_nobody_claims_is_void(plane: ControlPlane) -> None:
+    run = await running(plane)
+    server = Server(plane)
+    drill = await order(plane)
+    plane.pass_time(15.5)
+    await turns(plane, server, run.id, count=1, sequence=2)
+    assert (await get(plane, drill)).verdict is DrillVerdict.NOT_BEGUN

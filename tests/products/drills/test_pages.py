@@ -1,0 +1,102 @@
+"""A drill is ordered, watched and stopped on its pages, by those who may and where it is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from app.core.runs.store.runs import RunStore
+from app.edges.db.database import Database
+from app.kit.access import Role
+from app.kit.web.dependencies import Wiring
+from tests.support.control_plane import ControlPlane, task_heartbeat
+from tests.support.wiring import browser_of, settings_for_test, wired
+
+
+@pytest.fixture
+async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
+    async with wired(database.url, settings_for_test(tmp_path)) as made:
+        yield made
+
+
+async def running(database: Database, wiring: Wiring, *, allows_drills: bool = True) -> None:
+    await ControlPlane(database, now=wiring.clock.now()).running(instances=2, allows_drills=allows_drills)
+
+
+async def heard(database: Database, wiring: Wiring) -> None:
+    """Both tasks, just now: the clock of these pages is the real one, and a drill takes a word of the last seconds."""
+    plane = ControlPlane(database, now=wiring.clock.now())
+    async with plane.uow() as uow:
+        run = await uow.of(RunStore).find_live("flights")
+    assert run is not None
+    for ordinal in (0, 1):
+        await plane.beat(task_heartbeat(run.id, ordinal=ordinal))
+
+
+FREEZE = {"kind": "freeze_instance", "ordinal": "1", "for_s": "20", "why": "rehearsal <b>"}
+
+
+async def test_a_drill_is_ordered_watched_and_stopped_on_its_pages(database: Database, wiring: Wiring) -> None:
+    await running(database, wiring)
+    async with browser_of(wiring, Role.OPERATOR) as browser:
+        assert "/pipelines/flights/drills" in (await browser.get("/pipelines/flights")).text
+        before = (await browser.get("/pipelines/flights/drills")).text
+        assert "No drill yet" in before
+        assert before.count("<form") >= 3
+        await heard(database, wiring)
+        ordered = await browser.post("/pipelines/flights/drills", data=FREEZE)
+        assert ordered.status_code == 303, ordered.text
+        found = re.fullmatch(r"/drills/([0-9a-f-]{36})\?said=drill-ordered", ordered.headers["location"])
+        assert found is not None
+        page = (await browser.get(ordered.headers["location"])).text
+        for said in (
+            "freeze instance 1 of flights for 20 s",
+            "gives them to others",
+            "4711 on w1",
+            "expected at most 23 s",
+            "rehearsal &lt;b&gt;",
+            "counted by the audit at the end",
+            "It begins within a second or two",
+        ):
+            assert said in page, said
+        assert "One drill at a time" in (await browser.get("/pipelines/flights/drills")).text
+        refused = await browser.post("/pipelines/flights/drills", data=FREEZE)
+        assert (refused.status_code, "one drill at a time" in refused.text) == (409, True)
+        stopped = await browser.post(f"/drills/{found[1]}/stop", data={"why": "enough"})
+        assert stopped.headers["location"] == f"/drills/{found[1]}?said=drill-stopped"
+        page = (await browser.get(f"/drills/{found[1]}")).text
+        assert "stopped by" in page
+        assert 'id="act-stop"' not in page
+        assert (await browser.post(f"/drills/{found[1]}/stop")).status_code == 409
+        assert "not audited" in page
+        assert (await browser.get("/drills/nonsense")).status_code == 404
+
+
+async def test_a_viewer_watches_and_orders_nothing(database: Database, wiring: Wiring) -> None:
+    await running(database, wiring)
+    async with browser_of(wiring, Role.VIEWER) as browser:
+        page = (await browser.get("/pipelines/flights/drills")).text
+        assert "Drills take the role operator" in page
+        assert "drill-freeze" not in page
+        assert (await browser.post("/pipelines/flights/drills", data=FREEZE)).status_code == 403
+
+
+async def test_where_it_is_not_allowed_the_page_says_what_to_do(database: Database, wiring: Wiring) -> None:
+    await running(database, wiring, allows_drills=False)
+    async with browser_of(wiring, Role.OPERATOR) as browser:
+        page = (await browser.get("/pipelines/flights/drills")).text
+        assert "Drills are not allowed here" in page
+        assert "drill-freeze" not in page
+        refused = await browser.post("/pipelines/flights/drills", data=FREEZE)
+        assert (refused.status_code, "does not allow drills" in refused.text) == (409, True)
+        assert "/pipelines/flights/drills" not in (await browser.get("/pipelines/flights")).text
+
+
+async def test_without_a_run_there_is_nothing_to_drill(database: Database, wiring: Wiring) -> None:
+    await ControlPlane(database, now=wiring.clock.now()).pipeline(allows_drills=True)
+    async with browser_of(wiring, Role.OPERATOR) as browser:
+        assert "It does not run" in (await browser.get("/pipelines/flights/drills")).text
+        assert (await browser.get("/pipelines/nobody/drills")).status_code == 404

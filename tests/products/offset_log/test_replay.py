@@ -1,0 +1,265 @@
+"""What each contradiction says, and what is none: told by hand, one at a time."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.core.wire.offset_events import (
+    Assigned,
+    Checkpoint,
+    Event,
+    Found,
+    GivenUp,
+    Leaving,
+    Outcome,
+    Positioned,
+    Teller,
+    Telling,
+)
+from app.products.offset_log.replay import replay
+from app.products.offset_log.silence import Age, Silent
+from app.products.offset_log.stretch import Stretch
+from app.products.offset_log.verdict import Figures, Kind, Standing, Verdict
+
+FIRST = Teller(run=1, ordinal=0, task=0, lease=1, attempt=0)
+SECOND = Teller(run=1, ordinal=1, task=0, lease=1, attempt=0)
+
+
+def telling(*events: Event, teller: Teller = FIRST, is_final: bool = True, life: int = 0) -> Telling:
+    numbered = tuple(msgspec.structs.replace(event, index=index) for index, event in enumerate(events))
+    return Telling(teller=teller, events=numbered, recorded=len(numbered), is_final=is_final, life=life)
+
+
+def assigned(generation: int | None = 1, number: int = 1) -> Assigned:
+    return Assigned(index=0, number=number, generation=generation)
+
+
+def at(offset: int, number: int = 1) -> Positioned:
+    return Positioned(index=0, number=number, offset=offset)
+
+
+def given_up(number: int = 2, how: Leaving = Leaving.REVOKED) -> GivenUp:
+    return GivenUp(index=0, number=number, how=how)
+
+
+def checkpoint(begins: int, following: int, outcome: Outcome = Outcome.COMMITTED, number: int = 1) -> Checkpoint:
+    return Checkpoint(
+        index=0,
+        number=number,
+        begins=begins,
+        first=begins,
+        last=following - 1,
+        next=following,
+        records=following - begins,
+        outcome=outcome,
+    )
+
+
+def found(verdict: Verdict) -> list[tuple[Kind, Stretch]]:
+    return [(one.kind, one.stretch) for one in verdict.contradictions]
+
+
+def test_owners_that_follow_on_each_other_are_consistent() -> None:
+    verdict = replay(
+        [
+            telling(assigned(2), at(10), checkpoint(10, 20), teller=SECOND),
+            telling(assigned(1), at(0), checkpoint(0, 10), given_up()),
+        ]
+    )
+    assert (verdict.standing, found(verdict)) == (Standing.CONSISTENT, [])
+    assert verdict.figures == Figures(records=20, committed=2)
+
+
+def test_gap_between_owners_of_whom_all_was_heard_is_a_contradiction() -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    second = telling(assigned(2), at(15), checkpoint(15, 20), teller=SECOND)
+    verdict = replay([first, second])
+    assert found(verdict) == [(Kind.GAP, Stretch(10, 15))]
+    assert verdict.contradictions[0].message == "offsets 10 to 14 were committed by nobody, and later ones were"
+
+
+def test_gap_is_seen_before_the_next_owner_has_committed_anything() -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    assert found(replay([first, telling(assigned(2), at(15), teller=SECOND)])) == [(Kind.GAP, Stretch(10, 15))]
+
+
+def test_gap_that_a_dead_attempt_may_have_filled_is_a_doubt() -> None:
+    dead = telling(assigned(1), at(0), checkpoint(0, 10), is_final=False)
+    verdict = replay([dead, telling(assigned(2), at(15), teller=SECOND)])
+    assert (verdict.standing, found(verdict)) == (Standing.CANNOT_TELL, [])
+    assert [(doubt.kind, doubt.stretch) for doubt in verdict.doubts] == [(Kind.GAP, Stretch(10, 15))]
+
+
+def test_gap_before_a_dead_attempt_began_is_not_its_doing() -> None:
+    """It began behind the gap, and committed offsets only grow."""
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    dead = telling(assigned(2), at(15), checkpoint(15, 20), teller=SECOND, is_final=False)
+    assert found(replay([first, dead])) == [(Kind.GAP, Stretch(10, 15))]
+
+
+def test_what_was_dropped_out_of_the_middle_is_a_doubt_only_there() -> None:
+    whole = telling(assigned(), at(0), checkpoint(0, 10), checkpoint(10, 20), checkpoint(25, 30))
+    holed = msgspec.structs.replace(whole, events=(*whole.events[:3], *whole.events[4:]))
+    assert found(replay([whole])) == [(Kind.GAP, Stretch(20, 25))]
+    assert [(doubt.kind, doubt.stretch) for doubt in replay([holed]).doubts] == [(Kind.GAP, Stretch(10, 25))]
+
+
+def test_what_was_dropped_at_the_end_is_known_by_its_count() -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    second = telling(assigned(2), at(15), teller=SECOND)
+    dropped = msgspec.structs.replace(first, events=first.events[:3])
+    assert found(replay([first, second])) == [(Kind.GAP, Stretch(10, 15))]
+    assert found(replay([dropped, second])) == []
+
+
+def test_attempt_that_nothing_was_heard_of_makes_a_gap_a_doubt_that_says_so() -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    verdict = replay([first, telling(assigned(2), at(15), teller=SECOND)], unheard=["epoch 5 is nobody's"])
+    assert found(verdict) == []
+    assert "epoch 5 is nobody's" in verdict.doubts[0].message
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "is_doubted"),
+    [
+        (None, None, True),
+        ((1, 1), None, True),
+        ((1, 1), (1, 2), True),
+        # It was heard of in the generation of the owner behind the gap.
+        ((1, 3), None, False),
+        # Its successor had its id when the owner before the gap had the partition.
+        ((1, 0), (1, 1), False),
+        ((0, 9), (1, 2), True),
+    ],
+)
+def test_gap_is_a_doubt_where_one_may_have_been_who_never_told_of_the_partition(
+    since: Age | None, until: Age | None, is_doubted: bool
+) -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    both = [first, telling(assigned(3), at(15), teller=SECOND)]
+    silent = Silent(Teller(run=1, ordinal=2, task=0, lease=1, attempt=0), 0, since, until)
+    verdict = replay(both, silent=[silent])
+    assert verdict.standing is (Standing.CANNOT_TELL if is_doubted else Standing.CONTRADICTED)
+    assert replay(both, silent=[silent._replace(life=1)]).standing is Standing.CONTRADICTED, "of another life"
+
+
+def test_what_a_silent_attempt_may_have_done_excuses_no_overlap() -> None:
+    silent = Silent(Teller(run=1, ordinal=2, task=0, lease=1, attempt=0), 0, None, None)
+    first = telling(assigned(1), at(0), checkpoint(0, 12), given_up())
+    second = telling(assigned(3), at(10), checkpoint(10, 20), teller=SECOND)
+    assert Kind.OVERLAP in {kind for kind, _ in found(replay([first, second], silent=[silent]))}
+
+
+def test_gap_within_one_ownership_is_nobody_elses_doing() -> None:
+    """While a partition is owned under one number nobody else can have committed for it, whoever was not heard."""
+    verdict = replay(
+        [telling(assigned(), at(0), checkpoint(0, 10), checkpoint(12, 20), is_final=False)], unheard=["somebody"]
+    )
+    assert found(verdict) == [(Kind.GAP, Stretch(10, 12))]
+
+
+def test_the_same_offsets_committed_by_two_are_an_overlap_and_name_both() -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 12), given_up())
+    second = telling(assigned(2), at(10), checkpoint(10, 20), teller=SECOND)
+    verdict = replay([first, second])
+    assert found(verdict) == [(Kind.OVERLAP, Stretch(10, 12))]
+    assert verdict.contradictions[0].tellers == (FIRST, SECOND)
+
+
+def test_overlap_is_told_of_the_same_generation_and_of_one_that_is_not_known() -> None:
+    first = telling(assigned(None), at(0), checkpoint(0, 12), given_up())
+    second = telling(assigned(2), at(10), checkpoint(10, 20), teller=SECOND)
+    assert found(replay([first, second])) == [(Kind.OVERLAP, Stretch(10, 12))]
+
+
+def test_owner_that_begins_behind_what_an_earlier_one_committed_is_told_before_it_commits() -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 12), given_up())
+    assert found(replay([first, telling(assigned(2), at(10), teller=SECOND)])) == [(Kind.REWOUND, Stretch(10, 12))]
+
+
+def test_commit_after_a_loss_is_one_without_ownership() -> None:
+    verdict = replay([telling(assigned(), at(0), given_up(how=Leaving.LOST), checkpoint(0, 5))])
+    assert found(verdict) == [(Kind.WITHOUT_OWNERSHIP, Stretch(0, 5))]
+
+
+def test_commit_of_what_was_polled_before_the_partition_went_and_came_back_is_one_without_ownership() -> None:
+    events = (assigned(), at(0), given_up(), assigned(2, number=3), at(0, number=3), checkpoint(0, 5, number=1))
+    assert found(replay([telling(*events)])) == [(Kind.WITHOUT_OWNERSHIP, Stretch(0, 5))]
+
+
+def test_aborted_checkpoint_that_is_read_again_is_none() -> None:
+    verdict = replay([telling(assigned(), at(0), checkpoint(0, 10, Outcome.ABORTED), at(0), checkpoint(0, 12))])
+    assert (verdict.standing, verdict.figures.aborted) == (Standing.CONSISTENT, 1)
+
+
+def test_checkpoint_of_unknown_outcome_may_have_been_committed_or_not() -> None:
+    for lands_at in (0, 10):
+        verdict = replay(
+            [telling(assigned(), at(0), checkpoint(0, 10, Outcome.UNKNOWN), at(lands_at), checkpoint(lands_at, 15))]
+        )
+        assert verdict.standing is Standing.CONSISTENT, lands_at
+
+
+def test_who_reads_on_after_an_unknown_outcome_skips_what_may_not_be_committed() -> None:
+    verdict = replay([telling(assigned(), at(0), checkpoint(0, 10, Outcome.UNKNOWN), checkpoint(10, 15))])
+    assert found(verdict) == [(Kind.GAP, Stretch(0, 10))]
+
+
+def test_offsets_without_a_record_are_counted_and_no_gap() -> None:
+    """A marker before the first record, one between two, one behind the last."""
+    sparse = msgspec.structs.replace(checkpoint(0, 10), first=1, last=8, records=7)
+    verdict = replay([telling(assigned(), at(0), sparse)])
+    assert (verdict.standing, verdict.figures.offsets_without_record) == (Standing.CONSISTENT, 3)
+
+
+def test_where_a_checkpoint_begins_that_nobody_knows_is_no_gap() -> None:
+    """The client reads by itself from what is committed; its position is not known before something was delivered."""
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    vague = msgspec.structs.replace(checkpoint(12, 20), begins=None)
+    assert found(replay([first, telling(assigned(2), at(10), vague, teller=SECOND)])) == []
+    verdict = replay([first, telling(assigned(2), vague, teller=SECOND)])
+    assert (verdict.standing, found(verdict)) == (Standing.CANNOT_TELL, [])
+
+
+def test_checkpoint_that_does_not_say_which_records_it_holds_is_not_judged_by_them() -> None:
+    blank = msgspec.structs.replace(checkpoint(0, 10), first=None, last=None, records=None)
+    verdict = replay([telling(assigned(), at(0), blank)])
+    assert verdict.standing is Standing.CONSISTENT
+    assert verdict.figures == Figures(committed=1)
+
+
+def test_checkpoint_with_more_records_than_offsets_has_processed_one_twice() -> None:
+    twice = msgspec.structs.replace(checkpoint(0, 10), records=11)
+    assert found(replay([telling(assigned(), at(0), twice)])) == [(Kind.OVERLAP, Stretch(0, 10))]
+
+
+def test_record_behind_the_committed_offset_will_be_processed_again() -> None:
+    ahead = msgspec.structs.replace(checkpoint(0, 10), last=10)
+    assert (Kind.OVERLAP, Stretch(10, 11)) in found(replay([telling(assigned(), at(0), ahead)]))
+
+
+def test_what_retention_deleted_unread_is_no_gap() -> None:
+    gone = Positioned(index=0, number=1, offset=15, found=Found.GONE_UNREAD, gone_from=10)
+    verdict = replay([telling(assigned(), at(0), checkpoint(0, 10), gone, checkpoint(15, 20))])
+    assert verdict.standing is Standing.CONSISTENT
+
+
+def test_offsets_set_by_hand_begin_another_life() -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    second = telling(assigned(2), at(3), checkpoint(3, 20), teller=SECOND, life=1)
+    assert replay([first, second]).standing is Standing.CONSISTENT
+
+
+def test_where_the_group_forgot_its_offsets_nothing_is_compared_and_that_is_said() -> None:
+    first = telling(assigned(4), at(0), checkpoint(0, 10), given_up())
+    start = Positioned(index=0, number=1, offset=3, found=Found.NOTHING_COMMITTED)
+    verdict = replay([first, telling(assigned(9), start, checkpoint(3, 20), teller=SECOND)])
+    assert (verdict.standing, found(verdict)) == (Standing.CANNOT_TELL, [])
+    assert "generation 9" in verdict.doubts[0].message
+
+
+def test_what_is_delivered_twice_happened_once() -> None:
+    once = telling(assigned(), at(0), checkpoint(0, 10))
+    twice = msgspec.structs.replace(once, events=once.events + once.events)
+    assert replay([twice]) == replay([once])

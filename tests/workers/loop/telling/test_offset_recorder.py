@@ -1,0 +1,394 @@
+"""What is recorded of a loop's offsets, and that the replay makes of it what happened."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.core.wire.offset_events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
+from app.products.offset_log.hearing import Init
+from app.products.offset_log.stretch import Stretch
+from app.products.offset_log.verdict import Kind, Standing, Verdict
+from tests.support.offset_log import EVERYTHING, replayed
+from workers.loop.group.ownership import Ownership
+from workers.loop.telling.offset_recorder import GROWS_FOR_MS, OffsetRecorder
+
+P = ("orders", 0)
+Q = ("orders", 1)
+
+
+class Task:
+    """What the loop does to its recorder, in the loop's order."""
+
+    def __init__(self, *, kept: int = 100) -> None:
+        self.ownership = Ownership()
+        self.now_ms = 7
+        self.recorder = OffsetRecorder(self.ownership, kept=kept, now_ms=lambda: self.now_ms)
+
+    def take(self, *partitions: tuple[str, int], generation: int = 1, committed: int | None = 0) -> None:
+        self.ownership.assigned(partitions)
+        self.recorder.assigned(partitions, generation=generation)
+        if committed is not None:
+            for partition in partitions:
+                self.recorder.begins(partition, committed)
+
+    def give_up(self, *partitions: tuple[str, int], how: Leaving = Leaving.REVOKED) -> None:
+        self.ownership.given_up(partitions)
+        self.recorder.given_up(partitions, how)
+
+    def poll(self, to: int, partition: tuple[str, int] = P) -> None:
+        self.recorder.stands_at({partition: to})
+
+    def process(self, first: int, to: int, partition: tuple[str, int] = P) -> None:
+        self.poll(to, partition)
+        self.recorder.add({partition: to}, records=to - first, span=(first, to - 1))
+
+    def commit(self) -> None:
+        self.recorder.ended(Outcome.COMMITTED)
+
+    def verdict(self) -> Verdict:
+        return replayed([self.recorder.untold(EVERYTHING)])[P]
+
+    def untold(self) -> dict[tuple[str, int], tuple[Event, ...]]:
+        return {(told.topic, told.partition): told.events for told in self.recorder.untold(EVERYTHING)}
+
+    def tell(self) -> dict[tuple[str, int], tuple[Event, ...]]:
+        """What is told now, and stored."""
+        told = self.untold()
+        self.recorder.stored(self.recorder.untold(EVERYTHING))
+        return told
+
+
+def test_commits_without_a_seam_are_one_event_that_grows_also_after_it_was_told() -> None:
+    task = Task()
+    task.take(P)
+    for offset in range(0, 50, 5):
+        task.process(offset, offset + 5)
+        task.commit()
+    whole = Checkpoint(
+        index=2,
+        number=1,
+        follows=1,
+        begins=None,
+        first=0,
+        last=49,
+        next=50,
+        records=50,
+        outcome=Outcome.COMMITTED,
+        checkpoints=10,
+        at_ms=7,
+        until_ms=7,
+    )
+    assert task.tell()[P] == (
+        Assigned(index=0, number=1, generation=1, at_ms=7),
+        Positioned(index=1, number=1, follows=1, offset=0, at_ms=7),
+        whole,
+    )
+    assert task.untold() == {}
+    assert not task.recorder.has_news
+    task.now_ms = 9
+    task.process(50, 55)
+    task.commit()
+    assert not task.recorder.has_news, "how far it has come can wait"
+    grown = msgspec.structs.replace(whole, last=54, next=55, records=55, checkpoints=11, until_ms=9)
+    assert task.tell() == {P: (grown,)}
+
+
+def test_batch_that_outlived_a_rebalance_is_credited_to_the_ownership_it_was_polled_under() -> None:
+    """Though it holds records of several partitions, of which no first and last are told."""
+    task = Task()
+    task.take(P, Q)
+    task.recorder.stands_at({P: 5, Q: 7})
+    task.give_up(P, Q)
+    task.take(P, Q, generation=2)
+    task.recorder.add({P: 5, Q: 7}, records=12)
+    task.commit()
+    verdicts = replayed([task.recorder.untold(EVERYTHING)])
+    assert {name: {one.kind for one in verdicts[name].contradictions} for name in (P, Q)} == {
+        P: {Kind.WITHOUT_OWNERSHIP},
+        Q: {Kind.WITHOUT_OWNERSHIP},
+    }
+
+
+def test_same_batch_read_again_after_a_rebalance_is_the_new_owners() -> None:
+    task = Task()
+    task.take(P, Q)
+    task.recorder.stands_at({P: 5, Q: 7})
+    task.give_up(P, Q)
+    task.take(P, Q, generation=2)
+    task.recorder.stands_at({P: 5, Q: 7})
+    task.recorder.add({P: 5, Q: 7}, records=12)
+    task.commit()
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_an_event_covers_no_more_than_its_time() -> None:
+    task = Task()
+    task.take(P)
+    for offset in (0, 5):
+        task.process(offset, offset + 5)
+        task.commit()
+        task.now_ms += GROWS_FOR_MS
+    assert [event.index for event in task.untold()[P]] == [0, 1, 2, 3]
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_what_grows_while_it_is_on_its_way_is_told_again() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    on_its_way = task.recorder.untold(EVERYTHING)
+    task.process(5, 9)
+    task.commit()
+    task.recorder.stored(on_its_way)
+    (told,) = task.tell()[P]
+    assert isinstance(told, Checkpoint)
+    assert (told.index, told.next) == (2, 9)
+
+
+def test_what_was_never_answered_is_told_again_whole() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.recorder.untold(EVERYTHING)
+    task.give_up(P)
+    assert [event.index for event in task.untold()[P]] == [0, 1, 2, 3]
+
+
+def test_open_checkpoint_is_told_as_open_until_its_end_is_recorded() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    assert [told.is_open for told in task.recorder.untold(EVERYTHING)] == [True]
+    task.commit()
+    assert [told.is_open for told in task.recorder.untold(EVERYTHING)] == [False]
+
+
+def test_nothing_is_recorded_where_offsets_may_go_back() -> None:
+    recorder = OffsetRecorder(Ownership(), is_on=False)
+    recorder.assigned([P], generation=1)
+    recorder.positioned(P, 0)
+    recorder.stands_at({P: 5})
+    recorder.add({P: 5}, records=5, span=(0, 4))
+    recorder.ended(Outcome.COMMITTED)
+    recorder.given_up([P], Leaving.REVOKED)
+    recorder.initialised(Init(1, 1))
+    assert (recorder.untold(EVERYTHING), recorder.inits(), recorder.has_news) == ((), (), False)
+
+
+def test_what_was_polled_and_never_processed_lies_between_two_checkpoints() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.poll(8)
+    task.process(8, 12)
+    task.commit()
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(5, 8))]
+
+
+def test_what_was_polled_and_never_processed_is_seen_within_one_checkpoint_too() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.poll(8)
+    task.process(8, 12)
+    task.commit()
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(5, 8))]
+
+
+def test_markers_that_the_position_passes_between_polls_are_no_gap() -> None:
+    """Nothing was delivered: no poll brought records, and nobody asked for the position in between."""
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.process(7, 12)
+    task.commit()
+    verdict = task.verdict()
+    assert (verdict.standing, verdict.figures.offsets_without_record) == (Standing.CONSISTENT, 2)
+
+
+def test_position_that_is_committed_without_records_is_gone_on_from() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.recorder.add({P: 7}, records=0)
+    task.commit()
+    task.process(7, 12)
+    task.commit()
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_abort_goes_back_and_what_is_read_again_follows_on_what_is_committed() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.recorder.ended(Outcome.ABORTED)
+    task.recorder.positioned(P, 0)
+    task.process(0, 7)
+    task.commit()
+    verdict = task.verdict()
+    assert (verdict.standing, verdict.figures.aborted, verdict.figures.records) == (Standing.CONSISTENT, 1, 7)
+
+
+def test_abort_without_going_back_is_a_gap() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.recorder.ended(Outcome.ABORTED)
+    task.process(5, 9)
+    task.commit()
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(0, 5))]
+
+
+def test_commit_in_a_revoke_is_told_before_the_revoke_and_under_its_number() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.give_up(P)
+    assert task.untold()[P][-1] == GivenUp(index=3, number=2, follows=1, how=Leaving.REVOKED, at_ms=7)
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_commit_of_what_was_polled_before_a_loss_is_found() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.give_up(P, how=Leaving.LOST)
+    task.commit()
+    assert [one.kind for one in task.verdict().contradictions] == [Kind.WITHOUT_OWNERSHIP]
+
+
+def test_group_that_begins_records_where_and_goes_on_under_the_next_number() -> None:
+    task = Task()
+    task.take(P, committed=None)
+    task.recorder.positioned(P, 40, Found.NOTHING_COMMITTED)
+    task.recorder.add({P: 40}, records=0)
+    task.commit()
+    task.take(P, committed=40)
+    task.process(40, 45)
+    task.commit()
+    verdict = task.verdict()
+    assert (verdict.standing, verdict.figures.records) == (Standing.CONSISTENT, 5)
+
+
+def test_records_of_several_partitions_in_one_batch_are_not_told_apart() -> None:
+    task = Task()
+    task.take(P, Q)
+    task.recorder.stands_at({P: 5, Q: 9})
+    task.recorder.add({P: 5, Q: 9}, records=14, span=(0, 8))
+    task.commit()
+    last = task.untold()[P][-1]
+    assert isinstance(last, Checkpoint)
+    assert (last.first, last.last, last.records) == (None, None, None)
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_batches_of_one_partition_and_of_several_in_turn_are_one_event_too() -> None:
+    """Or what waits would grow with every commit."""
+    task = Task()
+    task.take(P, Q)
+    for offset in range(0, 40, 10):
+        task.process(offset, offset + 5)
+        task.commit()
+        task.recorder.stands_at({P: offset + 10, Q: offset})
+        task.recorder.add({P: offset + 10, Q: offset}, records=9, span=(offset + 5, offset - 1))
+        task.commit()
+    (_assigned, _positioned, whole) = task.untold()[P]
+    assert isinstance(whole, Checkpoint)
+    assert (whole.next, whole.records, whole.checkpoints) == (40, None, 8)
+
+
+def test_what_is_dropped_leaves_a_hole_and_the_quiet_partition_keeps_its_own() -> None:
+    task = Task(kept=10)
+    task.take(Q)
+    task.take(P)
+    for offset in range(0, 40, 5):
+        task.process(offset, offset + 5)
+        task.recorder.ended(Outcome.ABORTED)
+        task.recorder.positioned(P, 0)
+    told = task.untold()
+    assert sum(map(len, told.values())) == 10
+    assert [event.index for event in told[Q]] == [0, 1]
+    assert told[P][0].index > 0
+    assert task.verdict().contradictions == ()
+
+
+def test_what_is_stored_is_forgotten_and_what_came_since_is_not() -> None:
+    task = Task()
+    task.take(P)
+    task.tell()
+    task.process(0, 5)
+    task.commit()
+    assert [event.index for event in task.untold()[P]] == [2]
+    (bounded,) = task.recorder.untold(0)
+    assert (bounded.events, bounded.recorded) == ((), 3)
+
+
+def test_generation_of_nobodys_member_is_not_one() -> None:
+    task = Task()
+    task.take(P, generation=-1, committed=None)
+    assert task.untold()[P] == (Assigned(index=0, number=1, generation=None, at_ms=7),)
+
+
+def test_what_had_grown_and_is_dropped_is_a_hole_though_the_server_has_it_as_it_was() -> None:
+    task = Task(kept=3)
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    stored = task.recorder.untold(EVERYTHING)
+    task.recorder.stored(stored)
+    task.process(5, 10)
+    task.commit()
+    task.now_ms += GROWS_FOR_MS
+    task.process(10, 15)
+    task.commit()
+    task.give_up(P)
+    assert [event.index for event in task.untold()[P]] == [2, 3, 4]
+    task.take(P, generation=2, committed=None)
+    later = task.recorder.untold(EVERYTHING)
+    assert [event.index for event in later[0].events] == [3, 4, 5], "the one that had grown is dropped"
+    assert replayed([[*stored, *later]])[P].contradictions == ()
+
+
+def test_server_that_lost_how_far_an_event_had_grown_sees_a_hole() -> None:
+    """It was restored from a backup: what had been stored since is told by nobody any more."""
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    in_the_backup = task.recorder.untold(EVERYTHING)
+    task.process(5, 10)
+    task.commit()
+    task.now_ms += GROWS_FOR_MS
+    task.process(10, 15)
+    task.commit()
+    task.tell()
+    task.recorder.server_forgot()
+    task.process(15, 20)
+    task.commit()
+    again = task.recorder.untold(EVERYTHING)
+    assert [event.index for event in again[0].events] == [3]
+    assert replayed([[*in_the_backup, *again]])[P].contradictions == ()
+
+
+def test_server_that_forgot_is_told_again_what_is_left_and_how_much_there_was() -> None:
+    task = Task()
+    task.take(P)
+    task.give_up(P)
+    task.take(Q)
+    task.process(0, 5, Q)
+    task.commit()
+    task.tell()
+    assert not task.recorder.has_news
+    task.recorder.server_forgot()
+    assert task.recorder.has_news
+    again = {told.partition: told for told in task.recorder.untold(EVERYTHING)}
+    assert {number: (told.recorded, [event.index for event in told.events]) for number, told in again.items()} == {
+        0: (3, []),
+        1: (3, [2]),
+    }

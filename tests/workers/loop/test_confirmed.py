@@ -1,0 +1,54 @@
+"""Answers of a coordinator against what it has confirmed before."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers.loop.errors import RetriableError
+from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.ownership import Ownership
+
+NAME = ("t", 0)
+
+
+@pytest.fixture
+def ownership() -> Ownership:
+    made = Ownership()
+    made.assigned([NAME])
+    return made
+
+
+@pytest.fixture
+def confirmed(ownership: Ownership) -> Confirmed:
+    made = Confirmed(ownership)
+    made.add({NAME: 10})
+    made.add({NAME: 500})
+    return made
+
+
+@pytest.mark.parametrize(("answer", "said"), [(499, "that 499 is committed"), (None, "that nothing is committed")])
+def test_answer_below_what_was_confirmed_is_asked_for_again(
+    confirmed: Confirmed, answer: int | None, said: str
+) -> None:
+    with pytest.raises(RetriableError, match=f"{said} for t-0, where 500 has been confirmed"):
+        confirmed.refuse_older({("t", 1): 3, NAME: answer})
+
+
+@pytest.mark.parametrize("answer", [500, 501])
+def test_answer_may_be_what_was_confirmed_or_more(confirmed: Confirmed, answer: int) -> None:
+    """More: a commit whose outcome was not heard."""
+    confirmed.refuse_older({NAME: answer})
+
+
+def test_partition_that_went_and_came_back_may_have_any_offset(confirmed: Confirmed, ownership: Ownership) -> None:
+    ownership.given_up([NAME])
+    confirmed.refuse_older({NAME: 3})
+    ownership.assigned([NAME])
+    confirmed.refuse_older({NAME: None})
+
+
+def test_partition_that_nothing_was_committed_for_may_have_any_offset(
+    confirmed: Confirmed, ownership: Ownership
+) -> None:
+    ownership.assigned([("t", 1)])
+    confirmed.refuse_older({("t", 1): None, NAME: 500})

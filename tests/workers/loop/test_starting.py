@@ -1,0 +1,213 @@
+"""`latest` is resolved when its commit was confirmed, not when it was sent. On brokers: test_start_position.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from app.core.pipelines.pipeline import StartPosition
+from app.core.wire.offset_events import Found, Outcome, Positioned
+from tests.support.offset_log import replayed
+from tests.support.tasks import RecordingControl
+from workers.loop.group.membership import Committed, LogBounds, Membership
+from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.remembered import Remembered
+from workers.loop.group.starting import Starting
+from workers.loop.telling.offset_recorder import OffsetRecorder
+
+NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1))
+
+
+class NewGroup(Membership):
+    """Stopped everywhere, with nothing committed; the logs hold 100 records each and get ten more at every look."""
+
+    def __init__(self) -> None:
+        self.ownership = Ownership()
+        self.recorder = OffsetRecorder(self.ownership)
+        self.remembered = Remembered((), ownership=self.ownership, ask=lambda: None)
+        self.ownership.assigned(NAMES)
+        self.offsets: dict[Partition, int] = {}
+        self.restarts: list[frozenset[Partition]] = []
+        self.end = 90
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        return frozenset(name for name in NAMES if name not in self.offsets)
+
+    def truncation(self, partition: Partition) -> str | None:
+        return None
+
+    def stopped_at(self, partition: Partition) -> int | None:
+        return None
+
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+        return {name: Committed(self.offsets.get(name), "") for name in partitions}
+
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
+        self.end += 10
+        return {name: LogBounds(0, self.end) for name in partitions}
+
+    def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+        return {"t": len(NAMES)}
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        """They stop again, unless something is committed by now."""
+        self.restarts.append(frozenset(partitions))
+
+
+class Commits:
+    """Sends what is to be committed; `confirm` is the broker's yes."""
+
+    def __init__(self, group: NewGroup) -> None:
+        self.sent: list[dict[Partition, int]] = []
+        self.is_ready = True
+        self._group = group
+        self._heard: list[Callable[[], None]] = []
+
+    def __call__(
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        together: bool,
+        confirmed: Callable[[], None],
+    ) -> bool:
+        self.sent.append({**starts, **for_others})
+        self._heard.append(confirmed)
+        return self.is_ready
+
+    def confirm(self) -> None:
+        self._group.offsets |= self.sent[-1]
+        self._heard[-1]()
+
+
+def starting(group: NewGroup, commits: Commits, start_position: StartPosition = StartPosition.LATEST) -> Starting:
+    return Starting(
+        group,
+        start_position=start_position,
+        source_topics=["t"],
+        pipeline="p",
+        group="g",
+        commit_starts=commits,
+        announce=RecordingControl().event,
+    )
+
+
+def test_end_of_a_new_group_is_resolved_again_when_its_commit_was_refused() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    resolving = starting(group, commits)
+    resolving.step(group.stopped)
+    resolving.step(group.stopped)
+    commits.confirm()
+    assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
+    assert not group.stopped
+
+
+def test_end_of_a_new_group_is_resolved_again_when_its_commit_could_not_be_sent() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    commits.is_ready = False
+    resolving = starting(group, commits)
+    resolving.step(group.stopped)
+    assert group.restarts == []
+    commits.is_ready = True
+    resolving.step(group.stopped)
+    assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
+    assert group.restarts == [frozenset(NAMES)]
+
+
+def test_end_of_a_new_group_is_not_resolved_while_its_first_partition_has_no_producer() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    starting(group, commits).step(frozenset(NAMES[1:]))
+    assert (commits.sent, group.restarts) == ([], [])
+
+
+def test_those_without_a_producer_go_on_being_stopped() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    starting(group, commits, StartPosition.EARLIEST).step(frozenset(NAMES[:1]))
+    assert (commits.sent, group.restarts) == ([{NAMES[0]: 0}], [frozenset(NAMES[:1])])
+
+
+def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again() -> None:
+    """A topic that was made anew: what it has by now is not skipped."""
+    group = NewGroup()
+    commits = Commits(group)
+    resolving = starting(group, commits)
+    resolving.step(group.stopped)
+    commits.confirm()
+    group.offsets.clear()
+    resolving.step(group.stopped)
+    assert commits.sent[1:] == [dict.fromkeys(NAMES, 0)]
+
+
+class BegunByAnother(NewGroup):
+    """Another task has the first partition, and this one waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ownership = Ownership()
+        self.recorder = OffsetRecorder(self.ownership)
+        self.ownership.assigned(NAMES[1:])
+        self.recorder.assigned(NAMES[1:], generation=1)
+
+        self.restarted: set[Partition] = set()
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        return self.ownership.owned - self.restarted
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        self.restarted |= set(partitions)
+
+
+def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
+    """Or what the group had committed here before it forgot its offsets would seem to end in a gap."""
+    group = BegunByAnother()
+    resolving = starting(group, Commits(group))
+    resolving.step(group.stopped)
+    group.offsets = dict.fromkeys(NAMES, 100)
+    resolving.step(group.stopped)
+    resolving.step(group.stopped)
+    (told,) = group.recorder.untold(100)
+    assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
+        (100, Found.NOTHING_COMMITTED)
+    ]
+
+
+def test_what_is_begun_for_a_partition_of_nobody_is_no_gap_for_who_gets_it() -> None:
+    """The group had committed up to 50 there and has forgotten it; who gets it finds 100 committed."""
+    group = NewGroup()
+    group.ownership = Ownership()
+    group.recorder = OffsetRecorder(group.ownership)
+    group.ownership.assigned(NAMES[:1])
+    group.recorder.assigned(NAMES[:1], generation=7)
+    starting(group, Commits(group)).step(group.stopped)
+    earlier, later = attempt(generation=6, start=0, end=50), attempt(generation=8, start=100, end=120)
+    reports = [earlier.untold(100), group.recorder.untold(100), later.untold(100)]
+    assert replayed(reports)[NAMES[1]].contradictions == ()
+    assert replayed([reports[0], reports[2]])[NAMES[1]].contradictions, "without its word it is one"
+
+
+def attempt(*, generation: int, start: int, end: int) -> OffsetRecorder:
+    """One that finds `start` committed in the second partition, and commits `end`."""
+    ownership = Ownership()
+    recorder = OffsetRecorder(ownership)
+    ownership.assigned(NAMES[1:])
+    recorder.assigned(NAMES[1:], generation=generation)
+    recorder.begins(NAMES[1], start)
+    recorder.add({NAMES[1]: end}, records=end - start, span=(start, end - 1))
+    recorder.ended(Outcome.COMMITTED)
+    return recorder
+
+
+def test_partition_that_stopped_without_an_offset_and_has_one_by_now_was_begun_by_another() -> None:
+    """Its task had not looked before the other began the group."""
+    group = BegunByAnother()
+    group.offsets = dict.fromkeys(NAMES, 100)
+    starting(group, Commits(group)).step(group.stopped)
+    (told,) = group.recorder.untold(100)
+    assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
+        (100, Found.NOTHING_COMMITTED)
+    ]

@@ -1,0 +1,395 @@
+"""The task's place in its consumer group: one consumer, its callbacks, and what they change (rule 2).
+
+Every call on the consumer is made from the thread that polls it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
+
+from app.core.wire.heartbeat import EventKind
+from app.core.wire.offset_events import Leaving
+from workers.loop.control import ProducerIdentity
+from workers.loop.errors import FatalError, kafka_call, translated
+from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.leader_epochs import LeaderEpochs
+from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.remembered import Remembered
+from workers.loop.group.reports import UNREADABLE, has_given_up, has_stopped, is_truncated
+from workers.loop.telling.offset_recorder import OffsetRecorder
+
+
+def _nothing_to_do(_partitions: Sequence[Partition]) -> None:
+    """What is done in a callback where nothing is to be done."""
+
+
+class Hold(StrEnum):
+    """Why nothing may be read now: somebody paused the pipeline, or a broken checkpoint must be settled first."""
+
+    PAUSED = "paused"
+    SETTLING = "settling"
+
+
+class Announce(Protocol):
+    """Keeps an event for the server; returns at once and never raises."""
+
+    def __call__(
+        self,
+        kind: EventKind,
+        message: str,
+        *,
+        partitions: tuple[str, ...] = (),
+        generation: int | None = None,
+        error: str | None = None,
+        producer: ProducerIdentity | None = None,
+    ) -> None: ...
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What the group has committed for a partition; `offset` None: nothing yet."""
+
+    offset: int | None
+    metadata: str
+
+
+class LogBounds(msgspec.Struct, frozen=True):
+    """What a partition's log holds: its first offset, and the one behind the last that is decided (the LSO)."""
+
+    start: int
+    end: int
+
+
+class Membership:
+    """Subscribes, hands out records, and keeps the ownership numbers in step with the callbacks.
+
+    On revoke, inside the callback:
+      1. end the open checkpoint     `end_checkpoint` commits it whole, kept and revoked partitions together: after the
+                                     callback the revoked ones belong to somebody else
+      2. raise the numbers           whatever of the checkpoint should have survived step 1 can no longer be committed
+    On loss there is nothing to commit for: the numbers are raised, and the loop aborts what it finds changed.
+    On assign the partitions are taken here, not by the client, so that they can be held before their first fetch;
+    `begin` comes before that, and so before their committed offsets are read (rule 4).
+
+    Callbacks never raise: an exception that leaves a callback inside `consume(n)` drops the records gathered so far,
+    although the position has passed them. What happened is kept in `trouble` for the loop.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        ownership: Ownership,
+        confirmed: Confirmed | None,
+        remembered: Remembered | None = None,
+        end_checkpoint: Callable[[Sequence[Partition]], None],
+        announce: Announce,
+        recorder: OffsetRecorder,
+        begin: Callable[[Sequence[Partition]], None] = _nothing_to_do,
+        lose: Callable[[Sequence[Partition]], None] = _nothing_to_do,
+    ) -> None:
+        """
+        Args:
+            confirmed: None: what is committed may go back, nothing is compared.
+            remembered: None: only what this member sees is.
+            begin, end_checkpoint, lose: told inside the callbacks which partitions are assigned, revoked, lost.
+        """
+        self.consumer = consumer
+        self.ownership = ownership
+        self.confirmed = confirmed
+        self.remembered = remembered or Remembered((), ownership=ownership, ask=lambda: None)
+        self._begin = begin
+        self._end_checkpoint = end_checkpoint
+        self._lose = lose
+        self._announce = announce
+        self.recorder = recorder
+        self._has_read = False
+        self._holds: set[Hold] = set()
+        self._held_back: set[Partition] = set()
+        self._stopped: dict[Partition, int | None] = {}
+        self._truncated: dict[Partition, str] = {}
+        self.epochs = LeaderEpochs(ownership)
+        self._trouble: BaseException | None = None
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        with kafka_call(f"subscribe to {', '.join(topics)}"):
+            self.consumer.subscribe(
+                list(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
+            )
+
+    def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
+        """Up to `count` records, and what the client reports in place of records. Callbacks run in here.
+
+        A partition of which the client does not know where to read is not reported: it is `stopped` from here on.
+
+        Raises:
+            FatalError: a batch is not what was written. Nothing that came with it may be used: after a wrong checksum
+                librdkafka goes on inside the batch, and takes what the records hold for further batches. Or the client
+                is over: from then on it gives neither records nor errors, and would be waited for without end. Or it
+                has given up asking where partitions begin: these deliver nothing any more, no later ones begin, and it
+                never tells the group that it has given any up.
+        """
+        if self._has_read and self.recorder.is_on:
+            # Whatever became of what the last poll brought: the next records follow on this.
+            self.positions()
+        with kafka_call("read from the source topics"):
+            messages = self.consumer.consume(count, timeout_s)
+        self._has_read = bool(messages)
+        if not any(map(Message.error, messages)):
+            return messages, []
+        errors: list[KafkaError] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() in UNREADABLE:
+                doing = f"read {message.topic()}-{message.partition()}, where a batch is not what was written"
+                raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
+            # The error of a message never says of itself that it is fatal: only its code does.
+            is_over = error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's public name begins so
+            if is_over or has_given_up(message, error):
+                doing = "read from the source topics"
+                raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
+            if has_stopped(error):
+                at = message.offset()
+                partition = message.topic() or "", message.partition() or 0
+                self._stopped[partition] = at if at is not None and at >= 0 else None
+                if is_truncated(error):
+                    self._truncated[partition] = error.str()
+            else:
+                errors.append(error)
+        return [message for message in messages if message.error() is None], errors
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        """Owned partitions that deliver nothing until `restart`: what is committed is nothing, or not in the log."""
+        return self.ownership.owned & self._stopped.keys()
+
+    def stopped_at(self, partition: Partition) -> int | None:
+        """The offset that the log of a stopped partition did not hold; None: it had none to begin at."""
+        return self._stopped.get(partition)
+
+    def truncation(self, partition: Partition) -> str | None:
+        """The client's words, if the log of a stopped partition was cut before the offset, whatever is there now."""
+        return self._truncated.get(partition)
+
+    def take_trouble(self) -> BaseException | None:
+        """What went wrong inside a callback since the last call."""
+        trouble, self._trouble = self._trouble, None
+        return trouble
+
+    def keep_trouble(self, error: BaseException) -> None:
+        """Something went wrong inside a callback; the loop takes it when the poll is over."""
+        self._trouble = self._trouble or error
+
+    def positions(self) -> dict[Partition, int]:
+        """The next offset of each owned partition that has delivered anything since it was assigned or sought."""
+        owned = self.ownership.owned
+        if not owned:
+            return {}
+        with kafka_call("read the positions"):
+            found = self.consumer.position(_list(owned))
+        for entry in found:
+            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
+        positions = {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+        if self._has_read:
+            self._has_read = False
+            self.recorder.stands_at(positions)
+        return positions
+
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+        """What the group has committed; waits for offsets that a transaction has not decided yet, up to `timeout_s`.
+
+        Never inside a callback: in that of `close()` the answer does not come. An answer that is older than what was
+        confirmed to us is retriable.
+        """
+        with kafka_call("read the committed offsets"):
+            found = self.consumer.committed(_list(partitions), timeout_s)
+        answer: dict[Partition, Committed] = {}
+        for entry in found:
+            if entry.error is not None:
+                raise translated(entry.error, f"read the committed offset of {entry.topic}-{entry.partition}")
+            offset = entry.offset if entry.offset >= 0 else None
+            answer[entry.topic, entry.partition] = Committed(offset, entry.metadata or "")
+            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
+        offsets = {name: committed.offset for name, committed in answer.items()}
+        if self.confirmed is not None:
+            self.confirmed.refuse_older(offsets)
+        self.remembered.note(offsets)
+        return answer
+
+    def begins(self, partition: Partition, committed: int) -> None:
+        """Reading goes on at this committed offset, and nothing behind it has been committed yet."""
+        self.recorder.begins(partition, committed)
+        self.epochs.begins(partition, committed)
+
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
+        """What the logs of these partitions hold now, as their leaders say."""
+        wanted = list(partitions)
+        starts = self._offsets_at(OFFSET_BEGINNING, wanted, timeout_s)
+        ends = self._offsets_at(OFFSET_END, wanted, timeout_s)
+        return {partition: LogBounds(starts[partition], ends[partition]) for partition in wanted}
+
+    def _offsets_at(self, place: int, partitions: list[Partition], timeout_s: float) -> dict[Partition, int]:
+        with kafka_call("read the beginnings and ends of the logs"):
+            found = self.consumer.offsets_for_times([TopicPartition(*name, place) for name in partitions], timeout_s)
+        for entry in found:
+            if entry.error is not None:
+                raise translated(entry.error, f"read beginning and end of {entry.topic}-{entry.partition}")
+        return {(entry.topic, entry.partition): entry.offset for entry in found}
+
+    def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+        """How many partitions each topic has; 0 where the brokers do not know it."""
+        counts: dict[str, int] = {}
+        for topic in topics:
+            with kafka_call(f"look up {topic}"):
+                counts[topic] = len(self.consumer.list_topics(topic, timeout_s).topics[topic].partitions)
+        return counts
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        """Let stopped partitions begin again, at what is committed by now; a new ownership of them, since what was
+        known of their next records is not true any more. Nothing of them may be in an open checkpoint."""
+        again = [name for name in partitions if name in self.ownership.owned]
+        with kafka_call("begin again at the committed offsets"):
+            # Not by seek: the client refuses it for a partition that it has stopped.
+            self.consumer.incremental_unassign(_list(again))
+            self._take(self.consumer, _list(again))
+        self._forget_stops(again)
+        self.ownership.assigned(again)
+        self.recorder.assigned(again, generation=self.generation())
+
+    def seek(self, partition: Partition, offset: int) -> bool:
+        """Go on reading at `offset`. For owned partitions that have been read from; any other starts by itself where
+        it was committed, and a seek would beat the wait for undecided offsets, unless who asks has waited for them.
+
+        False: the client refuses it. It has stopped there, or it still looks for what is committed.
+        """
+        try:
+            with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
+                # With an epoch the client asks first whether the log still has what was read under it.
+                epoch = self.epochs.of_seek(partition, offset)
+                self.consumer.seek(TopicPartition(*partition, offset, leader_epoch=epoch))
+        except FatalError as error:
+            if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
+                raise
+            # What it says of a stop has not been polled yet.
+            self._stopped.setdefault(partition, None)
+            return False
+        return True
+
+    def hold(self, reason: Hold) -> None:
+        """Read nothing from now on, newly assigned partitions included, and stay a member."""
+        if not self._holds:
+            with kafka_call("pause the partitions"):
+                self.consumer.pause(_list(self.ownership.owned))
+        self._holds.add(reason)
+
+    def release(self, reason: Hold) -> None:
+        """Read again, if this was the last reason not to."""
+        if reason in self._holds:
+            self._holds.remove(reason)
+            if not self._holds:
+                with kafka_call("resume the partitions"):
+                    self.consumer.resume(_list(self.ownership.owned - self._held_back))
+
+    def hold_back(self, partition: Partition) -> None:
+        """Read nothing of this partition, owned or about to be, whatever becomes of the others."""
+        if partition not in self._held_back:
+            self._held_back.add(partition)
+            if partition in self.ownership.owned and not self._holds:
+                with kafka_call(f"pause {partition[0]}-{partition[1]}"):
+                    self.consumer.pause(_list([partition]))
+
+    def let_go(self, partition: Partition) -> None:
+        """Read this partition again like the others."""
+        if partition in self._held_back:
+            self._held_back.remove(partition)
+            if partition in self.ownership.owned and not self._holds:
+                with kafka_call(f"resume {partition[0]}-{partition[1]}"):
+                    self.consumer.resume(_list([partition]))
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self._holds)
+
+    def generation(self) -> int | None:
+        """Generation (classic) or member epoch (KIP-848), as the group metadata that goes to the broker has it."""
+        return generation_of(self.consumer.consumer_group_metadata())
+
+    def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        with self._keeping_trouble():
+            self._begin(_keys(partitions))
+        with self._keeping_trouble():
+            self._take(consumer, partitions)
+        self._forget_stops(_keys(partitions))
+        self.ownership.assigned(_keys(partitions))
+        with self._keeping_trouble():
+            self.recorder.assigned(_keys(partitions), generation=self.generation())
+            self._tell(EventKind.ASSIGNED, "assigned", partitions)
+
+    def on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        with self._keeping_trouble():
+            self._end_checkpoint(_keys(partitions))
+        self.ownership.given_up(_keys(partitions))
+        with self._keeping_trouble():
+            self.recorder.given_up(_keys(partitions), Leaving.REVOKED)
+            self._tell(EventKind.REVOKED, "revoked", partitions)
+
+    def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.ownership.given_up(_keys(partitions))
+        with self._keeping_trouble():
+            self._lose(_keys(partitions))
+        with self._keeping_trouble():
+            self.recorder.given_up(_keys(partitions), Leaving.LOST)
+            self._tell(EventKind.LOST, "lost: the group went on without this member", partitions)
+
+    def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign(partitions)
+        # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
+        is_held = {_key(entry): bool(self._holds) or _key(entry) in self._held_back for entry in partitions}
+        consumer.pause([entry for entry in partitions if is_held[_key(entry)]])
+        consumer.resume([entry for entry in partitions if not is_held[_key(entry)]])
+
+    def _forget_stops(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._stopped.pop(partition, None)
+            self._truncated.pop(partition, None)
+
+    @contextmanager
+    def _keeping_trouble(self) -> Generator[None]:
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - not even a KeyboardInterrupt may leave a callback
+            self.keep_trouble(error)
+
+    def _tell(self, kind: EventKind, what: str, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            names = tuple(f"{topic}-{number}" for topic, number in sorted(_keys(partitions)))
+            self._announce(kind, f"{', '.join(names)} {what}", partitions=names, generation=self.generation())
+
+
+def generation_of(group_metadata: object) -> int | None:
+    """The generation inside librdkafka's serialized group metadata; None if its form has changed."""
+    prefix = b"CGMDv2:"
+    if not isinstance(group_metadata, bytes) or not group_metadata.startswith(prefix):
+        return None
+    # Written in the machine's byte order: it never leaves the process.
+    return int.from_bytes(group_metadata[len(prefix) : len(prefix) + 4], sys.byteorder, signed=True)
+
+
+def _key(entry: TopicPartition) -> Partition:
+    return entry.topic, entry.partition
+
+
+def _keys(partitions: Iterable[TopicPartition]) -> list[Partition]:
+    return [_key(entry) for entry in partitions]
+
+
+def _list(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic, number in partitions]

@@ -1,0 +1,228 @@
+"""The lanes of a task. The loop asks the rules of a lane, whatever their number is:
+
+OneLane      exactly_once_v2, at_least_once   all partitions share a producer and a checkpoint
+LaneOfEach   exactly_once                     one for each assigned partition (lane_of_each.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import Message
+
+from workers.loop.errors import FencedError, LoopError
+from workers.loop.group.ownership import Partition
+from workers.loop.lane import Lane
+from workers.loop.telling.progress import Progress
+
+
+class Batch(NamedTuple):
+    """Records of one poll that go through one lane, and the positions that polling them has moved."""
+
+    lane: Lane
+    messages: list[Message]
+    moved: Mapping[Partition, int]
+
+
+class Marks(NamedTuple):
+    """The notes that must stand in a lane before its next batch, and the offsets where that begins."""
+
+    lane: Lane
+    starts: Mapping[Partition, int]
+    notes: Mapping[Partition, str]
+
+
+class Lanes(Protocol):
+    """What differs between one producer for all partitions and one for each. Nothing is asked of it for each record."""
+
+    @property
+    def each(self) -> Sequence[Lane]:
+        """Those that there are now."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the group may be joined."""
+        ...
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing can be processed: every lane must be settled first."""
+        ...
+
+    @property
+    def are_many(self) -> bool:
+        """Whether a partition may be idle in its lane while others are not."""
+        ...
+
+    def prepare(self) -> None:
+        """Before the group is joined: ask for the producers that do not depend on what is assigned."""
+        ...
+
+    def polled(self) -> None:
+        """The consumer has just been polled."""
+        ...
+
+    def guarded(self, action: Callable[[], None]) -> None:
+        """Do what concerns all lanes, and recover in all of them from what a Kafka call answered."""
+        ...
+
+    def divide(self, messages: list[Message], moved: Mapping[Partition, int]) -> list[Batch]:
+        """The records of one poll, by lane, in their order."""
+        ...
+
+    def divide_positions(self, moved: Mapping[Partition, int]) -> list[tuple[Lane, Mapping[Partition, int]]]:
+        """Positions, by lane, where nothing must be settled."""
+        ...
+
+    def leave_out(self, messages: list[Message]) -> list[Message]:
+        """Drop the records of lanes that must be settled; they are read again."""
+        ...
+
+    def lane_of(self, partition: Partition) -> Lane | None: ...
+
+    def settle(self) -> None:
+        """A step in every lane that needs it, as far as a turn has time."""
+        ...
+
+    def begin_again(self) -> None:
+        """At the end of a turn: the steps of `settle` for which nothing may be open in any lane."""
+        ...
+
+    def commit(self, lanes: Sequence[Lane]) -> None:
+        """Commit what is open in these; each recovers from what its own commit was answered."""
+        ...
+
+    def commit_marks(self, marks: Sequence[Marks]) -> None:
+        """Commit what is open in their lanes, then these. Each recovers from its own."""
+        ...
+
+    def commit_starts(
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        together: bool,
+        confirmed: Callable[[], None],
+    ) -> bool:
+        """See CommitStarts."""
+        ...
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """In the callback, before these are taken."""
+        ...
+
+    def end_for_revoke(self, partitions: Sequence[Partition]) -> None:
+        """In the callback: commit all that holds records of these, before they are given up (rule 2)."""
+        ...
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """In the callback: nothing of these may be committed any more."""
+        ...
+
+    def identify(self) -> None:
+        """Hear who the producers are for the brokers, and tell it."""
+        ...
+
+    def close(self) -> bool:
+        """End what is open, let go of the producers. Whether a transaction may be left open."""
+        ...
+
+
+class OneLane:
+    """One producer, one checkpoint, whatever is assigned."""
+
+    are_many = False
+
+    def __init__(self, lane: Lane, *, progress: Progress) -> None:
+        self._lane = lane
+        self._progress = progress
+        self.each: Sequence[Lane] = (lane,)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._lane.producer is not None
+
+    @property
+    def is_blocked(self) -> bool:
+        return self._lane.settling.is_needed
+
+    def prepare(self) -> None:
+        self._lane.settling.require_producer()
+
+    def polled(self) -> None:
+        self._lane.polled()
+
+    def guarded(self, action: Callable[[], None]) -> None:
+        self._lane.recovery.guarded(action)
+
+    def divide(self, messages: list[Message], moved: Mapping[Partition, int]) -> list[Batch]:
+        return [Batch(self._lane, messages, moved)]
+
+    def divide_positions(self, moved: Mapping[Partition, int]) -> list[tuple[Lane, Mapping[Partition, int]]]:
+        return [(self._lane, moved)] if moved and not self._lane.settling.is_needed else []
+
+    def leave_out(self, messages: list[Message]) -> list[Message]:
+        if messages:
+            # Their partitions were to be held. They are not processed now, so they must be read again.
+            self._lane.settling.require_rewind()
+        return []
+
+    def lane_of(self, partition: Partition) -> Lane | None:  # noqa: ARG002 - the same for each
+        return self._lane
+
+    def settle(self) -> None:
+        self._lane.recovery.guarded(self._lane.settle)
+
+    def begin_again(self) -> None:
+        """Where all partitions share a producer, none is begun again."""
+
+    def commit(self, lanes: Sequence[Lane]) -> None:
+        for lane in lanes:
+            lane.commit()
+
+    def commit_marks(self, marks: Sequence[Marks]) -> None:
+        for lane, starts, notes in marks:
+            lane.recovery.guarded(partial(lane.commit_marks, starts, notes))
+
+    def commit_starts(
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        together: bool,  # noqa: ARG002 - with one producer they always are
+        confirmed: Callable[[], None],
+    ) -> bool:
+        self._lane.commit_starts(starts, for_others=for_others, confirmed=confirmed)
+        return True
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """The producer is there already."""
+
+    def end_for_revoke(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - all that is open
+        self._lane.end_for_revoke()
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """The loop finds changed what it has open."""
+
+    def identify(self) -> None:
+        producer = self._lane.producer
+        identity = None if producer is None else producer.identity(timeout_s=0)
+        self._progress.identify(identity)
+        self._lane.identified(identity)
+
+    def close(self) -> bool:
+        lane, may_be_open = self._lane, self._lane.settling.is_undecided
+        lane.settling.give_up()
+        is_unknown = lane.is_unknown
+        if not is_unknown:
+            try:
+                lane.abort()
+            except LoopError as error:
+                self._progress.last_error = str(error)
+                # Whoever is fenced has nothing open any more.
+                may_be_open |= not isinstance(error, FencedError)
+        lane.abandon(outcome_unknown=is_unknown)
+        return may_be_open or is_unknown

@@ -1,0 +1,163 @@
+"""The producer of a task, by guarantee: one that writes in transactions, and one that does not.
+
+Both promise the same to a checkpoint, so that the rules of ownership are written once:
+
+  begin           from here on records belong to the checkpoint
+  write_…         enqueue
+  flush           nothing is in doubt any more
+  send_offsets    the input offsets join the outputs
+  commit          both become visible; after an error its outcome may be unknown. `confirmed` is called once the broker
+                  has said that they are: before it returns (transactional), or in a later poll (at least once)
+  abort           neither does (transactional), or it is simply not committed (at least once)
+  discard         let go of it at once, whatever it still holds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from workers.loop.client_config import Config
+from workers.loop.control import ProducerIdentity
+from workers.loop.errors import AbortableError, FatalError, RetriableError, kafka_call
+from workers.loop.producing.statistics import Slowness, Statistics
+from workers.loop.records import writing
+from workers.loop.records.writing import UnfitError
+from workers.loop.slices import Patience, in_slices
+from workers.transforms import Output
+
+_MESSAGE_TIMEOUT_MS = 300_000
+"""librdkafka's default."""
+
+
+class SendsFor(Protocol):
+    """Says for whom offsets are sent: a member of the group with its generation, or the group alone."""
+
+    def consumer_group_metadata(self) -> object: ...
+
+
+class TaskProducer(Protocol):
+    """See the module's docstring; every method raises the types of workers.loop.errors only."""
+
+    def init(self, timeout_s: float) -> None: ...
+    def begin(self) -> None: ...
+    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None: ...
+    def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None: ...
+    def flush(self, *, patience: Patience) -> None: ...
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None: ...
+    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None: ...
+    def abort(self, *, patience: Patience) -> None: ...
+    def discard(self) -> None: ...
+    def partition_count(self, topic: str, timeout_s: float) -> int: ...
+    def identity(self, *, timeout_s: float) -> ProducerIdentity | None: ...
+
+    def slowness(self) -> Slowness:
+        """Of the outputs since `begin`; nothing is asked or waited for."""
+        ...
+
+    def transaction_since(self, opened_at: float) -> float | None:
+        """Since when the brokers have a transaction of the checkpoint that was opened then; None: not yet."""
+        ...
+
+    def is_full(self, records: int, *, most: int) -> bool:
+        """Whether a checkpoint of so many records should end; `most`: how many may be in a transaction."""
+        ...
+
+    @property
+    def may_have_bumped(self) -> bool:
+        """Whether the client may have another epoch by now than `identity` says, by an init of its own (KIP-360)."""
+        ...
+
+
+class QueueingProducer:
+    """What both have in common: the client and its queue."""
+
+    def __init__(self, producer: Producer, statistics: Statistics, config: Config) -> None:
+        self._producer: Producer | None = producer
+        self._statistics = statistics
+        self._written = 0
+        self._undelivered: int | None = None
+        # After that every record that waits has failed, and nothing more is gained by waiting for room.
+        self._room_within_s = int(config.get("message.timeout.ms", _MESSAGE_TIMEOUT_MS)) / 1000
+
+    @property
+    def live(self) -> Producer:
+        if self._producer is None:
+            raise FatalError("this producer has been discarded")
+        return self._producer
+
+    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+        self._written += len(messages)
+        try:
+            writing.write_messages(
+                self.live, messages, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s
+            )
+        except UnfitError:
+            # Nothing of them was enqueued; those that can be carried come again.
+            self._written -= len(messages)
+            raise
+
+    def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
+        self._written += len(outputs)
+        writing.write_outputs(self.live, outputs, topic=topic, room_within_s=self._room_within_s)
+
+    def flush(self, *, patience: Patience) -> None:
+        """Wait until every record is delivered or has failed; AbortableError when its patience ends before."""
+
+        def flush_once(timeout_s: float) -> None:
+            with kafka_call("flush the outputs"):
+                waiting = self.live.flush(timeout_s)
+            if waiting:
+                self._raise_if_broken()
+                # What times out leaves the queue: the last number before that is the one that tells.
+                self._undelivered = waiting
+                self._statistics.keep()
+                raise RetriableError(f"{waiting} outputs are not delivered yet")
+
+        try:
+            in_slices(flush_once, patience)
+        except RetriableError as error:
+            raise AbortableError(
+                f"could not flush the outputs within {patience.bound_s:.1f} s: {error}",
+                code=KafkaError._TIMED_OUT,  # noqa: SLF001 - public, in spite of its name
+            ) from error
+
+    def _raise_if_broken(self) -> None:
+        """Raise the reason why what waits will never be delivered, where one is known."""
+
+    def count_anew(self) -> None:
+        """What is written from now on belongs to another checkpoint."""
+        self._written, self._undelivered = 0, None
+        self._statistics.forget()
+
+    def slowness(self) -> Slowness:
+        undelivered = self._written if self._undelivered is None else min(self._undelivered, self._written)
+        delivered = 1 - undelivered / self._written if self._written else 0.0
+        told = f"{self._written - undelivered:,} of {self._written:,} outputs were delivered in time"
+        known = self._statistics.cause()
+        return Slowness(delivered, told if known is None else f"{told}; {known}")
+
+    def discard(self) -> None:
+        """Let go of the client without waiting for the broker; what is queued or on its way is dropped here.
+
+        Not `close()`: that would abort a transaction whose outcome must not be touched, and wait for deliveries.
+        """
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def transaction_since(self, opened_at: float) -> float | None:
+        return opened_at
+
+    def is_full(self, records: int, *, most: int) -> bool:
+        return records >= most
+
+    def partition_count(self, topic: str, timeout_s: float) -> int:
+        """How many partitions `topic` has; 0 when the broker does not know it."""
+        with kafka_call(f"look up {topic}"):
+            found = self.live.list_topics(topic, timeout_s).topics[topic]
+            if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(found.error)
+        return len(found.partitions)

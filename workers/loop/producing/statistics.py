@@ -1,0 +1,136 @@
+"""What librdkafka's statistics tell of a producer: who it is for the brokers, and what holds its outputs up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from workers.loop.control import ProducerIdentity
+
+_MICROSECONDS = 1e6
+_SLOW_ANSWER_S = 0.5
+_UP = "UP"
+
+
+class _Eos(msgspec.Struct):
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class _Identity(msgspec.Struct):
+    """The part that says who a producer is."""
+
+    eos: _Eos = msgspec.field(default_factory=_Eos)
+
+
+class _Window(msgspec.Struct):
+    avg: float = 0
+    max: float = 0
+
+
+class _Broker(msgspec.Struct):
+    """rtt in microseconds, throttle in milliseconds."""
+
+    nodeid: int = -1
+    nodename: str = ""
+    state: str = _UP
+    outbuf_msg_cnt: int = 0
+    waitresp_cnt: int = 0
+    rtt: _Window = msgspec.field(default_factory=_Window)
+    throttle: _Window = msgspec.field(default_factory=_Window)
+
+
+class _Partition(msgspec.Struct):
+    leader: int = -1
+    msgq_cnt: int = 0
+    xmit_msgq_cnt: int = 0
+
+
+class _Topic(msgspec.Struct):
+    partitions: dict[str, _Partition] = msgspec.field(default_factory=dict[str, _Partition])
+
+
+class _Queues(msgspec.Struct):
+    msg_cnt: int = 0
+    msg_size: int = 0
+    brokers: dict[str, _Broker] = msgspec.field(default_factory=dict[str, _Broker])
+    topics: dict[str, _Topic] = msgspec.field(default_factory=dict[str, _Topic])
+
+
+class Statistics:
+    """Hears them. An object of its own: the producer holds it, and must not hold who holds the producer.
+
+    transactional_id: None where nobody asks who the producer is.
+    """
+
+    def __init__(self, transactional_id: str | None) -> None:
+        self.identity: ProducerIdentity | None = None
+        self.is_of_now = True
+        self._transactional_id = transactional_id
+        self._keeps = False
+        self._kept: str | None = None
+
+    def __call__(self, statistics: str) -> None:
+        if self._keeps:
+            self._kept = statistics
+        if self._transactional_id is None or (self.identity is not None and self.is_of_now):
+            # It changes in an abort only. They name every partition of the sink, and many producers say them.
+            return
+        eos = msgspec.json.decode(statistics, type=_Identity).eos
+        if eos.producer_id >= 0:
+            self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch, self._transactional_id)
+            self.is_of_now = True
+
+    def keep(self) -> None:
+        """Outputs take long: the newest are kept from now on, until `forget`."""
+        self._keeps = True
+
+    def forget(self) -> None:
+        self._keeps, self._kept = False, None
+
+    def cause(self) -> str | None:
+        """What the newest kept ones say; None: nothing was kept, or they name nothing that is slow."""
+        return None if self._kept is None else slowness_in(self._kept)
+
+
+class Slowness(NamedTuple):
+    """Of a checkpoint's outputs: the part that brokers took, and what is known of why not the rest."""
+
+    delivered: float
+    cause: str | None
+
+
+def slowness_in(statistics: str) -> str | None:
+    """What statistics say of brokers that hold outputs up, in a clause or some; None: nothing.
+
+    Field names: librdkafka's STATISTICS.md.
+    """
+    found = msgspec.json.decode(statistics, type=_Queues)
+    brokers = [broker for broker in found.brokers.values() if broker.nodeid >= 0]
+    said = [clause for broker in brokers for clause in _of_broker(broker)]
+    queued = [
+        (one.msgq_cnt + one.xmit_msgq_cnt, f"{topic}-{number}", one.leader)
+        for topic, partitions in found.topics.items()
+        for number, one in partitions.partitions.items()
+        if number != "-1"
+    ]
+    if found.msg_cnt:
+        most = max(queued, default=(0, "", -1))
+        where = f", most for {most[1]} (leader: broker {most[2]})" if most[0] else ""
+        said.append(f"{found.msg_cnt:,} outputs of {found.msg_size:,} bytes waited in the client{where}")
+    return "; ".join(said) or None
+
+
+def _of_broker(broker: _Broker) -> Iterable[str]:
+    name = f"broker {broker.nodeid} ({broker.nodename})" if broker.nodename else f"broker {broker.nodeid}"
+    is_used = broker.outbuf_msg_cnt or broker.waitresp_cnt
+    if broker.throttle.max > 0:
+        yield f"{name} throttles this client by up to {broker.throttle.max:,.0f} ms (a quota)"
+    if broker.state != _UP and is_used:
+        yield f"{name} is not connected ({broker.state})"
+    elif broker.rtt.avg / _MICROSECONDS >= _SLOW_ANSWER_S:
+        yield f"{name} answers in {broker.rtt.avg / _MICROSECONDS:.1f} s on average"
+    elif broker.waitresp_cnt:
+        yield f"{name} has {broker.waitresp_cnt} requests unanswered"

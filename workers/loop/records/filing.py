@@ -1,0 +1,94 @@
+"""From a polled batch to records in the files of the open checkpoint."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from app.core.avro_schemas.shape import BadValueError
+from workers.loop.errors import AbortableError, FatalError
+from workers.loop.producing.file_producer import FileProducer
+from workers.loop.producing.producers import TaskProducer
+from workers.loop.records.failures import BadRecords
+from workers.loop.records.processing import Processing
+from workers.loop.records.suspicion import CondemnedError
+from workers.loop.telling.tally import Work
+from workers.sinks.file_sink import Dated, FileSink, SinkError
+from workers.transforms import Output, Processed
+from workers.transforms.carrying import transformed
+
+
+class Filing(Processing):
+    """As its base, for a pipeline whose outputs go into files.
+
+    A record with an output that cannot be in a file is treated as a bad one, and none of its outputs is kept: no JSON
+    object, no event time, a type that the schema does not take.
+    """
+
+    def run(
+        self,
+        messages: list[Message],
+        producer: TaskProducer,
+        work: Work,
+        bad_records: BadRecords,
+        *,
+        condemned: CondemnedError | None = None,
+    ) -> None:
+        """Raises as the base; AbortableError when the local disk takes no more."""
+        if not isinstance(producer, FileProducer):
+            raise FatalError("the producer of a file pipeline has no files; this is a bug in the loop")
+        self._require_sink_topic(producer)
+        work.records_in += len(messages)
+        work.bytes_in += sum(map(len, messages))
+        bad_records.read(len(messages))
+        if condemned is not None:
+            failed: dict[int, Exception] = {0: condemned}
+        else:
+            processed, failed = transformed(self._transform, messages)
+            try:
+                self._file(messages, processed, producer.sink, work, failed)
+            except SinkError as error:
+                raise AbortableError(str(error)) from error
+        self._treat(messages, failed, producer, work, bad_records)
+
+    def _file(
+        self, messages: list[Message], processed: Processed, sink: FileSink, work: Work, failed: dict[int, Exception]
+    ) -> None:
+        bytes_out = count = 0
+        verification = sink.verification
+        for index, its in groupby(zip(processed.inputs or (), processed.outputs, strict=True), _first):
+            message = messages[index]
+            try:
+                filed = [dated(output, message) for _index, output in its]
+                ids = None if verification is None else verification.ids([one.value for one in filed])
+                sink.add(
+                    filed,
+                    source=(message.topic() or "", message.partition() or 0),
+                    offset=message.offset() or 0,
+                )
+            except BadValueError as error:
+                failed[index] = error
+                continue
+            if verification is not None and ids is not None:
+                verification.expect(ids)
+            bytes_out += sum([len(one.value) for one in filed])
+            count += len(filed)
+        work.records_out += count
+        work.bytes_out += bytes_out
+
+
+def _first(pair: tuple[int, Output]) -> int:
+    return pair[0]
+
+
+def dated(output: Output, message: Message) -> Dated:
+    """What a file gets of an output of this message. Raises BadValueError for what is in no file."""
+    if output.topic is not None:
+        raise BadValueError("it names a topic, and the outputs of this pipeline go into files")
+    if output.value is None:
+        raise BadValueError("it has no value (a tombstone), and a file cannot say that a record is gone")
+    if output.timestamp_ms is not None:
+        return Dated(output.value, output.timestamp_ms)
+    kind, timestamp_ms = message.timestamp()
+    return Dated(output.value, None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms)

@@ -1,0 +1,180 @@
+"""What must stand beside the committed offsets before a batch is processed (rule 7)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from confluent_kafka import Message
+
+from workers.loop.errors import LoopError, error_of
+from workers.loop.group.membership import Committed, Membership
+from workers.loop.group.ownership import Partition
+from workers.loop.lane import Lane
+from workers.loop.lanes import Batch, Lanes, Marks
+from workers.loop.records.trials import MOST_PASSED
+from workers.loop.telling.progress import Progress
+
+_READ_COMMITTED_S = 5.0
+_ANOTHER_WITHIN_S = 2.0
+_HEARD_WITHIN_S = 2.0
+"""What is said of an environment that kills must be under way before the next trial."""
+
+log = logging.getLogger(__name__)
+
+
+class Vetting:
+    """Reads the notes beside the committed offsets once for each assignment, and commits those that are due."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        lanes: Lanes,
+        progress: Progress,
+        try_out: Callable[[Message], None],
+        tell: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """
+        Args:
+            try_out: processes a record and keeps nothing of it.
+            tell: says a sentence to the server.
+        """
+        self._membership = membership
+        self._lanes = lanes
+        self._progress = progress
+        self._try_out = try_out
+        self._tell = tell
+        self._sleep = sleep
+
+    def vetted(self, batches: list[Batch]) -> list[Batch]:
+        """Commit the notes that must stand before these batches are processed (rule 7).
+
+        Those that may not be processed yet are left out, and polled again.
+        """
+        first = [batch for batch in batches if batch.lane.suspicion.unvetted(batch.moved)]
+        learned: dict[Lane, dict[Partition, Committed]] = {}
+        if first:
+            error = error_of(lambda: learned.update(self._learn_notes(first, batches)), LoopError)
+            if error is not None:
+                if not self._lanes.are_many:
+                    raise error
+                # The others have been vetted, and go on.
+                for batch in first:
+                    batch.lane.recovery.recover(error)
+                asking = {batch.lane for batch in first}
+                batches = [batch for batch in batches if batch.lane not in asking]
+        batches = [batch for batch in batches if not self._goes_back(batch)]
+        if not first and not any(batch.lane.suspicion.is_active for batch in batches):
+            return batches
+        alone = next((batch for batch in batches if _needs_another(batch)), None)
+        if alone is not None:
+            self._try_another(alone, learned.get(alone.lane, {}))
+            # What was polled meanwhile follows on records that are not processed: all of it is read again.
+            self._lanes.commit(self._lanes.each)
+            for lane in self._lanes.each:
+                lane.settling.require_rewind()
+            return []
+        self._commit_marks(batches, learned)
+        ready: list[Batch] = []
+        for batch in batches:
+            if batch.lane.settling.is_needed:
+                batch.lane.settling.require_rewind()
+            else:
+                # Not before: where the marks could not be committed, they are still due.
+                batch.lane.suspicion.vetted(learned.get(batch.lane, {}))
+                ready.append(batch)
+        return ready
+
+    def _commit_marks(self, batches: Sequence[Batch], learned: Mapping[Lane, Mapping[Partition, Committed]]) -> None:
+        marks: list[Marks] = []
+        for lane, messages, moved in batches:
+            due = lane.suspicion.marks(moved)
+            starts = {
+                **_first_records(messages),
+                # Not the first record's: under which epoch the markers were written that may lie between is not known.
+                **{name: at.offset for name, at in learned.get(lane, {}).items() if at.offset is not None},
+            }
+            marked = {name: starts[name] for name in due if name in starts}
+            if marked:
+                marks.append(Marks(lane, marked, due))
+        if marks:
+            self._lanes.commit_marks(marks)
+
+    def _try_another(self, batch: Batch, learned: Mapping[Partition, Committed]) -> None:
+        """Process a record after the suspect, so that a death says whether the suspect or the environment kills.
+
+        Its mark is committed only when there is another record: who only waits for one has tried nothing.
+        """
+        suspect, ownership = batch.messages[0], self._membership.ownership
+        name = f"{suspect.topic()}-{suspect.partition()}@{suspect.offset()}"
+        passed, changes = batch.lane.suspicion.passed(_partition_of(suspect)), ownership.changes
+        others, _ = self._membership.consume(passed % MOST_PASSED + 1, _ANOTHER_WITHIN_S)
+        if not others:
+            self._progress.last_error = f"the worker died at {name}; it is tried again once another record has come"
+            return
+        if ownership.changes != changes:
+            # Whoever had the partition in between may have committed more than this mark would.
+            return
+        if passed:
+            self._progress.last_error = (
+                f"the worker dies at the first record of every attempt, {name} or another: its environment kills it "
+                "(memory, a native library); nothing is skipped"
+            )
+            self._tell(self._progress.last_error)
+            self._sleep(_HEARD_WITHIN_S)
+        self._commit_marks([batch], {batch.lane: learned})
+        if batch.lane.settling.is_needed:
+            return
+        log.info("trying %s-%s@%s before %s", others[-1].topic(), others[-1].partition(), others[-1].offset(), name)
+        self._try_out(others[-1])
+        self._progress.has_survived = True
+
+    def _learn_notes(self, first: Sequence[Batch], batches: Sequence[Batch]) -> dict[Lane, dict[Partition, Committed]]:
+        """What stands beside the committed offsets where these lanes have not looked since they were assigned them."""
+        starts = {name for batch in batches for name in _first_records(batch.messages)}
+        unvetted = {
+            name: batch.lane for batch in first for name in batch.lane.suspicion.unvetted(self._partitions(batch.lane))
+        }
+        learned: dict[Lane, dict[Partition, Committed]] = {}
+        if unvetted:
+            for name, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
+                self._progress.learned(name, found.offset)
+                if found.offset is not None or name in starts:
+                    unvetted[name].suspicion.vet(name, found)
+                    if found.offset is not None:
+                        self._membership.begins(name, found.offset)
+                    learned.setdefault(unvetted[name], {})[name] = found
+        return learned
+
+    def _goes_back(self, batch: Batch) -> bool:
+        """Whether its lane reads it again: its log may have been cut, or it is more than a checkpoint may hold now."""
+        lane = batch.lane
+        is_too_large = lane.suspicion.is_active and len(batch.messages) > lane.suspicion.limit
+        if not self._membership.epochs.must_ask(batch.moved) and not is_too_large:
+            return False
+        self._lanes.commit([lane])
+        lane.settling.require_rewind()
+        return True
+
+    def _partitions(self, lane: Lane) -> Collection[Partition]:
+        return self._membership.ownership.owned if lane.partition is None else (lane.partition,)
+
+
+def _needs_another(batch: Batch) -> bool:
+    message = batch.messages[0] if len(batch.messages) == 1 else None
+    return message is not None and batch.lane.suspicion.needs_another(_partition_of(message))
+
+
+def _first_records(messages: Sequence[Message]) -> dict[Partition, int]:
+    """The offset of the first record of each partition."""
+    starts: dict[Partition, int] = {}
+    for message in messages:
+        starts.setdefault(_partition_of(message), message.offset() or 0)
+    return starts
+
+
+def _partition_of(message: Message) -> Partition:
+    return message.topic() or "", message.partition() or 0
