@@ -42,7 +42,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     users, _ = limits_of_process()
     app.state.stream_limit = StreamLimit(connections=users.most_of_a_peer)
     app.state.admission = Admission(lambda secrets: principals_of(wiring, secrets))
-    app.router.routes.extend(all_routes())
+    app.router.routes.extend(_routes())
     app.mount("/static", Static(), name="static")
     errors.install(app, page=error_page)
     document(app)
@@ -60,7 +60,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
 
 
 @cache
-def all_routes() -> tuple[BaseRoute, ...]:
+def _routes() -> tuple[BaseRoute, ...]:
     """The routes of every application in this process.
 
     FastAPI builds the parameters and answers of each route at the first request, which takes half a second for all of
