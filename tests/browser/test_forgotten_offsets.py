@@ -131,7 +131,7 @@ def test_each_button_of_a_refused_start_sets_the_offsets_and_the_start_goes_thro
     assert committed(live, topic) is None
 
     press(window, verb, label, "")
-    expect(window.get_by_role("alert")).to_contain_text("say why the offsets of flights may be set")
+    expect(window.get_by_role("alert")).to_contain_text("a reset of the offsets of flights needs a reason")
     assert committed(live, topic) is None
     window.goto("/pipelines/flights")
     press(window, "start", "Start", "go")

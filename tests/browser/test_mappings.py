@@ -249,7 +249,7 @@ def test_time_in_which_nobody_held_it_is_drawn(page: Page, tmp_path: Path) -> No
     lanes = page.locator(".timeline .lane")
     expect(lanes).to_have_count(3)
     titles = lanes.nth(0).locator(".bar title").all_text_contents()
-    assert [title.split(",")[0] for title in titles] == ["instance 0", "instance 0", "nobody", "instance 0"]
+    assert [title.split(",")[0] for title in titles] == ["instance 0", "instance 0", "no owner", "instance 0"]
 
 
 def test_growth_is_drawn(page: Page, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ NEED = Need(
     pipeline="delayed-flights",
     run_id=RUN_ID,
     severity=Severity.DEGRADED,
-    sentence="instance 1: 1 of 2 tasks waits for a slot",
+    sentence="instance 1: 1 of 2 tasks waits for a core",
     next_step="add Spark workers or cores, or lower the pipeline's tasks per instance",
 )
 

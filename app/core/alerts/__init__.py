@@ -1,1 +1,1 @@
-"""What is told to programs elsewhere: which kinds of alerts there are, and when they are told."""
+"""Alerts for programs elsewhere: their kinds, and the conditions for each."""

@@ -1,4 +1,4 @@
-"""An alert: something that a person should know at once, as it is told to programs elsewhere (docs/webhooks.md)."""
+"""An alert: an event or a condition that is reported to programs elsewhere at once (docs/webhooks.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_TEXT = 2_000
 
 
 class AlertKind(StrEnum):
-    """What alerts are about. TEST is told to one webhook, because somebody asked for it."""
+    """The subjects of alerts. TEST goes to one webhook, on a user's request."""
 
     FENCING = "fencing"
     TRANSACTION_OPEN = "transaction_open"
@@ -34,7 +34,7 @@ class AlertKind(StrEnum):
 
 
 class AlertState(StrEnum):
-    """HAPPENED ─▶ CORRECTED (more is known, or it was none after all);  RAISED ─▶ RESOLVED."""
+    """HAPPENED ─▶ CORRECTED (another cause, or no fencing after all);  RAISED ─▶ RESOLVED."""
 
     HAPPENED = "happened"
     CORRECTED = "corrected"
@@ -52,20 +52,20 @@ CONDITIONS = frozenset(
         AlertKind.NOT_PROGRESSING,
     }
 )
-"""What lasts: raised once, and resolved once. The other kinds happen."""
+"""Lasting conditions: raised once, and resolved once. The other kinds are events."""
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to tell. What is not known, or is not of its kind, is left out.
+    """One alert. Fields that are unknown, or not of its kind, are left out.
 
-    subject: the same in all alerts about one thing, so that a receiver closes with RESOLVED what RAISED has opened.
-    at: when it happened or began, by the clock of whoever wrote it down; of RESOLVED when that was seen.
+    subject: equal in all alerts about one thing, so that a receiver closes with RESOLVED the ticket of RAISED.
+    at: the time or the begin, by the writer's clock; for RESOLVED the time when the end was observed.
     page: the path on this server that shows it.
-    cluster: the name that it is registered under here. cause, confidence, alternatives: of a fencing event, whose id
-    `fencing_event` is. said_before: the cause that the alert before this one gave. topic: the journal that an observer
-    reads. partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit that found it;
-    lost, duplicated, unexpected: how many outputs. migration: the id of the one that it stopped, or that is over;
-    process: the pid on `host` of whom it is about.
+    cluster: the name in Fenceline. cause, confidence, alternatives: of a fencing event, with the id `fencing_event`.
+    said_before: the cause in the alert before this one. topic: the journal that an observer reads.
+    partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit with the finding;
+    lost, duplicated, unexpected: how many outputs. migration: the id of the migration that it stopped, or that has
+    ended. process: the pid on `host` of the affected process.
     """
 
     kind: AlertKind
@@ -101,7 +101,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def type(self) -> str:
-        """As receivers choose by it: `fencing.happened`."""
+        """Return the type that receivers select by: `fencing.happened`."""
         return f"{self.kind}.{self.state}"
 
 
@@ -123,14 +123,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def message_of(alert: Alert, *, server_url: str) -> bytes:
-    """The body that tells `alert`: the same bytes each time."""
+    """Return the body with `alert`: the same bytes each time."""
     given = {name: getattr(alert, name) for name in alert.__struct_fields__}
     data = MessageData(**given, url=server_url.rstrip("/") + alert.page)
     return msgspec.json.encode(Message(type=alert.type, timestamp=alert.at, data=data))
 
 
 def subject_of(*parts: object) -> str:
-    """The parts in one line that fits into an index: the end of a long one is replaced by its SHA-256."""
+    """Return the parts in one line that fits into an index: the end of a long one is replaced by its SHA-256."""
     text = "/".join(str(part) for part in parts)
     if len(text) <= LONGEST_SUBJECT:
         return text
@@ -139,7 +139,7 @@ def subject_of(*parts: object) -> str:
 
 
 def bounded(alert: Alert) -> Alert:
-    """With texts and lists cut to what a receiver can be expected to take."""
+    """Return it with texts and lists cut to a size that receivers accept."""
     texts = {
         name: value[: LONGEST_TEXT - 1] + "…"
         for name in alert.__struct_fields__

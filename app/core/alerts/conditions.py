@@ -1,7 +1,7 @@
-"""What lasts: transactions that are open for too long, observers that do not see. Raised once, resolved once.
+"""Lasting conditions: transactions that are open for too long, observers without data. Raised once, resolved once.
 
-`seen` says what is so by the observer's snapshots, `changes` what is to be told since last time. What cannot be seen
-now is not resolved: a cluster whose journal is not read keeps the alerts of its transactions.
+`seen` returns the conditions of the observer's snapshots, `changes` the alerts since the last turn. A condition that
+cannot be observed now is not resolved: a cluster whose journal is not read keeps the alerts of its transactions.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.kit.storable import moment_of_ms
 
 ABORTED_WITHIN_MS = 15_000
-"""A coordinator looks for transactions that timed out every 10 s, by its default."""
+"""A coordinator checks for transactions that timed out every 10 s, by its default."""
 MAX_OPEN_TOLD = 20
-"""Of one cluster at a time: with a coordinator away thousands are open for too long, for one reason."""
+"""For one cluster at a time: without its coordinator thousands are open for too long, for one reason."""
 _NOT_SEEING = {
     Phase.CONNECTING: "no broker has been reached yet",
     Phase.REFUSED: "it may not be read",
@@ -36,16 +36,18 @@ Key = tuple[AlertKind, str]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """transaction_open: older transactions are told, whatever their own timeout. observer: longer blindness is told."""
+    """transaction_open: the age of a transaction that raises an alert, with any timeout. observer: the same without
+    data.
+    """
 
     transaction_open: timedelta = timedelta(seconds=120)
     observer: timedelta = timedelta(seconds=60)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """conditions: what is so. transactions_of: the Kafka cluster ids whose transactions are all known now.
+    """conditions: those that hold. transactions_of: the Kafka cluster ids of which all transactions are known now.
 
-    undecided: the subjects of observers of which neither is sure: too well to be told, not well enough to be resolved.
+    undecided: observers between the two bounds: too current for an alert, not current enough to resolve one.
     """
 
     conditions: tuple[Alert, ...]
@@ -58,13 +60,15 @@ def key_of(alert: Alert) -> Key:
 
 
 class FirstSeen:
-    """When open transactions were seen first, by our clock: they are at least so old, whatever brokers' clocks say."""
+    """When open transactions were first seen, by this server's clock: a lower bound of their age with any broker
+    clock.
+    """
 
     def __init__(self) -> None:
         self._since_ms: dict[str, int] = {}
 
     def ages_ms(self, subjects: Iterable[str], *, now_ms: int) -> dict[str, int]:
-        """By subject; those that are not named have ended and are forgotten."""
+        """Return ages by subject; subjects that are not named have ended and are dropped."""
         self._since_ms = {subject: self._since_ms.get(subject, now_ms) for subject in subjects}
         return {subject: max(0, now_ms - since_ms) for subject, since_ms in self._since_ms.items()}
 
@@ -78,10 +82,10 @@ def seen(
     first_seen: FirstSeen | None = None,
     raised: Collection[Alert] = (),
 ) -> Seen:
-    """What the snapshots, by the names of their clusters, show now.
+    """Return the conditions in the snapshots, by the names of their clusters.
 
-    first_seen: of the looks before this one. raised: what was told and not resolved; a transaction that is still open
-        has only grown older.
+    first_seen: of the turns before this one. raised: the alerts that were raised and not resolved; a transaction that
+        is still open has only become older.
     """
     open_ones: dict[str, _Open] = {}
     conditions: list[Alert] = []
@@ -109,9 +113,9 @@ def seen(
 def changes(
     raised: Collection[Alert], now_seen: Seen, *, registered: Collection[str], now: datetime
 ) -> tuple[list[Alert], list[Alert]]:
-    """What is to be raised, and what is to be resolved.
+    """Return the alerts to raise and those to resolve.
 
-    raised: what was told and not resolved. registered: the Kafka cluster ids that are watched at all.
+    raised: those that were raised and not resolved. registered: the ids of the registered Kafka clusters.
     """
     is_so = {key_of(alert) for alert in now_seen.conditions}
     told = {key_of(alert) for alert in raised}
@@ -129,7 +133,9 @@ def changes(
 
 
 def _bounded(new: Iterable[Alert], told_by_cluster: Counter[str | None]) -> list[Alert]:
-    """Of each cluster's transactions the oldest, MAX_OPEN_TOLD with those that are told already; and how many more."""
+    """Return each cluster's oldest transactions, MAX_OPEN_TOLD with those already raised; and the number of the
+    others.
+    """
     others: list[Alert] = []
     by_cluster: defaultdict[str | None, list[Alert]] = defaultdict(list)
     for alert in new:
@@ -138,13 +144,13 @@ def _bounded(new: Iterable[Alert], told_by_cluster: Counter[str | None]) -> list
         waiting.sort(key=lambda alert: alert.at)
         room = max(0, MAX_OPEN_TOLD - told_by_cluster[cluster])
         more = len(waiting) - room
-        word = f" {more} more there have been open for too long, which are not told one by one." if more > 0 else ""
+        word = f" {more} more are open for too long there, without alerts of their own." if more > 0 else ""
         others += [msgspec.structs.replace(alert, sentence=alert.sentence + word) for alert in waiting[:room]]
     return others
 
 
 def resolved(alert: Alert, *, now: datetime) -> Alert:
-    """That what was raised is over."""
+    """Return the alert that ends a raised one."""
     lasted_s = max(0, (now - alert.at).total_seconds())
     return msgspec.structs.replace(
         alert,
@@ -163,12 +169,12 @@ def _can_be_resolved(alert: Alert, now_seen: Seen, registered: Collection[str]) 
         case AlertKind.CRASH_LOOPING | AlertKind.NOT_PROGRESSING:
             return True
         case _:
-            # Somebody else searches for those.
+            # The search for hanging transactions resolves those.
             return False
 
 
 def _is_well(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
-    """Not only just: what is told at a bound is resolved at half of it, or it would be told again and again."""
+    """Return whether it is clearly current: an alert at a bound is resolved at half of it, so that it does not flap."""
     if journal.phase in _NOT_SEEING:
         return False
     if journal.phase in (Phase.OFF, Phase.ABSENT):
@@ -182,7 +188,7 @@ def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
 
 
 class _Open(NamedTuple):
-    """A transaction that is open, and its age by its coordinator's clock as far as that is measured."""
+    """An open transaction, and its age by its coordinator's clock as far as that is measured."""
 
     cluster: Cluster
     live: LiveTransaction
@@ -190,7 +196,7 @@ class _Open(NamedTuple):
 
 
 def _open_transactions(cluster: Cluster, snapshot: Snapshot) -> dict[str, _Open]:
-    """By subject: without the epoch, which moves on when the end is decided, and the transaction is the same."""
+    """Return them by subject, without the epoch: the end of a transaction raises it."""
     return {
         subject_of("transaction", cluster.kafka_cluster_id, live.state.producer_id, live.state.start_ms): _Open(
             cluster, live, snapshot.clocks
@@ -227,7 +233,7 @@ def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, n
         at=moment_of_ms(now_ms - least_ms),
         sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age} "
         f"({state.status.word}); its timeout of {state.timeout_ms / 1000:g} s is {bound}. "
-        "Readers of committed data wait for it in its partitions.",
+        "read_committed consumers of its partitions are blocked.",
         page="/stuck?" + urlencode({"cluster": cluster.name}),
         cluster=cluster.name,
         kafka_cluster_id=cluster.kafka_cluster_id,
@@ -241,7 +247,7 @@ def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, n
 
 def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: datetime) -> list[Alert]:
     if journal.phase_since_ms < 0:
-        # This server's observer has not looked yet: it reads what it has saved, and knows of no blindness.
+        # This server's observer has not read yet: it has only its saved state, which proves no failure.
         return []
     phase_since = moment_of_ms(journal.phase_since_ms)
     if journal.phase in _NOT_SEEING:
@@ -258,7 +264,7 @@ def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: 
     behind = f"{journal.lag_records} records are not read yet" if journal.lag_records else "leaders do not answer"
     age_s = (now - as_of).total_seconds()
     sentence = (
-        f"The observer is behind in {journal.topic} of {cluster.name}: what it knows is {age_s:.0f} s old, "
+        f"The observer is behind in {journal.topic} of {cluster.name}: its state is {age_s:.0f} s old, "
         f"{journal.problem or behind}."
     )
     return [_about_observer(AlertKind.OBSERVER_BEHIND, cluster, journal, sentence, at=as_of)]

@@ -1,4 +1,4 @@
-"""What lasts and should be known: open transactions, observers that do not see, runs that crash or do not progress."""
+"""Lasting conditions: open transactions, observers without data, runs that crash or do not progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WATCHED = frozenset(
 
 
 class AlertWatch:
-    """Compares what this server's observer and the runs show with what was told. One server at a time does."""
+    """Compares this server's observer and the runs with the raised alerts. One server at a time does."""
 
     name = "alerts"
 
@@ -61,7 +61,7 @@ class AlertWatch:
             runs = await uow.of(RunStore).list_live()
             tasks = await uow.of(TaskStore).list_not_progressing([run.id for run in runs])
             raised = await uow.of(RaisedAlertStore).list(WATCHED)
-        # Off the event loop: a look at 50,000 ids takes tens of milliseconds.
+        # Off the event loop: a check of 50,000 ids takes tens of milliseconds.
         now_seen = await asyncio.to_thread(self._look, clusters, raised)
         loops = [alert for run in runs if (alert := crash_loop_alert(run, now=now)) is not None]
         of_run: defaultdict[str, list[TaskStatus]] = defaultdict(list)
@@ -73,7 +73,7 @@ class AlertWatch:
         if not new and not over:
             return
         async with self._unit_of_work() as uow:
-            # The end comes first: a journal that was not seen and is now behind is one subject, and stays open.
+            # The end comes first: a journal that was not read and is now behind is one subject, and stays open.
             for alert in over:
                 await resolve_alert(uow, alert.kind, alert.subject, now=now)
             for alert in new:
@@ -81,7 +81,7 @@ class AlertWatch:
             await uow.commit()
 
     def interrupted(self) -> None:
-        """What was told is in Postgres."""
+        """Raised alerts are in Postgres."""
 
     def _look(self, clusters: list[Cluster], raised: Sequence[Alert]) -> Seen:
         snapshots = {one.name: self._observations.of(one.name) for one in clusters}

@@ -1,7 +1,7 @@
-"""Alerts are written down for the webhooks in the transaction of what they tell: both are there, or neither.
+"""Write alerts for the webhooks in the transaction of their cause, so that both are stored, or neither.
 
-`tell` is for what happens. What lasts is raised and resolved: `raise_alert` and `resolve_alert` may be called as often
-as somebody looks, and by several servers; each tells once. The caller commits.
+`tell` is for single events. A lasting condition is raised and resolved: `raise_alert` and `resolve_alert` may be called
+repeatedly and by several servers; each alert is written once. The caller commits.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from app.kit.storable import storable
 
 NOTICE = "webhook"
 SETTLE_S = 5.0
-"""How long a fencing event waits for what corrects it: a takeover begins as an abort that nobody explains."""
+"""How long a fencing event waits for its correction: a takeover begins as an abort without a known cause."""
 
 
 async def tell(uow: UnitOfWork, alert: Alert) -> None:
-    """Write down what has happened, for every webhook that is told its kind."""
+    """Write an event for every webhook with its kind."""
     _notify(uow, await uow.of(DeliveryStore).write(bounded(storable(alert))))
 
 
 async def tell_one(uow: UnitOfWork, alert: Alert, *, webhook: str) -> None:
-    """Write it down for this webhook, whatever kinds it is told."""
+    """Write it for this webhook, with any kind."""
     _notify(uow, await uow.of(DeliveryStore).write(bounded(storable(alert)), only=webhook))
 
 
 async def raise_alert(uow: UnitOfWork, alert: Alert) -> bool:
-    """Tell that something lasts, unless it was told already. True when it is new."""
+    """Write that a condition began, unless it is raised already. Return True if it is new."""
     _refuse_what_does_not_last(alert.kind)
     alert = bounded(storable(alert))
     is_new = await uow.of(RaisedAlertStore).add(alert)
@@ -45,7 +45,7 @@ async def raise_alert(uow: UnitOfWork, alert: Alert) -> bool:
 
 
 async def resolve_alert(uow: UnitOfWork, kind: AlertKind, subject: str, *, now: datetime) -> bool:
-    """Tell that it is over; False when it was not raised, or another server has told it."""
+    """Write that the condition has ended; False if it was not raised, or another server has resolved it."""
     _refuse_what_does_not_last(kind)
     raised = await uow.of(RaisedAlertStore).take(kind, subject)
     if raised is None:
@@ -55,10 +55,10 @@ async def resolve_alert(uow: UnitOfWork, kind: AlertKind, subject: str, *, now: 
 
 
 async def tell_of_fencing(uow: UnitOfWork, record: FencingRecord, before: Verdict | None, *, now: datetime) -> None:
-    """Tell a fencing event that cost work, or that what was told of it was not so.
+    """Write a fencing event that cost work, or the correction of an earlier alert.
 
-    What is corrected before anybody began to send it is told once, as it is then. `before` is what was said until now;
-    the event's row is locked by the caller, so that two corrections come one after the other.
+    A correction before sending began replaces the first alert. `before` is the earlier verdict. The caller has locked
+    the event's row, so that two corrections come one after the other.
     """
     was_told = before is not None and is_alerting(before, now=now)
     verdict = record.event.verdict

@@ -1,4 +1,4 @@
-"""Webhooks, what is on its way to them, and what lasts of what they were told."""
+"""Webhooks, their deliveries, and the raised alerts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ webhooks = sa.Table(
     text("pause_reason", nullable=True),
 )
 
-# Its times are Postgres' own: two servers whose clocks differ agree on whose turn an attempt is.
+# Its times are Postgres' own: two servers with different clocks agree on the turn of an attempt.
 webhook_deliveries = sa.Table(
     "webhook_deliveries",
     metadata,

@@ -1,7 +1,7 @@
-"""Who may be sent to: hosts that the administrator names, at addresses that are not private unless he names those too.
+"""The allowed receivers: hosts that the administrator names, at public addresses or others that he names too.
 
-Two checks, because a name says nothing of where it leads: the address (URL) when a webhook is written and again before
-each delivery, and the network address that the host's name resolves to, which is the one that is then connected to.
+Two checks, because a name does not determine its address. The URL is checked when a webhook is written and again before
+each delivery. The network address of the host's name is checked before the connection to it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from app.core.clusters.cluster_entry import matches_an_address
 
 _PORTS = {"https": 443, "http": 80}
 _IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
-"""NAT64 by its well-known prefix (RFC 6052), and what is translated without state (RFC 2765)."""
+"""NAT64 by its well-known prefix (RFC 6052), and stateless translation (RFC 2765)."""
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
-"""What stands before the address of IPv4 in an interface's identifier (RFC 5214)."""
+"""The identifier before an IPv4 address in an interface identifier (RFC 5214)."""
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC = (
     *map(
@@ -54,20 +54,20 @@ def origin_of(url: str) -> str:
 
 
 def host_and_port_of(url: str) -> tuple[str, int]:
-    """Of an address that `problem_of_url` finds right."""
+    """Return host and port of a URL without problems (`problem_of_url`)."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or _PORTS[parts.scheme]
 
 
 def problem_of_url(url: str, *, allowed_hosts: Collection[str]) -> str | None:
-    """Why nothing may be sent there, as a sentence; None: it may, if the host's network address may."""
+    """Return why the URL is refused, as a sentence; None: it is allowed, if the host's network address is."""
     if not url.isascii() or any(char.isspace() or not char.isprintable() for char in url):
-        return "an address has no spaces and only ASCII; write a host's name as it is looked up (xn--…)"
+        return "an address has no spaces and only ASCII; write the host's name in its DNS form (xn--…)"
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError as error:
-        return f"this is no address: {error}"
+        return f"this is not an address: {error}"
     return _problem_of_parts(parts) or _problem_of_host(parts.hostname or "", port, allowed_hosts)
 
 
@@ -96,9 +96,9 @@ def _problem_of_host(host: str, port: int | None, allowed_hosts: Collection[str]
 def problem_of_addresses(
     host: str, addresses: Iterable[str], *, scheme: str, allowed_networks: Collection[str]
 ) -> str | None:
-    """Why none of what the host's name resolves to may be connected to; None: each may.
+    """Return why no address of the host's name may be connected to; None: each may.
 
-    One that may not is enough: whoever answers for the name could choose which one is taken.
+    One refused address is enough: the owner of the name could choose which one is used.
     """
     for text in addresses:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -110,18 +110,18 @@ def problem_of_addresses(
                 f"FENCELINE_ALLOWED_WEBHOOK_NETWORKS, for instance {text}"
             )
         if scheme != "https":
-            return f"{host} is at {text}, a public address: what is sent there goes by https:// only"
+            return f"{host} is at {text}, a public address: use https:// for it"
     return None
 
 
 def _is_public(address: Address) -> bool:
-    """Of IPv6 only what is assigned for the public (RFC 4291): the rest is local, reserved, or IPv4 in disguise."""
+    """Return whether IPv6 is assigned for public use (RFC 4291): the rest is local, reserved, or embeds IPv4."""
     is_assigned = isinstance(address, IPv4Address) or address in _PUBLIC_IPV6
     return is_assigned and not any(address in network for network in _NOT_PUBLIC)
 
 
 def _meant_by(address: Address) -> tuple[Address, ...]:
-    """The address, or where it leads: several kinds of IPv6 addresses carry one of IPv4."""
+    """Return the address, or the IPv4 address that it embeds, in several kinds of IPv6 addresses."""
     if isinstance(address, IPv4Address):
         return (address,)
     if address.ipv4_mapped is not None:

@@ -1,4 +1,4 @@
-"""What is told of fencing events, instances and runs, and of which of them anything is."""
+"""The alerts of fencing events, instances and runs, and the events that cause one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.core.runs.task import TaskStatus
 from app.kit.storable import moment_of_ms
 
 FRESH_FOR = timedelta(hours=1)
-"""What happened longer ago is history: whoever reads a journal for the first time rouses nobody with it."""
+"""Older events cause no alert: the first reading of a journal must not report its whole history."""
 
 COSTS_WORK = frozenset(
     {
@@ -34,7 +34,7 @@ COSTS_WORK = frozenset(
         Cause.OPERATOR_ABORT,
     }
 )
-"""Causes by which somebody lost what it was doing and nobody here meant it. Who fences or ends by hand is told then."""
+"""Causes by which a producer or member lost work without an intention. A fence or end is known to its operator."""
 
 
 def is_alerting(verdict: Verdict, *, now: datetime) -> bool:
@@ -42,7 +42,7 @@ def is_alerting(verdict: Verdict, *, now: datetime) -> bool:
 
 
 def fencing_alert(record: FencingRecord, *, state: AlertState, before: Cause | None, cluster: str | None) -> Alert:
-    """before: the cause that was told until now."""
+    """before: the cause in the last alert."""
     event, place = record.event, record.place
     verdict, key = event.verdict, event.key
     return Alert(
@@ -107,7 +107,7 @@ def failed_alert(run: Run, *, reason: str, now: datetime) -> Alert:
 
 
 def crash_loop_alert(run: Run, *, now: datetime) -> Alert | None:
-    """Of a run whose instances or tasks fail again and again; None where none does."""
+    """Return the alert of a run whose instances or tasks fail repeatedly; None without one."""
     failing = [one for one in run.instances if is_failing(one, bounce_requested_at=run.bounce_requested_at)]
     if not failing:
         return None
@@ -117,7 +117,7 @@ def crash_loop_alert(run: Run, *, now: datetime) -> Alert | None:
         state=AlertState.RAISED,
         subject=subject_of("crash_loop", run.id),
         at=now,
-        sentence=f"{run.pipeline} is crash-looping: {said}. It is retried at least every 5 minutes.",
+        sentence=f"{run.pipeline} is crash-looping: {said}. It is restarted at least every 5 minutes.",
         page=f"/runs/{run.id}",
         cluster=run.cluster,
         kafka_cluster_id=run.kafka_cluster_id,
@@ -128,7 +128,7 @@ def crash_loop_alert(run: Run, *, now: datetime) -> Alert | None:
 
 
 def not_progressing_alert(run: Run, tasks: Iterable[TaskStatus], *, now: datetime) -> Alert | None:
-    """Of a run of which tasks have committed nothing for several transaction timeouts; None where none has."""
+    """Return the alert of tasks that have committed nothing for several transaction timeouts; None without one."""
     still = not_progressing(run, tasks)
     if not still:
         return None
@@ -150,7 +150,7 @@ def not_progressing_alert(run: Run, tasks: Iterable[TaskStatus], *, now: datetim
 
 
 def moved_alert(run: Run, *, group: str, moved: Sequence[MovedOffset], now: datetime) -> Alert:
-    """Of a run that begins at other offsets than tasks have reported."""
+    """Return the alert of a run that begins at other offsets than tasks have reported."""
     return Alert(
         kind=AlertKind.OFFSETS_MOVED,
         state=AlertState.HAPPENED,
@@ -202,6 +202,6 @@ def trial_alert(webhook: str, *, by: str, now: datetime) -> Alert:
         state=AlertState.HAPPENED,
         subject=subject_of("test", webhook),
         at=now,
-        sentence=f"{by} asked for a test of the webhook {webhook}. Nothing has happened.",
+        sentence=f"{by} requested a test of the webhook {webhook}. There is no problem.",
         page=f"/webhooks/{quote(webhook, safe='')}",
     )

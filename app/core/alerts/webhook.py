@@ -1,4 +1,4 @@
-"""A webhook: where alerts are sent, which of them, and how they are signed. A delivery: one alert on its way there."""
+"""A webhook: the address, kinds and signatures of alerts. A delivery: one alert on its way there."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from app.kit.errors import Problem
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 RESERVED_NAMES = frozenset({"stream"})
-"""Words that stand where a webhook's name does in the addresses of pages."""
+"""Names that the pages' own addresses use in place of a webhook's name."""
 MAX_WEBHOOKS = 50
-"""Every alert is written down once for each of them."""
+"""Every alert is written once for each webhook."""
 MAX_SECRETS = 2
 LONGEST_URL = 1_000
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """secrets: references. Every delivery is signed with each of them; the second one is there while they are changed.
+    """secrets: references. Every delivery is signed with each of them; the second one serves a change of secrets.
 
-    kinds: what it is told; empty: everything. paused_at: since when nothing is sent; what is written meanwhile waits.
-    pause_reason: who or what paused it.
+    kinds: the kinds of alerts it gets; empty: all. paused_at: since when nothing is sent; alerts written meanwhile
+    wait.
+    pause_reason: the user or reason of the pause.
     """
 
     name: str
@@ -41,12 +42,12 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: the rest of an address is often a secret of its own."""
+        """Return scheme, host and port: the rest of an address is often a secret."""
         return origin_of(self.url)
 
 
 class DeliveryState(StrEnum):
-    """PENDING ─▶ DELIVERED;  PENDING ─▶ GIVEN_UP (tried for too long, or the receiver wants no more)."""
+    """PENDING ─▶ DELIVERED;  PENDING ─▶ GIVEN_UP (the attempts took too long, or the receiver wants no more)."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -56,9 +57,9 @@ class DeliveryState(StrEnum):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """One alert for one webhook, as the page shows it.
 
-    attempts: how often it was begun to be sent. next_attempt_at: not before then; while it is being sent, when
-    another server may take it over. answer_status, answer: the last answer, its text cut. error: why the last attempt
-    did not deliver it.
+    attempts: how often sending began. next_attempt_at: the earliest time of the next one; during an attempt, the time
+    after which another server may take it over. answer_status, answer: the last answer, its text cut. error: why the
+    last attempt failed.
     """
 
     id: str
@@ -78,7 +79,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """pending: on their way. given_up: those that are still kept. oldest_pending_at: when the oldest was written."""
+    """pending: on their way. given_up: not delivered and still kept. oldest_pending_at: when the oldest was written."""
 
     pending: int = 0
     delivered: int = 0
@@ -89,10 +90,10 @@ class WebhookCounts(msgspec.Struct, frozen=True, kw_only=True):
 def check_webhook(
     *, name: str, url: str, secrets: Sequence[str], kinds: Collection[AlertKind], allowed_hosts: Collection[str]
 ) -> list[Problem]:
-    """Everything that is wrong with it, without asking anybody."""
+    """Return all problems of the webhook, without a request to it."""
     problems: list[Problem] = []
     if name in RESERVED_NAMES:
-        message = f"`{name}` is a word of Fenceline's own addresses; choose another name"
+        message = f"`{name}` is used by Fenceline's own addresses; choose another name"
         problems.append(Problem(field="name", message=message))
     elif not _NAME.fullmatch(name):
         problems.append(
@@ -109,19 +110,19 @@ def check_webhook(
     problems += [
         Problem(
             field="secrets",
-            message="a secret is named, not given: env:FENCELINE_SECRET_NAME, or file:NAME for a file in the folder "
-            "that FENCELINE_SECRETS_DIR names",
+            message="a secret is a reference, not its value: env:FENCELINE_SECRET_NAME, or file:NAME for a file in the "
+            "folder FENCELINE_SECRETS_DIR",
         )
         for secret in secrets
         if not secret_reference.is_reference(secret)
     ][:1]
     if AlertKind.TEST in kinds:
-        problems.append(Problem(field="kinds", message="a test is told whenever it is asked for, and not chosen"))
+        problems.append(Problem(field="kinds", message="a test is sent on request and cannot be chosen"))
     return problems
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at one delivery, which is this server's until its lease ends. `number` counts from 1."""
+    """One attempt at one delivery. It belongs to this server until its lease ends. `number` counts from 1."""
 
     delivery_id: str
     number: int

@@ -1,4 +1,4 @@
-"""Which partition is read under which transactional id and by whom, now and at any moment that is kept."""
+"""The owner and the transactional id of each partition, now and at any time of the last 30 days."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ router = APIRouter(tags=["mappings"])
 async def _wanted(
     topic: Annotated[str | None, Query(max_length=249, pattern=r"^[A-Za-z0-9._-]+$")] = None,
     partition: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
-    at: Annotated[Moment | None, Query(description="Who held it in this moment.")] = None,
-    since: Annotated[Moment | None, Query(description="Held then or later.")] = None,
-    until: Annotated[Moment | None, Query(description="Held before.")] = None,
+    at: Annotated[Moment | None, Query(description="Owned at this time.")] = None,
+    since: Annotated[Moment | None, Query(description="Owned then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Owned before.")] = None,
 ) -> OwnershipFilter:
     return OwnershipFilter(topic=topic, partition=partition, at=at, since=since, until=until)
 
@@ -37,7 +37,7 @@ Wanted = Annotated[OwnershipFilter, Depends(_wanted)]
 async def list_mappings(
     name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[Items[PartitionMapping]]:
-    """Each input partition with its transactional id, owner and offsets, by topic and partition."""
+    """List each input partition with its transactional id, owner and offsets, by topic and partition."""
     found = await mappings.list_mappings(uow, name)
     return Items(found)
 
@@ -51,7 +51,7 @@ async def list_owner_history(
     after: After = None,
     limit: Limit = 100,
 ) -> Shown[Page[PartitionOwnership]]:
-    """Who held which partition from when to when, by which producer, newest first; 30 days are kept."""
+    """List the owners of partitions over time with their producers, newest first; 30 days are kept."""
     return await mappings.list_owner_history(uow, name, wanted, after=after, limit=limit)
 
 
@@ -59,7 +59,7 @@ async def list_owner_history(
 async def list_transactional_ids(
     name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[Items[TransactionalIdOwner]]:
-    """The ids that this pipeline owns on its Kafka cluster, by ordinal and task; those of no task last."""
+    """List the ids that this pipeline owns on its Kafka cluster, by ordinal and task; those of no task last."""
     found = await mappings.list_transactional_ids(uow, name)
     return Items(found)
 
@@ -68,7 +68,7 @@ async def list_transactional_ids(
 async def list_mappings_of_cluster(
     name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[Items[PartitionMapping]]:
-    """Every partition that a pipeline of ours reads on the cluster, by group, topic and partition; without offsets."""
+    """List every partition that a pipeline reads on the cluster, by group, topic and partition; without offsets."""
     found = await mappings.list_mappings_of_cluster(uow, name)
     return Items(found)
 
@@ -84,7 +84,7 @@ async def list_owner_history_of_cluster(
     after: After = None,
     limit: Limit = 100,
 ) -> Shown[Page[PartitionOwnership]]:
-    """Who held which partition of the cluster, whatever the pipeline, newest first; 30 days are kept."""
+    """List the owners of partitions on the cluster over time, of all pipelines, newest first; 30 days are kept."""
     return await mappings.list_owner_history_of_cluster(
         uow,
         name,

@@ -1,4 +1,4 @@
-"""Who reads which input partition under which transactional id, now and before."""
+"""The owner and the transactional id of each input partition, now and over time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import StrEnum
 import msgspec
 
 HISTORY_KEPT_FOR = timedelta(days=30)
-"""How long a stretch of ownership is kept after its end, whether its run lives or not."""
+"""How long an ownership interval is kept after its end, for live and ended runs."""
 UNHEARD_AFTER = timedelta(seconds=5)
-"""A heartbeat comes every second: an owner that is silent for longer is no more vouched for by itself."""
+"""A heartbeat comes every second: without one for longer, the ownership is not confirmed any more."""
 
 
 class IdKind(StrEnum):
-    """What a pipeline has an id for. The word is kept beside the id, since a name alone proves nothing.
+    """The purpose of a pipeline's id. It is stored beside the id, since a name alone proves nothing.
 
     TASK: a task of `exactly_once_v2`. PARTITION: an input partition of `exactly_once`, named by Fenceline's formula.
-    IMPORTED: the id of an application that moves here, which goes on fencing its old self.
+    IMPORTED: the id of another application that moves to Fenceline; its old producer stays fenced.
     """
 
     TASK = "task"
@@ -26,7 +26,7 @@ class IdKind(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a partition has its assigned id from."""
+    """The source of a partition's assigned id."""
 
     FORMULA = "formula"
     IMPORTED = "imported"
@@ -37,9 +37,9 @@ class Origin(StrEnum):
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
-    """That a migration gave an id up for good: it was fenced, and nobody may initialise it any more.
+    """A retired id: a migration fenced it, and no task may initialise it any more.
 
-    migration: whose fence it was; None where its record is not kept any more.
+    migration: the one that fenced it; None if its record is deleted.
     """
 
     since: datetime
@@ -47,7 +47,7 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """One task's attempt that holds a partition, as its heartbeats say it."""
+    """The attempt of a task that owns a partition, from its heartbeats."""
 
     run_id: str
     ordinal: int
@@ -58,14 +58,14 @@ class PartitionOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
-    """An input topic-partition → the transactional id under which it is read; unique in a cluster and group.
+    """An input partition and the transactional id under which it is read; unique in a cluster and group.
 
-    `owner` is None while nobody holds the partition. Offsets are the *next* to read; `end` is the last known end.
-    producer_id and epoch are the owner's own, None until it has told them.
+    `owner` is None without an owner. Offsets are the *next* to read; `end` is the last known end.
+    producer_id and epoch are the owner's, None until it has reported them.
 
-    transactional_id: what the owner told last, a task's id in `exactly_once_v2`.
-    assigned_id: what the partition is read under in `exactly_once`, whoever holds it; no heartbeat changes it.
-    archived: that the assigned id was given up; None while it is or may be used.
+    transactional_id: the one that the owner reported last, a task's id in `exactly_once_v2`.
+    assigned_id: the one for `exactly_once`, with any owner; no heartbeat changes it.
+    archived: the assigned id is retired; None while it is or may be used.
     """
 
     pipeline: str
@@ -88,13 +88,13 @@ class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lag_records(self) -> int | None:
-        """Records between what is committed (else read) and the end; None when either is unknown."""
+        """Return the records between the committed (else read) offset and the end; None if either is unknown."""
         at = self.committed if self.committed is not None else self.position
         return None if at is None or self.end is None else max(0, self.end - at)
 
 
 class AssignedId(msgspec.Struct, frozen=True, kw_only=True):
-    """The id that a partition is read under in `exactly_once`."""
+    """The id under which a partition is read in `exactly_once`."""
 
     topic: str
     partition: int
@@ -102,11 +102,11 @@ class AssignedId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionOwnership(msgspec.Struct, frozen=True, kw_only=True):
-    """One stretch of time in which one attempt held one partition by one producer, epoch and generation.
+    """One ownership interval: one attempt owned one partition by one producer, epoch and generation.
 
-    Stretches of a partition never overlap. until: None while it lasts. What the owner never told is None.
-    heard_until: when the owner was heard the last time before the end; None: not known. It ended then or later, and
-        not after `until`, which is when somebody else was heard, or the owner was given up.
+    Intervals of a partition never overlap. until: None while it lasts. None elsewhere: the owner has not reported it.
+    heard_until: the owner's last heartbeat before the end; None: not known. The end lies between it and `until`, the
+        first report of another owner, or the time when the owner was released.
     """
 
     pipeline: str
@@ -124,14 +124,16 @@ class PartitionOwnership(msgspec.Struct, frozen=True, kw_only=True):
     heard_until: datetime | None = None
 
     def unheard_since(self, now: datetime) -> datetime | None:
-        """When the owner was heard the last time, if the stretch went on without its word; else None."""
+        """Return the owner's last heartbeat, if the interval is longer than that confirms; else None."""
         if self.heard_until is None or (self.until or now) - self.heard_until <= UNHEARD_AFTER:
             return None
         return self.heard_until
 
 
 class OwnershipFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is not None narrows. at: stretches that hold this moment. since, until: those that touch this time."""
+    """Fields that are not None narrow the list. at: intervals with this time. since, until: those that touch the
+    range.
+    """
 
     group: str | None = None
     topic: str | None = None
@@ -145,7 +147,7 @@ class OwnershipFilter(msgspec.Struct, frozen=True, kw_only=True):
 class TransactionalIdOwner(msgspec.Struct, frozen=True, kw_only=True):
     """The one pipeline that owns a transactional id on a Kafka cluster. ordinal, task: of a TASK's id only.
 
-    archived: that a migration of the pipeline gave it up; it stays the pipeline's, so that nobody else takes it.
+    archived: a migration of the pipeline has retired it; it stays the pipeline's, so that no other one can take it.
     """
 
     kafka_cluster_id: str
@@ -158,7 +160,7 @@ class TransactionalIdOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
-    """A producer id and epoch that a task told it had under an id."""
+    """A producer id and epoch that a task reported under an id."""
 
     transactional_id: str
     producer_id: int

@@ -1,4 +1,4 @@
-"""Mappings: who reads which partition, now or at a moment that is asked for, and one partition over time."""
+"""Mappings: the owner of each partition, now or at a given time, and one partition over time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Cluster = Annotated[str, Query(max_length=100)]
 After = Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")]
 PAGE_SIZE = 50
 DRAWN = 200
-"""How many of the newest stretches are drawn; the table below has them all, page by page."""
+"""The number of newest ownership intervals in the timeline; the table below pages through all of them."""
 
 _Row = Mapping[str, Any]
 
@@ -86,7 +86,7 @@ async def _rows(uow: UnitOfWork, cluster: str, moment: datetime | None) -> list[
 
 
 def _row(one: PartitionMapping | PartitionOwnership) -> _Row:
-    """A partition as the list shows it, now or as it was."""
+    """Return a partition as the list shows it, now or at a given time."""
     return {
         "name": f"{one.topic}-{one.partition}",
         "topic": one.topic,
@@ -151,18 +151,18 @@ def looking_at_one(*, cluster: str, group: str, topic: str, partition: int, afte
 
 
 def _timeline(stretches: Sequence[PartitionOwnership], *, now: datetime) -> Timeline | None:
-    """Who held it, by which producer, in which generation of the group; and when nobody did."""
+    """Return its owners, their producers and the group's generations, with the times without an owner."""
     oldest_first = sorted(stretches, key=lambda one: one.since)
     tracks = [
         Track(name="owner", spans=list(_spans(oldest_first, _owner_point))),
         Track(name="producer : epoch", spans=list(_spans(oldest_first, _producer_point))),
         Track(name="generation", spans=list(_spans(oldest_first, _generation_point))),
     ]
-    return timeline_of("Who held this partition, by which producer and in which generation", tracks, now=now)
+    return timeline_of("Owner, producer and generation of this partition over time", tracks, now=now)
 
 
 def _spans(stretches: Iterable[PartitionOwnership], point_of: Any) -> Iterator[Point]:
-    """A span where what is told changes, and one for each time in which nobody held the partition."""
+    """Yield a span for each change of the reported value, and one for each time without an owner."""
     points: list[Point] = []
     ordered = list(stretches)
     for one, after in pairwise([*ordered, None]):
@@ -170,7 +170,7 @@ def _spans(stretches: Iterable[PartitionOwnership], point_of: Any) -> Iterator[P
             continue
         points.append(point_of(one))
         if one.until is not None and (after is None or after.since > one.until):
-            points.append(Point(one.until, "nobody", "nobody", Tone.LATE))
+            points.append(Point(one.until, "no owner", "no owner", Tone.LATE))
     before: Point | None = None
     for point in points:
         if before is None or (before.label, before.title, before.tone) != (point.label, point.title, point.tone):
@@ -186,14 +186,14 @@ def _owner_point(one: PartitionOwnership) -> Point:
 
 def _producer_point(one: PartitionOwnership) -> Point:
     if one.producer_id is None:
-        return Point(one.since, "", "a producer that was not told of")
+        return Point(one.since, "", "producer not reported")
     label = f"{one.producer_id}:{one.epoch}"
     return Point(one.since, label, f"{label} under {one.transactional_id}")
 
 
 def _generation_point(one: PartitionOwnership) -> Point:
     if one.generation is None:
-        return Point(one.since, "", "a generation that was not told of")
+        return Point(one.since, "", "generation not reported")
     return Point(one.since, f"{one.generation}", f"generation {one.generation}")
 
 

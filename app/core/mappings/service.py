@@ -1,4 +1,4 @@
-"""Which task reads which partition under which transactional id, now and over time."""
+"""The task and the transactional id of each partition, now and over time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.kit.page import Page, checked_limit
 
 
 async def list_mappings(uow: UnitOfWork, pipeline: str) -> list[PartitionMapping]:
-    """By topic and partition, with owner and offsets as the owner last reported them."""
+    """List them by topic and partition, with the owner and its last reported offsets."""
     record = await uow.of(PipelineStore).get(pipeline)
     cluster = await uow.of(ClusterStore).get(record.cluster)
     return await uow.of(MappingStore).of_group(
@@ -26,7 +26,7 @@ async def list_mappings(uow: UnitOfWork, pipeline: str) -> list[PartitionMapping
 async def list_owner_history(
     uow: UnitOfWork, pipeline: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
 ) -> Page[PartitionOwnership]:
-    """Who held which partition of the pipeline's group from when to when, newest first. Raises InvalidError."""
+    """List the owners of partitions in the pipeline's group over time, newest first. Raises InvalidError."""
     record = await uow.of(PipelineStore).get(pipeline)
     cluster = await uow.of(ClusterStore).get(record.cluster)
     return await uow.of(MappingStore).history(
@@ -40,7 +40,7 @@ async def list_owner_history(
 async def list_owner_history_of_cluster(
     uow: UnitOfWork, cluster: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
 ) -> Page[PartitionOwnership]:
-    """Who held which partition of the cluster from when to when, whatever the group, newest first; InvalidError."""
+    """List the owners of partitions of all groups on the cluster over time, newest first. Raises InvalidError."""
     record = await uow.of(ClusterStore).get(cluster)
     return await uow.of(MappingStore).history(
         _checked(wanted), kafka_cluster_id=record.kafka_cluster_id, after=after, limit=checked_limit(limit)
@@ -48,7 +48,7 @@ async def list_owner_history_of_cluster(
 
 
 async def list_mappings_of_cluster(uow: UnitOfWork, cluster: str) -> list[PartitionMapping]:
-    """By group, topic and partition; without offsets."""
+    """List them by group, topic and partition; without offsets."""
     record = await uow.of(ClusterStore).get(cluster)
     return await uow.of(MappingStore).of_cluster(kafka_cluster_id=record.kafka_cluster_id)
 
@@ -56,14 +56,14 @@ async def list_mappings_of_cluster(uow: UnitOfWork, cluster: str) -> list[Partit
 async def find_mapping(
     uow: UnitOfWork, cluster: str, *, group: str, topic: str, partition: int
 ) -> PartitionMapping | None:
-    """The partition as it is now; None when no pipeline of ours has it mapped in this group."""
+    """Return the partition as it is now; None if no registered pipeline has it mapped in this group."""
     record = await uow.of(ClusterStore).get(cluster)
     found = await uow.of(MappingStore).of_group(kafka_cluster_id=record.kafka_cluster_id, group=group)
     return next((one for one in found if (one.topic, one.partition) == (topic, partition)), None)
 
 
 async def list_transactional_ids(uow: UnitOfWork, pipeline: str) -> list[TransactionalIdOwner]:
-    """The ids that the pipeline owns, by ordinal and task."""
+    """List the ids that the pipeline owns, by ordinal and task."""
     await uow.of(PipelineStore).get(pipeline)
     return await uow.of(TransactionalIdStore).of_pipeline(pipeline)
 

@@ -1,4 +1,4 @@
-"""Which task reads which partition under which transactional id: as it is now, and as it was."""
+"""The task and the transactional id of each partition: now, and over time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ partition_mappings = sa.Table(
     text("origin", nullable=True),
     sa.CheckConstraint("num_nulls(assigned_id, origin) IN (0, 2)", name="assigned"),
     one_of("origin", Origin),
-    # Deferred, since a pipeline's removal takes both tables' rows with it in an order of Postgres' own.
+    # Deferred, since a pipeline's removal deletes the rows of both tables in an order that Postgres chooses.
     sa.ForeignKeyConstraint(
         ["kafka_cluster_id", "assigned_id", "pipeline_id"],
         [
@@ -72,7 +72,7 @@ partition_ownerships = sa.Table(
     sa.Column("during", postgresql.TSTZRANGE, nullable=False),
     moment("heard_until", nullable=True),
     sa.CheckConstraint("NOT isempty(during)", name="during"),
-    # Two stretches of one partition never overlap; btree_gist is what lets equality stand in a GiST index.
+    # Two ownership intervals of one partition never overlap; btree_gist allows equality in a GiST index.
     postgresql.ExcludeConstraint(
         ("kafka_cluster_id", "="),
         ("group_id", "="),
@@ -82,7 +82,7 @@ partition_ownerships = sa.Table(
         name="ex_partition_ownerships_during",
         using="gist",
     ),
-    # A heartbeat looks for the newest stretch and for what stands open; a partition may have tens of thousands.
+    # A heartbeat reads the newest interval and the open ones; a partition may have tens of thousands.
     sa.Index(
         "ix_partition_ownerships_newest", "kafka_cluster_id", "group_id", "topic", "partition", sa.text("lower(during)")
     ),
@@ -96,7 +96,7 @@ partition_ownerships = sa.Table(
     ),
 )
 
-# How many transactional ids a cluster has, and whose; thinned as it grows old.
+# The number of a cluster's transactional ids by owner; old rows are thinned.
 id_counts = sa.Table(
     "id_counts",
     metadata,

@@ -1,1 +1,1 @@
-"""Runs, their instances and tasks: states, what is seen of them, what needs a look."""
+"""Runs, their instances and tasks: states, observations and issues."""

@@ -1,4 +1,4 @@
-"""`fenceline runs`: start, watch, pause, drain, restart; and a group's offsets while nothing runs."""
+"""`fenceline runs`: start, watch, pause, drain and restart runs; reset the offsets of a stopped pipeline."""
 
 from __future__ import annotations
 
@@ -46,16 +46,17 @@ Target = Annotated[
     ),
 ]
 Wait = Annotated[
-    float | None, typer.Option("--wait", metavar="SECONDS", help="Wait until it is so, at most this long; else exit 1.")
+    float | None,
+    typer.Option("--wait", metavar="SECONDS", help="Wait for the state at most this long; exit 1 after it."),
 ]
 ENDED = frozenset({"stopped", "failed"})
 _KEPT_FOR_S = 15.0
-"""A broker that moves, a group that rebalances: an error that lasts longer is the reason."""
+"""Errors of a rebalance or a new leader end sooner; an error that lasts longer is reported as the reason."""
 
 
 @app.command("list")
 def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """Runs, newest first."""
+    """List runs, newest first."""
     show_list(
         "/runs",
         ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "BY", "ENDED", "WHY"),
@@ -84,7 +85,7 @@ def _row(item: Any) -> Sequence[RenderableType | str | None]:
 
 @app.command()
 def show(target: Target, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """One run with its instances and tasks."""
+    """Show one run with its instances and tasks."""
     client = connect()
     run_id = _run_id(client, target)
 
@@ -184,20 +185,20 @@ def drain(target: Target, why: Why = None, wait: Wait = None, as_json: AsJson = 
 
 @app.command()
 def kill(target: Target, why: Why = None, yes: Yes = False, wait: Wait = None, as_json: AsJson = False) -> None:
-    """End the applications at once; open transactions are aborted, and with at_least_once records may come twice."""
-    confirm_or_exit(f"Kill the run of {target}? A drain would finish what is open.", is_confirmed=yes)
+    """End the applications at once; open transactions are aborted, and at_least_once may duplicate records."""
+    confirm_or_exit(f"Kill the run of {target}? A drain would commit open checkpoints first.", is_confirmed=yes)
     _command(target, "kill", "killing", why=why, wait=wait, until=lambda s: s in ENDED, as_json=as_json)
 
 
 @app.command()
 def pause(target: Target, why: Why = None, wait: Wait = None, as_json: AsJson = False) -> None:
-    """Stop reading, keep membership and partitions, with no transaction open."""
+    """Stop reading; keep membership and partitions, with no transaction open."""
     _command(target, "pause", "pausing", why=why, wait=wait, until=lambda s: s == "paused", as_json=as_json)
 
 
 @app.command()
 def resume(target: Target, why: Why = None, wait: Wait = None, as_json: AsJson = False) -> None:
-    """Go on after a pause."""
+    """Continue after a pause."""
     _command(target, "resume", "resuming", why=why, wait=wait, until=lambda s: s == "running", as_json=as_json)
 
 
@@ -210,7 +211,7 @@ def restart(
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start every instance anew at the current revision, one at a time."""
+    """Restart every instance at the current revision, one at a time."""
     client = connect()
     run_id = _run_id(client, target)
     item = client.post(f"/runs/{run_id}/restart", {"rolling": not full, "why": why})
@@ -224,17 +225,19 @@ def offsets(
     to: Annotated[
         str,
         typer.Option(
-            help="earliest, latest, recorded (confirmed last, where it is lost), or a time such as 2026-01-31T12:00Z."
+            help="earliest, latest, recorded (the last confirmed offset, if lost), or a time such as 2026-01-31T12:00Z."
         ),
     ] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="TOPIC:PARTITION=OFFSET, the next offset; may be repeated.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without it, only show what would change.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Reset the offsets; without it, show the changes.")
+    ] = False,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show where the group would go on reading; with --execute, set it. Only while no run lives."""
+    """Show an offset reset; with --execute, carry it out. It requires that no run lives."""
     target = _target(to, set_ or [])
     if execute and not (why or "").strip():
         raise CommandError("--execute needs a reason: add --why", code=ExitCode.USAGE)
@@ -249,7 +252,7 @@ def offsets(
         return
     console.print(
         table(
-            ("PARTITION", "COMMITTED#", "THEN#", "EARLIEST#", "END#", "RECORDS MORE#"),
+            ("PARTITION", "COMMITTED#", "NEW#", "EARLIEST#", "END#", "MORE RECORDS#"),
             (
                 (
                     f"{change['topic']}-{change['partition']}",
@@ -264,13 +267,13 @@ def offsets(
             empty="No partition would change.",
         )
     )
-    say("done" if execute else "nothing was changed; --execute does it")
+    say("done" if execute else "nothing was changed; add --execute to reset the offsets")
 
 
 def _target(to: str, named: list[str]) -> dict[str, Any]:
-    """The body of a reset. Raises CommandError when the options do not say one thing."""
+    """Return the body of a reset. Raises CommandError unless the options name one target."""
     if bool(to) == bool(named):
-        raise CommandError("say where to: either --to or --set", code=ExitCode.USAGE)
+        raise CommandError("no target: add either --to or --set", code=ExitCode.USAGE)
     if to in ("earliest", "latest", "recorded"):
         return {"kind": to}
     if to:
@@ -286,7 +289,7 @@ def _target(to: str, named: list[str]) -> dict[str, Any]:
 
 
 def _run_id(client: Client, target: str) -> str:
-    """The run of that id, or the current run of the pipeline of that name."""
+    """Return the run of that id, or the current run of the pipeline of that name."""
     try:
         return str(uuid.UUID(target))
     except ValueError:
@@ -338,15 +341,15 @@ def _wait(client: Client, run_id: str, *, deadline_s: float, until: Callable[[st
         now, reason = time.monotonic(), _what_keeps(client, item)
         kept_since = (kept_since if reason is not None else None) or now
         if reason is not None and now - kept_since > _KEPT_FOR_S:
-            raise CommandError(f"run {run_id} is {item['state']} and does not get further: {reason}")
+            raise CommandError(f"run {run_id} is {item['state']} and does not progress: {reason}")
         if now > deadline_s:
             why = "" if reason is None else f": {reason}"
-            raise CommandError(f"waited long enough; run {run_id} is {item['state']}{why}")
+            raise CommandError(f"timed out; run {run_id} is {item['state']}{why}")
         time.sleep(0.5)
 
 
 def _what_keeps(client: Client, item: Any) -> str | None:
-    """Why a run that starts does not run: the error of a task that does not get to work, or of an instance."""
+    """Return why a starting run does not run: the error of a task that is not running, or of an instance."""
     if item["state"] not in ("starting", "crash-looping"):
         return None
     for task in client.get(f"/runs/{item['id']}/tasks")["items"]:

@@ -1,4 +1,4 @@
-"""What a task's Kafka clients are called: by it a group's coordinator says whose a member is."""
+"""The client ids of a task: from them a group coordinator's list shows the owner of a member."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TASK = re.compile(r"(\d+)-(\d+)-l(\d+)-a(\d+)", re.ASCII)
 
 
 class TaskName(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt of a task of a run; not which run, whose ordinals and leases begin anew each time."""
+    """An attempt of a task of a run, without the run's id; ordinals and leases start again with each run."""
 
     ordinal: int
     task: int
@@ -19,7 +19,7 @@ class TaskName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def client_id_prefix(pipeline: str) -> str:
-    """How the client ids of a pipeline's tasks begin."""
+    """Return the prefix of the client ids of a pipeline's tasks."""
     return f"fenceline-{pipeline}-"
 
 
@@ -28,7 +28,7 @@ def client_id_of(pipeline: str, name: TaskName) -> str:
 
 
 def task_of_client(pipeline: str, client_id: str) -> TaskName | None:
-    """The other way round; None: it is no task of this pipeline."""
+    """Return the task of a client id; None if it is not a task of this pipeline."""
     found = _TASK.fullmatch(client_id.removeprefix(client_id_prefix(pipeline)))
     if found is None or not client_id.startswith(client_id_prefix(pipeline)):
         return None

@@ -1,6 +1,6 @@
-"""Crash loops: an instance, or a task of it, that fails again and again soon after it was started.
+"""Crash loops: an instance, or a task of it, that fails repeatedly soon after its start.
 
-It is retried for ever, after growing waits. Only a permanent error, which another try cannot change, ends the retries.
+It is restarted for ever, with growing waits. Only a permanent error, which a restart cannot fix, ends the restarts.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.task import OutcomeKind
 
 CRASH_LOOPING_AFTER = 3
-"""Failures in a row; one or two can be a host that went away."""
+"""Failures in a row; one or two can be a host that went down."""
 _COMING = frozenset({InstanceState.PENDING, InstanceState.SUBMITTING, InstanceState.STARTING})
 _FAILED = frozenset({InstanceState.FAILED, InstanceState.LOST})
 
 
 def has_permanent_error(instance: Instance) -> bool:
-    """Whether its application ended with an error that another try cannot change (docs/spark.md)."""
+    """Return whether its application ended with an error that a restart cannot fix (docs/spark.md)."""
     return instance.outcome is not None and instance.outcome.kind == OutcomeKind.HOPELESS
 
 
 def failures_so_far(instance: Instance, *, bounce_requested_at: datetime | None) -> int:
-    """Leases of its ordinal that failed in a row, this one included; a restart that was asked for forgives them."""
+    """Return how many leases of its ordinal failed in a row, with this one; a requested restart resets the count."""
     if bounce_requested_at is not None and instance.leased_at < bounce_requested_at:
         return 0
     return instance.failures + (1 if instance.state in _FAILED else 0)
 
 
 def is_failing(instance: Instance, *, bounce_requested_at: datetime | None) -> bool:
-    """Whether it has failed often enough to be told, and was not healthy for a while since."""
+    """Return whether it has failed often enough to be reported, and was not healthy for a while since."""
     if has_permanent_error(instance):
         return False
     if instance.tasks_crashing and not instance.has_ended:
@@ -38,7 +38,7 @@ def is_failing(instance: Instance, *, bounce_requested_at: datetime | None) -> b
 
 
 def is_crash_looping(instance: Instance, *, bounce_requested_at: datetime | None) -> bool:
-    """Whether it is failing and not at work now: it waits, starts, or has just failed."""
+    """Return whether it is failing and not running: it waits, starts, or has just failed."""
     if not is_failing(instance, bounce_requested_at=bounce_requested_at):
         return False
     if instance.state in _COMING | _FAILED:
@@ -47,7 +47,7 @@ def is_crash_looping(instance: Instance, *, bounce_requested_at: datetime | None
 
 
 def crash_loop_sentence(instance: Instance, *, bounce_requested_at: datetime | None) -> str:
-    """How often it failed and why, the last time."""
+    """Return the number of failures and the reason of the last one."""
     why = f": {instance.reason}" if instance.reason else ""
     failures = failures_so_far(instance, bounce_requested_at=bounce_requested_at)
     if failures >= CRASH_LOOPING_AFTER:

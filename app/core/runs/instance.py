@@ -7,8 +7,8 @@ PENDING ─▶ SUBMITTING ─▶ STARTING ─▶ RUNNING ⇄ PAUSED
    ▼                                    │
 STOPPED ◀───────────────────────────────┘
 
-From every state in which an application may live: UNREACHABLE (no heartbeat and not ours to look at) and back,
-and from UNREACHABLE: LOST (silence *and* the resource manager's word, held for 30 s, pid gone).
+From every state with a live application: UNREACHABLE (no heartbeat, and its process is on another host) and back.
+From UNREACHABLE: LOST, once for 30 s there is no heartbeat, the cluster manager reports the end, and the pid is gone.
 Only after STOPPED, FAILED or LOST may the ordinal be leased again.
 """
 
@@ -60,7 +60,7 @@ def advance(state: InstanceState, to: InstanceState) -> InstanceState:
 
 
 class InstanceOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the application said that it ended; `kind` as app/core/runs/task.py's OutcomeKind."""
+    """The end of the application as it reported it; `kind` as app/core/runs/task.py's OutcomeKind."""
 
     kind: str
     message: str
@@ -70,13 +70,13 @@ class InstanceOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """One lease of one ordinal of a run; every lease is kept, the highest is the current one.
 
-    since: when `state` was entered. leased_at: when this lease was given out.
-    missing_since: since when silence, the resource manager's word and the pid all say that it is gone; None otherwise.
-    drain_signalled_at, killed_at: when the reconciler sent its driver SIGTERM and SIGKILL; None: it did not.
-    last_heartbeat_at: the newest word of the driver or of any of its tasks, by the server's clock.
-    executors, tasks_running, tasks_waiting: as the driver last said; None before its first heartbeat.
-    failures: how many leases of the ordinal failed in a row before this one; 0 once this one was healthy for a while.
-    tasks_crashing: how many of its tasks failed again and again lately, as the driver last said.
+    since: when `state` was entered. leased_at: when this lease was granted.
+    missing_since: since when it is gone by its heartbeats, the cluster manager and the pid; None otherwise.
+    drain_signalled_at, killed_at: when the reconciler sent SIGTERM and SIGKILL to its driver; None: it did not.
+    last_heartbeat_at: the newest report of the driver or of any of its tasks, by the server's clock.
+    executors, tasks_running, tasks_waiting: as the driver reported last; None before its first heartbeat.
+    failures: leases of the ordinal that failed in a row before this one; 0 once this one was healthy for a while.
+    tasks_crashing: its tasks that failed repeatedly of late, as the driver reported last.
     """
 
     run_id: str
@@ -111,8 +111,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in ENDED
 
     def slots_sentence(self) -> str | None:
-        """`3 of 4 tasks wait for a slot`, or None when none waits or the driver has not said."""
+        """Return `3 of 4 tasks wait for a core`, or None if none waits or the driver has not reported."""
         if not self.tasks_waiting:
             return None
         tasks = self.tasks_waiting + (self.tasks_running or 0)
-        return f"{self.tasks_waiting} of {tasks} tasks {'waits' if self.tasks_waiting == 1 else 'wait'} for a slot"
+        return f"{self.tasks_waiting} of {tasks} tasks {'waits' if self.tasks_waiting == 1 else 'wait'} for a core"

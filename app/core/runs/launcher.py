@@ -1,4 +1,4 @@
-"""What we ask of Spark: submit an application, look whether it lives, and end it."""
+"""The launcher's interface to Spark: submit an application, observe it, and end it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.products.audits.wire import AuditOrder
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """The detached process that was started. `jvm_pid` is spark-submit's, which becomes the driver's JVM."""
+    """The detached process after its start. `jvm_pid` is spark-submit's, which becomes the driver's JVM."""
 
     host: str
     jvm_pid: int
@@ -26,7 +26,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """The folder that one lease of an instance has on this host: its driver's log, and how it ended."""
+    """The folder of one lease of an instance on this host: its driver's log, and its outcome."""
 
     run_id: str
     ordinal: int
@@ -37,15 +37,15 @@ class InstanceFolders(Protocol):
     """The folders of leases on this host."""
 
     async def unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
-        """Those in which nothing was written since; among them may be one whose driver lives and has nothing to say."""
+        """Return the folders without a write since then; the driver of one may be alive without output."""
         ...
 
     async def trim_logs(self) -> int:
-        """Cut drivers' logs that have become too long, those of living ones too; how many."""
+        """Cut drivers' logs that have become too long, also of live ones; return how many."""
         ...
 
     async def remove(self, folder: LeaseFolder) -> bool:
-        """Remove it with all that is in it; False, and nothing done, while a process works in it.
+        """Remove it with its contents; False, without a change, while a process works in it.
 
         Raises UnavailableError when it cannot be removed.
         """
@@ -54,7 +54,7 @@ class InstanceFolders(Protocol):
 
 class SparkLauncher(Protocol):
     async def submit(self, specification: InstanceSpecification) -> Submitted:
-        """Start the application of one leased instance. Raises UnavailableError with the reason, nothing half done."""
+        """Start the application of one leased instance. Raises UnavailableError with the reason; nothing is started."""
         ...
 
     async def observe(self, instance: Instance, definition: PipelineDefinition) -> Observation: ...
@@ -70,11 +70,11 @@ class SparkLauncher(Protocol):
 
 class AuditLauncher(Protocol):
     async def submit(self, order: AuditOrder) -> Submitted:
-        """Start the application of one audit. Raises UnavailableError with the reason, nothing half done."""
+        """Start the application of one audit. Raises UnavailableError with the reason; nothing is started."""
         ...
 
     async def observe(self, audit: Audit) -> SeenDriver:
-        """What is seen of its driver. Where that runs on another host, it is UNKNOWN."""
+        """Observe its driver: UNKNOWN if that runs on another host."""
         ...
 
     async def signal(self, audit: Audit, *, is_kill: bool) -> None:
@@ -82,9 +82,11 @@ class AuditLauncher(Protocol):
         ...
 
     async def trim_logs(self) -> int:
-        """Cut the logs of audits' drivers on this host that have become too long; how many."""
+        """Cut the logs of audits' drivers on this host that have become too long; return how many."""
         ...
 
     async def remove_folders(self, *, unchanged_since: datetime) -> int:
-        """Remove the folders of audits on this host in which nothing was written since, nor works; how many."""
+        """Remove the folders of audits on this host without a write since then and without a process; return how
+        many.
+        """
         ...

@@ -1,6 +1,6 @@
-"""What the messages of one lease may speak of: the pipeline's own ids, topics and tasks, and numbers that can be.
+"""The bounds of one lease's messages: the pipeline's own ids, topics and tasks, and possible numbers.
 
-A worker's word is believed about itself. Of what others own it proves nothing, whatever it names.
+A worker is believed about itself. A report about ids and partitions of other owners proves nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app.core.pipelines.pipeline import ProcessingGuarantee
 
 LARGEST = 2**63 - 1
 LARGEST_INDEX = 2**31 - 1
-"""Of partitions, tasks, attempts, processes and generations, which Kafka, Spark and Postgres keep in 32 bits."""
+"""The largest partition, task, attempt, process or generation: Kafka, Spark and Postgres store them in 32 bits."""
 LARGEST_EPOCH = 2**15 - 1
 LARGEST_LATENCY_MS = 1e12
 LONGEST_INTERVAL_MS = 30 * 24 * 3_600_000
@@ -24,7 +24,7 @@ LATEST_MS = 253_402_214_400_000
 
 
 class LeaseBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """By the revision that the lease's instance runs."""
+    """From the revision that the lease's instance runs."""
 
     pipeline: str
     group: str
@@ -38,7 +38,7 @@ class LeaseBounds(msgspec.Struct, frozen=True, kw_only=True):
         return 0 <= task < self.tasks
 
     def id_of_task(self, task: int) -> str | None:
-        """The one id that the task's own producer may have; None where tasks have none."""
+        """Return the one id of the task's own producer; None if tasks have none."""
         if self.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE_V2:
             return None
         return transactional_id.for_task(
@@ -46,7 +46,7 @@ class LeaseBounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def id_of_partition(self, topic: str, partition: int) -> str | None:
-        """The formula's id of an input partition; None where partitions have none."""
+        """Return the formula's id of an input partition; None if partitions have none."""
         if self.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE:
             return None
         return transactional_id.for_partition(
@@ -54,7 +54,7 @@ class LeaseBounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_by_formula(self, name: str) -> bool:
-        """Whether the id is the formula's of some partition of the source topics, which may have appeared just now."""
+        """Return whether the formula gives the id to a partition of the source topics, even one that was just added."""
         front, _, number = name.rpartition(".")
         return (
             number.isascii()
@@ -67,19 +67,19 @@ class LeaseBounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def names_partition(self, text: str) -> bool:
-        """Whether `text` names a partition of the source topics, as `topic-number`."""
+        """Return whether `text` names a partition of the source topics, as `topic-number`."""
         topic, _, number = text.rpartition("-")
         return topic in self.source_topics and number.isascii() and number.isdecimal()
 
 
 class Sieve:
-    """Lets through what can be, and counts by field what it left out or moved to its bound."""
+    """Passes possible values, and counts by field those that it dropped or moved to a bound."""
 
     def __init__(self) -> None:
         self.dropped: Counter[str] = Counter()
 
     def number(self, field: str, value: int | None, *, most: int = LARGEST, least: int = 0) -> int | None:
-        """The value, or None where it cannot be one. -1 is how Kafka's clients say that they do not know."""
+        """Return the value, or None if it is impossible. Kafka's clients use -1 for an unknown value."""
         if value is None or least <= value <= most:
             return value
         if value != -1:
@@ -87,7 +87,7 @@ class Sieve:
         return None
 
     def clamped(self, field: str, value: int, *, most: int = LARGEST) -> int:
-        """The value, moved to the bound that it is beyond."""
+        """Return the value, moved to the bound that it exceeds."""
         if 0 <= value <= most:
             return value
         self.dropped[field] += 1
@@ -100,12 +100,14 @@ class Sieve:
         return None
 
     def producer(self, field: str, producer_id: int | None, epoch: int | None) -> tuple[int | None, int | None]:
-        """Both or neither: one says nothing without the other."""
+        """Return both or neither: one alone has no meaning."""
         producer_id = self.number(field, producer_id)
         epoch = self.number(field, epoch, most=LARGEST_EPOCH)
         return (None, None) if producer_id is None or epoch is None else (producer_id, epoch)
 
 
 def are_storable(numbers: Iterable[int | None], *, least: int = -1) -> bool:
-    """Whether all of them fit into what keeps them; at the bound stands what was beyond it (app/kit/storable.py)."""
+    """Return whether all of them fit into their columns; a larger number was moved to the bound
+    (app/kit/storable.py).
+    """
     return all(number is None or least <= number < LARGEST for number in numbers)

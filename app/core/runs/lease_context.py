@@ -1,4 +1,4 @@
-"""What a worker's message is judged by."""
+"""The state of a lease against which a worker's message is judged."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.products.drills.drill import Drill
 
 
 class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker's message is judged by, read in one statement.
+    """The rows against which a worker's message is judged, read in one statement.
 
-    cluster: its name here; kafka_cluster_id: as the brokers report it.
-    lease: the asked one; instance_state and application_id are its. current_lease: the highest of the ordinal.
-    bounds: what its messages may speak of. drill: the open one that this lease is meant by.
-    newest: the highest (lease, attempt) that was ever heard of this task; own: the last word of the asked attempt.
+    cluster: its name in Fenceline; kafka_cluster_id: as the brokers report it.
+    lease: that of the message, with its instance_state and application_id. current_lease: the highest of the ordinal.
+    bounds: the ids, topics and tasks that its messages may name. drill: the open drill of this lease.
+    newest: the highest (lease, attempt) that this task has reported; own: the last report of the message's attempt.
     """
 
     pipeline: str
@@ -38,7 +38,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lease_is_current(self) -> bool:
-        """Whether the asked lease is the highest of its ordinal and neither it nor the run has ended."""
+        """Return whether the lease is the highest of its ordinal and neither it nor the run has ended."""
         return self.lease == self.current_lease and self.instance_state not in ENDED and not self.run_has_ended
 
     def attempt_is_newest(self, attempt: int) -> bool:

@@ -1,4 +1,4 @@
-"""How a task's commits are guarded: the three modes that a migration leads through, one at a time."""
+"""The three modes of a migration: how the commits of a task are guarded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Mode(StrEnum):
     """
     GROUP_ONLY ⇄ GENERATION ⇄ V2
 
-    GROUP_ONLY: a producer for each input partition; its epoch alone ends a producer that sleeps.
-    GENERATION: the same, and the group refuses offsets of members that have left it.
-    V2: a producer for each task; only the group knows whose a partition is.
+    GROUP_ONLY: a producer for each input partition; only its epoch fences a frozen producer.
+    GENERATION: the same, and the group rejects offsets of stale members.
+    V2: a producer for each task; only the group records the owner of a partition.
 
-    Neighbours may be in one group together. GROUP_ONLY beside V2 may not: who takes a partition over as V2 leaves the
-    id of that partition alone, and so does not end a producer that sleeps under it (KIP-447, "Compatibility").
+    Neighbouring modes may share a group. GROUP_ONLY beside V2 may not: a task that takes over a partition in V2 does
+    not initialise the partition's id. So a frozen producer of that id is not fenced (KIP-447, "Compatibility").
     """
 
     GROUP_ONLY = "group_only"
@@ -27,7 +27,7 @@ class Mode(StrEnum):
 
     @property
     def words(self) -> str:
-        """As a definition says it."""
+        """Return the mode with the values of a definition."""
         guarantee, fencing = DEFINED_BY[self]
         return f"{guarantee} with {fencing}" if self is not Mode.V2 else str(guarantee)
 
@@ -40,17 +40,17 @@ DEFINED_BY: dict[Mode, tuple[ProcessingGuarantee, OffsetFencing]] = {
 
 
 def mode_of(definition: PipelineDefinition) -> Mode | None:
-    """The mode that instances of this definition run in; None: one that no migration leads through."""
+    """Return the mode of a definition's instances; None if no migration supports it."""
     wanted = definition.processing_guarantee, definition.offset_fencing
     return next((mode for mode, defined in DEFINED_BY.items() if defined == wanted), None)
 
 
 def in_mode(definition: PipelineDefinition, mode: Mode) -> PipelineDefinition:
-    """The same definition in another mode."""
+    """Return the same definition in another mode."""
     guarantee, fencing = DEFINED_BY[mode]
     return replace(definition, processing_guarantee=guarantee, offset_fencing=fencing)
 
 
 def is_unsafe_at_once(before: Mode | None, after: Mode | None) -> bool:
-    """Whether going from one to the other without a stage between them may process records twice."""
+    """Return whether a change of mode without a stage between may duplicate records."""
     return {before, after} == {Mode.GROUP_ONLY, Mode.V2}

@@ -1,4 +1,4 @@
-"""What needs a person's look, worst first: each a sentence that says what is so, and where to look."""
+"""The issues of a run, worst first: each is a sentence with its cause and next step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SILENT_AFTER = timedelta(seconds=5)
 NOT_IN_AFTER = timedelta(seconds=15)
 _NAMED = 4
 UNREAD_AFTER = timedelta(seconds=5)
-"""A partition changes hands faster than this; longer without an owner, somebody should know."""
+"""A rebalance is faster than this; a partition without an owner for longer is an issue."""
 
 
 class Severity(StrEnum):
@@ -31,10 +31,10 @@ class Severity(StrEnum):
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that needs a person.
+    """One issue of a run.
 
-    run_id, explained: where to look; explained is the page of the pipeline, the last part of its address.
-    next_step: what to do about it, None when it ends by itself. mark: what a list of pipelines shows beside the state.
+    run_id, explained: the page with details; explained is the page of the pipeline, the last part of its address.
+    next_step: how to fix it; None if it ends by itself. mark: the text that a list of pipelines shows beside the state.
     """
 
     pipeline: str
@@ -55,10 +55,10 @@ def needs_of(
     unowned: Sequence[PartitionMapping] = (),
     now: datetime,
 ) -> list[Need]:
-    """What a person should know of one run.
+    """Return the issues of one run.
 
     running, current: the run's definition, and the pipeline's.
-    unowned: the pipeline's partitions that nobody holds.
+    unowned: the pipeline's partitions without an owner.
     """
     found = [
         *_ended(run),
@@ -91,7 +91,7 @@ def _ended(run: Run) -> list[Need]:
             run,
             Severity.STOPPED,
             f"the run failed: {run.end_reason or 'no reason is known'}",
-            "fix the cause, then start the pipeline again; it goes on where it was committed",
+            "fix the cause, then start the pipeline again; it continues from its committed offsets",
         )
     ]
 
@@ -105,7 +105,7 @@ def _of_instance(run: Run, instance: Instance) -> list[Need]:
                 run,
                 Severity.STOPPED,
                 f"crash-looping: {crash_loop_sentence(instance, bounce_requested_at=run.bounce_requested_at)}",
-                "fix the cause; it is retried by itself, at once with "
+                "fix the cause; it is restarted automatically, at once with "
                 f"`fenceline runs restart {run.pipeline}`, and stopped with `fenceline runs drain {run.pipeline}`",
             )
         ]
@@ -119,7 +119,7 @@ def _of_instance(run: Run, instance: Instance) -> list[Need]:
         case InstanceState.UNREACHABLE:
             return [
                 _need(
-                    run, Severity.DEGRADED, f"{who} is out of sight{why}", "look whether its host and Spark still run"
+                    run, Severity.DEGRADED, f"{who} is unreachable{why}", "check whether its host and Spark still run"
                 )
             ]
         case _:
@@ -150,21 +150,21 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
         age = now - status.received_at
         open_ms = status.last.open_transaction_age_ms or 0
         if status.last.not_progressing_ms is not None:
-            step = "fix what it names; checkpoints get smaller by themselves, down to one record"
+            step = "fix the cause of the error; checkpoints become smaller automatically, down to one record"
             found.append(_need(run, Severity.STOPPED, f"not progressing: {not_progressing_sentence(status)}", step))
         elif status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF):
             error = status.last.last_error or "no error was given"
             found.append(_need(run, Severity.DEGRADED, f"{who} is {status.last.state.replace('_', ' ')}: {error}"))
         elif _is_kept_out(status, now):
-            found.append(_need(run, Severity.DEGRADED, f"{who} is no member of its group: {status.last.last_error}"))
+            found.append(_need(run, Severity.DEGRADED, f"{who} is not a member of its group: {status.last.last_error}"))
         elif age > SILENT_AFTER and status.last.state is not TaskState.DRAINED:
-            found.append(_need(run, Severity.DEGRADED, f"{who} was not heard of for {age.total_seconds():.0f} s"))
+            found.append(_need(run, Severity.DEGRADED, f"{who} has sent no heartbeat for {age.total_seconds():.0f} s"))
         elif open_ms > definition.transaction_timeout_ms / 2:
             found.append(
                 _need(
                     run,
                     Severity.DEGRADED,
-                    f"{who} holds a transaction open for {open_ms / 1000:.1f} s of at most "
+                    f"{who} has an open transaction for {open_ms / 1000:.1f} s of at most "
                     f"{definition.transaction_timeout_ms / 1000:.0f} s",
                 )
             )
@@ -172,7 +172,7 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
 
 
 def _is_kept_out(status: TaskStatus, now: datetime) -> bool:
-    """Whether a task has an error and is no member of its group yet, for longer than a rebalance takes."""
+    """Return whether a task with an error has not been a member of its group for longer than a rebalance takes."""
     is_starting = status.last.state is TaskState.STARTING and status.last.last_error is not None
     return is_starting and now - status.state_since > NOT_IN_AFTER
 
@@ -180,7 +180,7 @@ def _is_kept_out(status: TaskStatus, now: datetime) -> bool:
 def _of_unread(
     run: Run, unowned: Sequence[PartitionMapping], definition: PipelineDefinition, now: datetime
 ) -> list[Need]:
-    """Partitions that a run which says it runs has not held for a while: what comes in there waits."""
+    """Yield an issue for partitions without an owner for a while, although the run's state is running."""
     if run.state not in (RunState.RUNNING, RunState.DEGRADED, RunState.CRASH_LOOPING):
         return []
     unread = [m for m in unowned if m.topic in definition.source_topics and now - m.since > UNREAD_AFTER]
@@ -193,7 +193,7 @@ def _of_unread(
         _need(
             run,
             Severity.DEGRADED,
-            f"nobody has read {named}{more} for {since_s:.0f} s",
-            f"ask whether the brokers of {definition.cluster} answer, and look at what happened last",
+            f"no task has read {named}{more} for {since_s:.0f} s",
+            f"check the brokers of {definition.cluster} and the task events",
         )
     ]

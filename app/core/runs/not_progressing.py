@@ -1,4 +1,4 @@
-"""Tasks that live and try, and whose every checkpoint fails: nothing of theirs is committed."""
+"""Live tasks whose checkpoints all fail, so that nothing is committed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = 4
 
 
 def not_progressing(run: Run, tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
-    """Of the living instances of a run: tasks that have committed nothing for several transaction timeouts."""
+    """Return the tasks in a run's live instances that have committed nothing for several transaction timeouts."""
     if run.ended_at is not None:
         return []
     living = {(one.ordinal, one.lease) for one in run.instances if not one.has_ended}
@@ -23,13 +23,13 @@ def not_progressing(run: Run, tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
 
 
 def not_progressing_sentence(status: TaskStatus) -> str:
-    """For how long, and what its last checkpoint failed of."""
+    """Return for how long, and the error of its last checkpoint."""
     seconds = (status.last.not_progressing_ms or 0) / 1000
     why = status.last.last_error or "no error was given"
     return f"task {status.ordinal}.{status.task} has committed nothing for {seconds:,.0f} s: {why}"
 
 
 def all_sentences(tasks: list[TaskStatus]) -> str:
-    """Of the first few, and how many more there are."""
+    """Return the sentences of the first few, and the number of the others."""
     more = f"; {len(tasks) - _NAMED} more tasks" if len(tasks) > _NAMED else ""
     return "; ".join(map(not_progressing_sentence, tasks[:_NAMED])) + more

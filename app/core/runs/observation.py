@@ -1,4 +1,4 @@
-"""What is seen of an application from outside: its driver's process on this host, the resource manager's word."""
+"""The observation of an application from outside: its driver's process on this host, and the cluster manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.core.runs.instance import InstanceOutcome
 
 
 class ProcessWord(StrEnum):
-    """What this host says of the driver's process. UNKNOWN: it runs on another host, or nothing was recorded."""
+    """The state of the driver's process on this host. UNKNOWN: it runs on another host, or no process was recorded."""
 
     ALIVE = "alive"
     GONE = "gone"
@@ -18,9 +18,9 @@ class ProcessWord(StrEnum):
 
 
 class MasterWord(StrEnum):
-    """What the resource manager says of the application.
+    """The cluster manager's answer about the application.
 
-    UNREACHABLE: it did not answer; UNKNOWN: it knows of none; NOT_ASKED: the process lives, so its word adds nothing.
+    UNREACHABLE: it did not answer; UNKNOWN: it has no such application; NOT_ASKED: the process lives, which suffices.
     """
 
     RUNNING = "running"
@@ -31,9 +31,9 @@ class MasterWord(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """`outcome` is what the driver left on this host, for the case that no server heard it.
+    """`outcome` is the file that the driver left on this host, in case no server received its report.
 
-    exit_code: of spark-submit, where this server started it.
+    exit_code: of spark-submit, if this server started it.
     """
 
     process: ProcessWord

@@ -1,4 +1,4 @@
-"""Moving a group's committed offsets: where to, what that means, and when it is refused."""
+"""Offset resets of a group: target, changes, and reasons for a refusal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the offsets shall go. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each.
+    """The target of the reset. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each.
 
     RECORDED: partitions without a committed offset go to the last one that tasks have confirmed; the others stay.
     """
@@ -40,9 +40,10 @@ class OffsetTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition: the committed offset now and then. `records` is how many more (or, negative, fewer) will be read.
+    """One partition: the committed offset now and then. `records` is the number of additional (if negative, skipped)
+    ones.
 
-    earliest, end: what the partition holds now; `committed` None: the group has no offset there yet.
+    earliest, end: the offsets that the partition has now; `committed` None: the group has no offset there yet.
     """
 
     topic: str
@@ -70,8 +71,8 @@ def plan(
     at_timestamp: Mapping[TopicPartition, int],
     recorded: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> list[OffsetChange] | list[Problem]:
-    """The change of each partition by topic and number, or everything that is wrong with the target."""
-    # A committed offset may be newer than the record, or set back on purpose: a resume leaves it alone.
+    """Return the change of each partition by topic and number, or all problems of the target."""
+    # A committed offset may be newer than the record, or set back on purpose: a resume does not change it.
     lost = {at: offset for at, offset in recorded.items() if at not in committed}
     problems = _problems(target, bounds, recorded, lost)
     if problems:
@@ -113,7 +114,7 @@ def _problems(
     if target.kind is OffsetTargetKind.RECORDED:
         return _problems_of_recorded(bounds, recorded, lost)
     if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is None:
-        return [Problem(field="timestamp", message="say from which time on the records shall be read")]
+        return [Problem(field="timestamp", message="add the time from which the records are to be read")]
     if target.kind is not OffsetTargetKind.OFFSETS:
         return []
     if not target.offsets:
@@ -138,15 +139,15 @@ def _problems_of_recorded(
     bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int], lost: Mapping[TopicPartition, int]
 ) -> list[Problem]:
     if not recorded:
-        return [Problem(field="kind", message="no committed offset of these topics is recorded: name another place")]
+        return [Problem(field="kind", message="no committed offset of these topics is recorded: choose another target")]
     if not lost:
         message = "the group has a committed offset for each recorded partition. To move one of them use --set"
         return [Problem(field="kind", message=message)]
     return [
         Problem(
             field="kind",
-            message=f"{at[0]}-{at[1]} holds offsets {bound.earliest} to {bound.end}; {lost[at]}, which is "
-            "recorded, is outside. Use --set",
+            message=f"{at[0]}-{at[1]} holds offsets {bound.earliest} to {bound.end}; the recorded {lost[at]} "
+            "is outside. Use --set",
         )
         for at, bound in sorted(bounds.items())
         if at in lost and not bound.earliest <= lost[at] <= bound.end

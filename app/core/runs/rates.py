@@ -1,7 +1,7 @@
-"""What a task does a second, from what its heartbeats count.
+"""A task's rates per second, from the counters of its heartbeats.
 
-Records are counted when they are committed. Where commits come less often than heartbeats, most heartbeats count
-nothing new, and one of them counts everything of half a minute. So such a task's rates are from commit to commit.
+Records are counted when they are committed. If commits are rarer than heartbeats, most heartbeats count nothing new,
+and one of them counts everything of half a minute. So such a task's rates are from commit to commit.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from app.core.runs.task import Counted, Counters, TaskRates, TaskReport, TaskState, TaskStatus
 
 _OFTEN_MS = 1_000
-"""Heartbeats come about so often."""
+"""Heartbeats come about this often."""
 
 
 def rates_between(before: TaskStatus | None, after: TaskReport) -> TaskRates:
-    """The rates that `after` gives, with what was said before it; all None unless both are of one attempt.
+    """Return the rates of `after`, compared with the report before it; all None unless both are of one attempt.
 
     | the task commits    | counted since                                              | its rates are                |
     |---------------------|------------------------------------------------------------|------------------------------|
@@ -22,8 +22,8 @@ def rates_between(before: TaskStatus | None, after: TaskReport) -> TaskRates:
     | less often          | nothing, for less than so long, and the task runs          | what they were               |
     | less often          | nothing, for longer, or the task does not run              | 0                            |
 
-    So long: two intervals, and what uploads may take besides. Of a task that had nothing to do, the time before its
-    next commit counts as that at most.
+    "So long" is two intervals plus the time for uploads. If a task was idle, the time before its next commit counts as
+    at most that.
     """
     every_ms = after.commits_every_ms or 0
     is_rare = every_ms > _OFTEN_MS
@@ -48,7 +48,7 @@ def rates_between(before: TaskStatus | None, after: TaskReport) -> TaskRates:
 
 
 def _ends(counters: Counters) -> tuple[int, ...]:
-    """It changes when a checkpoint ends, whatever comes of it."""
+    """Return the counters that change when a checkpoint ends, with any outcome."""
     return (
         counters.records_in,
         counters.transactions_committed,

@@ -1,4 +1,4 @@
-"""What tasks have reported of their committed offsets, and what it means that the group says something else."""
+"""Reported committed offsets of tasks, and their comparison with those of the group."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.kit.errors import ConflictError, Problem
 
 _URL_SAFE = str.maketrans("+/", "-_")
 _NAMED = 3
-"""Partitions that a sentence names; all of them are in the problems."""
+"""The number of partitions that a sentence names; all of them are in the problems."""
 
 
 class RecordedOffset(msgspec.Struct, frozen=True, kw_only=True):
     """The last offset of one partition whose commit the brokers confirmed, as far as it was reported.
 
-    topic_id: which topic of that name, as the brokers say it; None: not known (brokers before 2.8).
-    is_final: the task that committed it had the partition until it drained, and left nothing undecided. A later owner
-    may have committed more all the same, if it was killed before it could report.
+    topic_id: the topic of that name, as the brokers report it; None: not known (brokers before 2.8).
+    is_final: the task that committed it had the partition until it drained, without an unknown outcome. A later owner
+    may still have committed more, if it was killed before it could report.
     """
 
     topic: str
@@ -31,10 +31,10 @@ class RecordedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """The group has no offset where one was confirmed. `begins`: where a start would begin; records from there to
+    """The group has no offset where one was confirmed. `begins`: where a start would begin. Records from there to
     `recorded` would be processed again, or those from `recorded` to there skipped.
 
-    is_final: of the record. Where it is not, a later offset may have been committed.
+    is_final: of the record. If false, a later offset may have been committed.
     """
 
     topic: str
@@ -53,9 +53,9 @@ class LostOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MovedOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """The group's offset is another one than a task has reported last.
+    """The group's offset differs from the last one that a task has reported.
 
-    Another tool has set it, or it was committed by a task that could not report it: which of them is not known.
+    Another tool has set it, or a task committed it and could not report it: which one is not known.
     """
 
     topic: str
@@ -68,7 +68,7 @@ class MovedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TruncatedOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """The log was cut before the committed offset: the leader epoch under which it was read has ended at `end`."""
+    """The log was truncated before the committed offset: the leader epoch of its record has ended at `end`."""
 
     topic: str
     partition: int
@@ -82,9 +82,9 @@ class TruncatedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StaleOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """The topic was created anew, no offset of the new one is recorded, and the group has one.
+    """The topic was recreated, no offset of the new one is recorded, and the group has one.
 
-    Brokers delete a topic's offsets with it, but not while their coordinator is away.
+    Brokers delete a topic's offsets with it, but not while their coordinator is down.
     """
 
     topic: str
@@ -96,7 +96,7 @@ class StaleOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnansweredOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """The group has no offset where one was confirmed, and where a start would begin is not known now."""
+    """The group has no offset where one was confirmed, and the start of a new read is not known now."""
 
     topic: str
     partition: int
@@ -108,7 +108,7 @@ class UnansweredOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostOffsetsError(ConflictError):
-    """A pipeline is not started, since its group has lost committed offsets; a page offers the ways out."""
+    """A pipeline is not started, since its group has lost committed offsets; a page offers the next steps."""
 
     def __init__(self, pipeline: str, group: str, lost: Sequence[LostOffset]) -> None:
         super().__init__(
@@ -127,10 +127,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_same_topic(recorded: RecordedOffset, topic_id: str | None) -> bool:
-    """Whether the record is of the topic that has the name now; so too where an id is not known."""
+    """Return whether the record belongs to the current topic of the name; also true if an id is not known."""
     if recorded.topic_id is None or topic_id is None:
         return True
-    # Java prints ids in the alphabet for URLs, librdkafka in the other one.
+    # Java prints ids in the URL-safe alphabet, librdkafka in the standard one.
     return recorded.topic_id.translate(_URL_SAFE) == topic_id.translate(_URL_SAFE)
 
 
@@ -143,14 +143,14 @@ def compare(
     topic_ids: Mapping[str, str | None],
     start_position: StartPosition,
 ) -> Compared:
-    """Hold what was recorded against what the group has, where the pipeline would read.
+    """Compare the recorded offsets with those of the group, for the partitions that the pipeline would read.
 
-    partitions: those that are read; others say nothing. bounds: of those without a committed offset, or the reason why
-    their leader does not say them.
+    partitions: those that are read; others are ignored. bounds: of those without a committed offset, or the reason why
+    their leader does not return them.
 
-    A lost offset at the very place where a start
-    begins is none: nothing would be read twice or skipped. An offset behind the recorded one differs; one ahead of it
-    only where the record is final, since a task that died may have committed more than it could report.
+    A lost offset at the start position itself is not a problem: no record would be read twice or skipped. An offset
+    behind the recorded one differs. An offset ahead of it differs only if the record is final, since a task that died
+    may have committed more than it reported.
     """
     has_begun = any(at in committed for at in partitions)
     lost: list[LostOffset] = []
@@ -181,7 +181,7 @@ def compare(
 
 
 def lost_sentence(group: str, lost: Sequence[LostOffset]) -> str:
-    """What is lost, as one sentence for a person, without the way out."""
+    """Return the lost offsets as one sentence, without the next steps."""
     return f"the group {group} has lost committed offsets: {_named(lost)}"
 
 
@@ -198,7 +198,7 @@ def ways_out(pipeline: str) -> str:
 
 
 def problems(pipeline: str, group: str, compared: Compared) -> Iterator[Problem]:
-    """As warnings at the field of the group: a definition may be saved, and the start is what is refused."""
+    """Yield warnings at the field of the group: the definition may be saved, and the start is refused."""
     if compared.lost:
         message = f"A start is refused: {lost_sentence(group, compared.lost)}. {ways_out(pipeline)}"
         yield Problem(field="group_id", message=message, is_warning=True)
@@ -215,7 +215,7 @@ def problems(pipeline: str, group: str, compared: Compared) -> Iterator[Problem]
 def moved_sentence(group: str, moved: Sequence[MovedOffset]) -> str:
     return (
         f"The offsets of {group} differ from the recorded ones: {_named(moved)}. Another tool has set them, or a task "
-        "committed them and could not report. Reading goes on where they are now"
+        "committed them and could not report. Reading continues at the current offsets"
     )
 
 
@@ -228,7 +228,7 @@ def unanswered_sentence(group: str, unanswered: Sequence[UnansweredOffset]) -> s
 
 def stale_sentence(pipeline: str, group: str, stale: Sequence[StaleOffset]) -> str:
     return (
-        f"A start is refused: a topic was created anew, and {group} may still have offsets of the deleted one: "
+        f"A start is refused: a topic was recreated, and {group} may still have offsets of the deleted one: "
         f"{_named(stale)}. Reset the offsets: `fenceline runs offsets {pipeline} "
         "--set TOPIC:PARTITION=OFFSET --execute --why …`"
     )
@@ -236,7 +236,7 @@ def stale_sentence(pipeline: str, group: str, stale: Sequence[StaleOffset]) -> s
 
 def truncated_sentence(pipeline: str, truncated: Sequence[TruncatedOffset]) -> str:
     return (
-        "A start is refused: a log was cut before the committed offset and has other records there now "
+        "A start is refused: a log was truncated before the committed offset and has other records there now "
         f"(unclean leader election): {_named(truncated)}. Reset the offsets: `fenceline runs offsets {pipeline} "
         "--set TOPIC:PARTITION=OFFSET --execute --why …`"
     )

@@ -1,6 +1,6 @@
-"""One start of a pipeline: what is wanted of it, and what it therefore is, derived from its instances.
+"""One start of a pipeline: its desired state, and its state, derived from its instances.
 
-RUN ⇄ PAUSE ─▶ DRAIN ─▶ KILL: what is wanted only ever gets sterner after a drain was asked for.
+RUN ⇄ PAUSE ─▶ DRAIN ─▶ KILL: after a drain the desired state can only become a kill.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DESIRES: dict[DesiredRunState, frozenset[DesiredRunState]] = {
     _D.DRAIN: frozenset({_D.KILL}),
     _D.KILL: frozenset(),
 }
-"""What may be asked next. A drain cannot be taken back: tasks that heard of it have left already."""
+"""The next allowed requests. A drain cannot be cancelled: tasks that received it have left already."""
 
 
 class RunState(StrEnum):
@@ -50,7 +50,7 @@ class RunState(StrEnum):
 
 
 class RunEnd(StrEnum):
-    """How a run ended, said once by whoever ended it."""
+    """The end of a run, written once."""
 
     STOPPED = "stopped"
     FAILED = "failed"
@@ -68,11 +68,11 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`revision` is where every instance shall be; an instance with another one waits for its turn of the bounce.
+    """`revision` is the goal of every instance; an instance with another one waits for its turn of the bounce.
 
-    targets: the revision of the next lease of those ordinals that a migration leads elsewhere.
+    targets: the revision of the next lease of ordinals for which a migration has chosen another one.
     bounce_requested_at: instances that were leased before this are bounced, one at a time.
-    starts_again: when this run has drained, the next one starts at the pipeline's current revision.
+    starts_again: after the drain of this run, the next one starts at the pipeline's current revision.
     instances: the current lease of each ordinal, by ordinal.
     """
 
@@ -94,7 +94,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     instances: tuple[Instance, ...] = ()
 
     def target_of(self, ordinal: int) -> int:
-        """The revision that the ordinal's next lease shall have."""
+        """Return the revision of the ordinal's next lease."""
         return self.targets.get(ordinal, self.revision)
 
     def summary(self) -> RunSummary:
@@ -111,7 +111,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_outdated(instance: Instance, *, revision: int, bounce_requested_at: datetime | None) -> bool:
-    """Whether the instance still has its turn of a rolling bounce before it."""
+    """Return whether the instance still waits for its turn of a rolling bounce."""
     return instance.revision != revision or (
         bounce_requested_at is not None and instance.leased_at < bounce_requested_at
     )
@@ -124,12 +124,12 @@ _COMING = frozenset({_S.PENDING, _S.SUBMITTING, _S.STARTING})
 Condition = Callable[[frozenset[InstanceState]], bool]
 DERIVATION: tuple[tuple[str, Condition, RunState], ...] = (
     ("no instance has been leased, or all wait", lambda states: states <= {_S.PENDING}, RunState.PENDING),
-    ("any has ended, is draining or out of sight", lambda states: bool(states & _GONE), RunState.DEGRADED),
-    ("any is on its way", lambda states: bool(states & _COMING), RunState.STARTING),
+    ("any has ended, is draining or unreachable", lambda states: bool(states & _GONE), RunState.DEGRADED),
+    ("any is starting", lambda states: bool(states & _COMING), RunState.STARTING),
     ("all are paused", lambda states: states <= {_S.PAUSED}, RunState.PAUSED),
     ("all run, or some still pause", lambda _: True, RunState.RUNNING),
 )
-"""The first line that holds for the states of the current instances, while a run is wanted to run or pause."""
+"""The first line that matches the states of the current instances, while the desired state is run or pause."""
 
 
 def derive_state(
@@ -141,7 +141,7 @@ def derive_state(
     instances: Sequence[Instance],
     targets: Mapping[int, int] = MappingProxyType({}),
 ) -> RunState:
-    """A run's state: its end, else what is wanted to end it, else a crash loop, else an unfinished bounce, else
+    """Return a run's state: its end, else a requested end, else a crash loop, else an unfinished bounce, else
     DERIVATION.
     """
     if end is not None:
@@ -162,7 +162,7 @@ def derive_state(
 
 
 def desired_of_tasks(desired: DesiredRunState, instance: InstanceState) -> DesiredTaskState:
-    """What the tasks of an instance are told: a bounce drains one instance while the run goes on."""
+    """Return the desired state of an instance's tasks: a bounce drains one instance while the run continues."""
     if instance is InstanceState.DRAINING or desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         return DesiredTaskState.DRAIN
     return DesiredTaskState.PAUSE if desired is DesiredRunState.PAUSE else DesiredTaskState.RUN
@@ -176,14 +176,14 @@ NEEDS_FULL_RESTART = (
     "processing_guarantee",
     "offset_fencing",
 )
-"""Fields that two instances of one group must agree on: with two values at once a record could be processed twice."""
+"""Fields that must be equal in all instances of a group: two values at once could duplicate a record."""
 
 
 def fields_that_need_full_restart(before: PipelineDefinition, after: PipelineDefinition) -> tuple[str, ...]:
-    """The changed fields that no rolling bounce can bring in, in the order of the definition; empty: it can.
+    """Return the changed fields that no rolling bounce can apply, in the order of the definition; empty: it can.
 
-    More instances can be added one by one. With fewer, the ones left over would stay in the run as stopped for ever,
-    and nobody could tell a bounce that is through from one that waits.
+    More instances can be added one by one. With fewer, the others would stay in the run as stopped for ever. Then a
+    complete bounce could not be distinguished from one that waits.
     """
     fields = [field for field in NEEDS_FULL_RESTART if getattr(before, field) != getattr(after, field)]
     return (*fields, "instances") if after.instances < before.instances else tuple(fields)

@@ -1,4 +1,4 @@
-"""How a run went over time, for charts: one sample a second for an hour, one a minute after that."""
+"""The samples of a run for charts: one a second for an hour, one a minute after that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did up to now, over all attempts of all its tasks."""
+    """The totals of a run, over all attempts of all its tasks."""
 
     records_in: int = 0
     records_out: int = 0

@@ -1,4 +1,4 @@
-"""A task: one exactly-once loop inside an instance, as its heartbeats describe it and as the server keeps it."""
+"""A task: one exactly-once loop inside an instance, as in its heartbeats and in the database."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class TaskState(StrEnum):
 
 
 class GoneBy(StrEnum):
-    """Whose end has ended an attempt in an application that lives, by the word of Spark, which manages both.
+    """The process whose end ended an attempt in a live application, as reported by Spark, which manages both.
 
-    WORKER: its Python process, whose pipe to its executor has closed. EXECUTOR: the executor it belonged to has exited.
-    An executor that was only not heard, or is cut off, is neither.
+    WORKER: its Python worker, whose pipe to its executor has closed. EXECUTOR: its executor, which has exited.
+    An executor that only sends no heartbeats, or is cut off, is neither.
     """
 
     WORKER = "worker"
@@ -59,7 +59,7 @@ class DesiredTaskState(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """HOPELESS: the next try would meet the same error (a refused record, a missing secret); a person must look."""
+    """`HOPELESS`: a permanent error (a refused record, a missing secret), which a user must fix."""
 
     DRAINED = "drained"
     FAILED = "failed"
@@ -71,8 +71,8 @@ class OutcomeKind(StrEnum):
 class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One assigned partition. Offsets are the *next* offset to read; `end` is the last known high watermark or LSO.
 
-    Where each partition has a producer of its own (exactly_once): its transactional id, what the coordinator gave it,
-    and the generation that its offsets are sent with, -1 where they are sent for the group alone. Else None.
+    With exactly_once each partition has its own producer: its transactional id, producer id and epoch.
+    Its offsets have the member's generation, -1 if they are sent for the group alone. All are None otherwise.
     """
 
     topic: str
@@ -87,7 +87,7 @@ class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals since the attempt began."""
+    """Totals since the start of the attempt."""
 
     records_in: int = 0
     records_out: int = 0
@@ -103,16 +103,16 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt had counted, and when it said so, by its clock."""
+    """The totals of an attempt, and the time of the report, by its clock."""
 
     at_ms: int
     counters: Counters
 
 
 class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Per second, of one attempt; None until there is something to compare (app/core/runs/rates.py).
+    """Per second, of one attempt; None without an earlier report to compare with (app/core/runs/rates.py).
 
-    over_ms: the time that they are an average of. since: what the next ones are compared with.
+    over_ms: the time of which they are the average. since: the totals to compare the next report with.
     """
 
     records_in_per_s: float | None = None
@@ -126,11 +126,11 @@ class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one heartbeat says of one attempt, free of the wire's protocol version and events.
+    """The part of a heartbeat that describes one attempt, without the wire's protocol version and events.
 
-    commits_every_ms: how long a checkpoint is open before it ends by itself; None: the worker is of an older release.
-    uploads_within_ms: how long its uploads may then take; None where there are none.
-    not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; None: it is not.
+    commits_every_ms: the longest time that a checkpoint stays open; None: the worker is of an older release.
+    uploads_within_ms: the longest time of its uploads after that; None without uploads.
+    not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; else None.
     """
 
     run_id: str
@@ -160,7 +160,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The last word of the highest (lease, attempt) of a task; `received_at` is the server's clock, not the task's."""
+    """The last report of the highest (lease, attempt) of a task; `received_at` is by the server's clock."""
 
     last: TaskReport
     received_at: datetime
@@ -189,7 +189,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskEventRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a task, stored once however often it was delivered."""
+    """One event of a task, stored once even if it is delivered repeatedly."""
 
     run_id: str
     event_id: str
@@ -206,7 +206,7 @@ class TaskEventRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ZombieSighting(msgspec.Struct, frozen=True, kw_only=True):
-    """Heartbeats of an attempt that was no longer the current one: evidence, never state."""
+    """Heartbeats of an attempt that was not current any more; they are evidence and change no state."""
 
     run_id: str
     ordinal: int
@@ -225,7 +225,7 @@ _WORKING = frozenset({TaskState.RUNNING, TaskState.FENCED})
 
 
 def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]) -> InstanceState:
-    """What the reports of its tasks make of a living instance.
+    """Return the state of a live instance from the reports of its tasks.
 
     | tasks that still live        | STARTING, RUNNING, PAUSED | UNREACHABLE           | others    |
     |------------------------------|---------------------------|-----------------------|-----------|
@@ -235,7 +235,7 @@ def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]
     | any running or fenced        | RUNNING                   | RUNNING               | unchanged |
     | any backing off              | unchanged if STARTING, else RUNNING | RUNNING     | unchanged |
 
-    DRAINING is left by the outcome, never by a task that has not heard of it yet.
+    DRAINING ends with the outcome, never with a task that has not received the order yet.
     """
     if current not in _MOVED_BY_TASKS:
         return current
@@ -248,7 +248,7 @@ def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]
     if any(state in _WORKING for state in living):
         return InstanceState.RUNNING
     if TaskState.BACKING_OFF in living and current is not InstanceState.STARTING:
-        # One that has never been at work is not said to run.
+        # An instance that has never worked is not called running.
         return InstanceState.RUNNING
     if TaskState.PAUSED in living:
         return InstanceState.PAUSED

@@ -1,7 +1,6 @@
-"""The workers' application: what drivers and tasks say once a second, with run tokens only
-(app/core/wire/heartbeat.py).
+"""The application for workers: drivers and tasks report once a second, with run tokens (app/core/wire/heartbeat.py).
 
-It answers quickly or not at all: a worker that waits for us would still go on, but would learn later.
+It answers quickly or with an error: a worker that waits continues its work, but reads its desired state later.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from app.products.offset_log import service as offset_log
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 1.5
-"""Less than the 2 s after which a worker stops waiting."""
+"""Below the 2 s after which a worker stops waiting."""
 
 Message = TypeVar(
     "Message",
@@ -67,11 +66,11 @@ class _Header(msgspec.Struct):
 
 
 class MalformedMessageError(Exception):
-    """A message that is not what its version says it is."""
+    """A message that does not have the shape of its protocol version."""
 
 
 def create_workers_app(wiring: Wiring) -> FastAPI:
-    """What drivers and tasks talk to; no documentation, no sessions, no users' tokens."""
+    """Create the application for drivers and tasks, without documentation, sessions or users' tokens."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.wiring = wiring
     errors.install(app)
@@ -100,7 +99,7 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
 
 @asynccontextmanager
 async def _bounded_unit(wiring: Wiring) -> AsyncGenerator[UnitOfWork]:
-    """A unit of work that is given up when the database takes too long. Raises UnavailableError."""
+    """Yield a unit of work with a time limit. Raises UnavailableError after it."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S), wiring.unit_of_work() as uow:
             yield uow
@@ -109,7 +108,7 @@ async def _bounded_unit(wiring: Wiring) -> AsyncGenerator[UnitOfWork]:
 
 
 async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
-    """What the run token is good for. Raises UnauthenticatedError."""
+    """Return the scope of the run token. Raises UnauthenticatedError."""
     secret = _secret(request)
     if secret:
         async with _bounded_unit(wiring) as uow:
@@ -117,7 +116,7 @@ async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
         if scope is not None:
             authenticated(request)
             return scope
-    raise UnauthenticatedError("this listener takes run tokens only, and this is none that it knows")
+    raise UnauthenticatedError("this listener takes run tokens only, and this token is unknown")
 
 
 def _secret(request: Request) -> str:
@@ -129,7 +128,7 @@ Scope = Annotated[RunTokenScope, Depends(_scope)]
 
 
 async def _audit_id(request: Request, wiring: WiringDep) -> str:
-    """Whose audit's the token is. Raises UnauthenticatedError."""
+    """Return the audit of the token. Raises UnauthenticatedError."""
     secret = _secret(request)
     if secret:
         async with _bounded_unit(wiring) as uow:
@@ -137,14 +136,14 @@ async def _audit_id(request: Request, wiring: WiringDep) -> str:
         if audit_id is not None:
             authenticated(request)
             return audit_id
-    raise UnauthenticatedError("this listener takes tokens of runs and audits only, and this is none that it knows")
+    raise UnauthenticatedError("this listener takes tokens of runs and audits only, and this token is unknown")
 
 
 AuditId = Annotated[str, Depends(_audit_id)]
 
 
 async def claim(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    """The first word of a driver; 409 with the reason when its lease is not the current one."""
+    """Claim a lease, as the first message of a driver; 409 with the reason if the lease is not current."""
     message = await _read(request, Claim)
     heartbeats.check_scope(scope, run_id=message.run_id, ordinal=message.ordinal, lease=message.lease)
     async with _bounded_unit(wiring) as uow:
@@ -154,7 +153,7 @@ async def claim(request: Request, wiring: WiringDep, scope: Scope) -> Response:
 
 
 async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    """What the instance of this token shall run; 409 when its lease has ended."""
+    """Return the specification of the token's instance; 409 if its lease has ended."""
     async with _bounded_unit(wiring) as uow:
         found = await specifications.specification_for(
             uow,
@@ -188,13 +187,13 @@ async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Respon
         and await _offsets_kept(wiring, heard.taken, heard.answer.database_epoch, now=now, until=until),
     )
     if heard.fencing and not await _recorded(wiring, heard.fencing, until=until):
-        # The task repeats them with its next heartbeat.
+        # The task repeats its events with the next heartbeat.
         return _answer(replace(answer, accepted_events=()))
     return _answer(answer)
 
 
 def _note(wiring: Wiring, heard: heartbeats.Heard) -> None:
-    """Count what was not taken, and have brokers asked for partitions that the server does not know (yet)."""
+    """Count dropped fields, and ask the brokers for partitions that the server does not know yet."""
     taken, context = heard.taken, heard.context
     sender = f"task {taken.task} of instance {taken.ordinal}"
     wiring.dropped_fields.note(context.pipeline, sender, heard.dropped, now=wiring.clock.now())
@@ -210,38 +209,38 @@ def _note(wiring: Wiring, heard: heartbeats.Heard) -> None:
 
 
 async def _recorded(wiring: Wiring, cases: Sequence[Case], *, until: float) -> bool:
-    """Whether what a task felt of fencing is kept now; False when others hold those rows, or Postgres is too slow."""
+    """Return whether the fencing cases of a task are stored; False if rows are locked or Postgres is too slow."""
     try:
         async with asyncio.timeout_at(until), wiring.unit_of_work() as uow:
             await record_cases(uow, cases, now=wiring.clock.now())
             await uow.commit()
     except (TimeoutError, UnavailableError) as error:
-        log.info(
-            "fencing that a task told of is not recorded yet, the task will repeat it: %s", error or "no time left"
-        )
+        log.info("fencing reported by a task is not recorded yet, the task will repeat it: %s", error or "no time left")
         return False
     except Exception:
-        # Repeated, it would fail again: the event itself is kept, and the task must not fall silent over it.
-        log.exception("fencing that a task told of could not be recorded: %s", cases)
+        # A repetition would fail again. The event itself is stored, and the task needs its answer.
+        log.exception("fencing reported by a task could not be recorded: %s", cases)
     return True
 
 
 async def _offsets_kept(
     wiring: Wiring, message: TaskHeartbeat, database_epoch: str, *, now: datetime, until: float
 ) -> bool:
-    """Whether what a task told of its offsets is kept; in a unit of its own, since a task must not fall silent over it.
+    """Return whether the offset report is stored, in its own unit of work, since the task needs its answer in any case.
 
-    What is not kept is told again.
+    The task repeats a report that is not stored.
     """
     try:
         async with asyncio.timeout_at(until), wiring.unit_of_work() as uow:
             is_kept = await offset_log.keep(uow, message, database_epoch=database_epoch, now=now)
             await uow.commit()
     except (TimeoutError, UnavailableError) as error:
-        log.info("offsets that a task told are not kept yet, the task will repeat them: %s", error or "no time left")
+        log.info(
+            "offsets reported by a task are not stored yet, the task will repeat them: %s", error or "no time left"
+        )
         return False
     except Exception:
-        log.exception("offsets that a task told could not be kept: %s", message.offsets)
+        log.exception("offsets reported by a task could not be stored: %s", message.offsets)
         return False
     return is_kept
 
@@ -275,7 +274,7 @@ async def drill(request: Request, wiring: WiringDep, scope: Scope) -> Response:
 
 
 async def claim_audit(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
-    """The first word of an audit's driver; 409 with the reason when it is not to be carried out, or by another one."""
+    """Claim an audit, as the first message of its driver; 409 with the reason if another driver has it, or none may."""
     message = await _read(request, audit.AuditClaim)
     carrying_out.check_scope(audit_id, named=message.audit_id)
     async with _bounded_unit(wiring) as uow:
@@ -303,7 +302,7 @@ async def audit_outcome(request: Request, wiring: WiringDep, audit_id: AuditId) 
 
 
 async def _read(request: Request, kind: type[Message]) -> Message:
-    """The message, its version looked at before the rest."""
+    """Decode the message, after a check of its protocol version."""
     body = await request.body()
     try:
         version = msgspec.json.decode(body, type=_Header).protocol_version

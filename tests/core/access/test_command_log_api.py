@@ -179,7 +179,7 @@ async def test_offsets_are_not_set_without_a_reason(administrator: httpx.AsyncCl
     ):
         refused = await administrator.post(f"{P}/flights/offsets/reset", json=target)
         assert refused.status_code == 422, target
-        assert "say why the offsets of flights may be set" in refused.text
+        assert "a reset of the offsets of flights needs a reason" in refused.text
     assert "reset_offsets" not in {row["verb"] for row in await _log(administrator, "pipeline:flights")}
 
 

@@ -240,7 +240,7 @@ def test_many_transactions_are_told_by_the_oldest_and_by_their_number() -> None:
     many = [transaction(f"t-{number}", open_s=200 + number, producer=number) for number in range(MAX_OPEN_TOLD + 30)]
     new, _ = told(look(*many))
     assert [one.transactional_id for one in new] == [f"t-{number}" for number in range(MAX_OPEN_TOLD + 29, 29, -1)]
-    assert all("30 more there have been open for too long" in one.sentence for one in new)
+    assert all("30 more are open for too long there" in one.sentence for one in new)
     assert told(look(*many), *new) == ([], [])
     (next_one,), over = told(look(*many[:-1]), *new)
     assert [one.transactional_id for one in over] == [many[-1].transactional_id]

@@ -43,9 +43,9 @@ def test_named_hosts_are_allowed(url: str) -> None:
         ("https://hooks.example.com/ x", "spaces"),
         ("https://hooks.example.com/\r\nX: y", "spaces"),
         ("https://höoks.example.com/", "ASCII"),
-        ("https://hooks.example.com:http/", "no address"),
-        ("https://[::1/", "no address"),
-        ("https://hooks.example.com:99999/", "no address"),
+        ("https://hooks.example.com:http/", "not an address"),
+        ("https://[::1/", "not an address"),
+        ("https://hooks.example.com:99999/", "not an address"),
     ],
 )
 def test_others_are_refused_with_the_reason(url: str, why: str) -> None:
@@ -119,7 +119,7 @@ def test_public_addresses_are_allowed_by_https_only(address: str) -> None:
     assert problem_of_addresses("h", [address], scheme="https", allowed_networks=()) is None
     problem = problem_of_addresses("h", [address], scheme="http", allowed_networks=())
     assert problem is not None
-    assert "https:// only" in problem
+    assert "use https:// for it" in problem
 
 
 @pytest.mark.parametrize(

@@ -67,19 +67,19 @@ def test_what_is_no_partition_is_refused() -> None:
 
 
 def test_owner_of_a_moment_is_written_with_producer_epoch_and_host() -> None:
-    said = written(mapping_tables.stretches([STRETCH], empty="nobody"))  # pyright: ignore[reportPrivateUsage] - as above
+    said = written(mapping_tables.stretches([STRETCH], empty="none"))  # pyright: ignore[reportPrivateUsage] - as above
     assert (
         "in-2 2026-01-31 14:00:00 UTC now flights 0.1 lease 2 attempt 3 on worker-3 fl.t.flights.0.1 4012:7 18" in said
     )
-    assert written(mapping_tables.stretches([], empty="nobody")) == "nobody"  # pyright: ignore[reportPrivateUsage] - as above
+    assert written(mapping_tables.stretches([], empty="none")) == "none"  # pyright: ignore[reportPrivateUsage] - as above
 
 
 @pytest.mark.parametrize(
     ("line", "is_done", "says"),
     [
-        (LINE, False, "would import 1 of 1 for flights; --execute does it"),
+        (LINE, False, "would import 1 of 1 for flights; add --execute to import"),
         (LINE, True, "imported 1 of 1 for flights"),
-        ({**LINE, "is_known": True}, False, "is there already would import 0 of 1"),
+        ({**LINE, "is_known": True}, False, "exists already would import 0 of 1"),
         ({**LINE, "warnings": ["used lately"]}, False, "warning: used lately"),
         ({**LINE, "problems": ["no such topic"]}, False, "no such topic nothing is imported: 1 problem"),
     ],
@@ -113,13 +113,13 @@ def test_registry_is_written_with_what_to_look_at_first() -> None:
     }
     said = written(mapping_tables.registry(found))  # pyright: ignore[reportPrivateUsage] - as above
     assert said.startswith(
-        "4 ids on the brokers: 1 ours, 1 foreign, 1 archived, 1 orphaned; 0 owned and not seen 2 used by somebody"
+        "4 ids on the brokers: 1 ours, 1 foreign, 1 archived, 1 orphaned; 0 owned and not seen 2 used by another client"
     )
     assert "fl.t.gone.0.0 orphaned Empty" in said
-    assert "no pipeline here owns it" in said
+    assert "no pipeline owns it" in said
     assert "fl.p.g.in.0 archived: flights (partition) Empty" in said
     assert "by migration m-1" in said
-    assert "when they expire is not known: no broker says it" in said
+    assert "expiry not known: no broker says it" in said
     assert "old-0 of g is mapped and flights does not read it" in said
 
 
@@ -127,8 +127,8 @@ def test_registry_is_written_with_what_to_look_at_first() -> None:
 def test_commands_reach_the_server(fenceline: Fenceline, cluster: str) -> None:
     assert "kafka-streams-v2" in fenceline("mappings", "formulas").stdout
     assert json_of(fenceline("mappings", "list", "--cluster", cluster, "--json")) == []
-    nobody = fenceline("mappings", "owner", "nowhere:0", "--at", "1h", "--cluster", cluster)
-    assert (nobody.returncode, "Nobody of ours held nowhere:0 at" in nobody.stdout) == (1, True)
+    unowned = fenceline("mappings", "owner", "nowhere:0", "--at", "1h", "--cluster", cluster)
+    assert (unowned.returncode, "No task of Fenceline owned nowhere:0 at" in unowned.stdout) == (1, True)
     assert fenceline("mappings", "owner", "nowhere:0", "--at", "14:03", "--cluster", cluster).returncode == 2
     registry = json_of(fenceline("mappings", "ids", "--cluster", cluster, "--only", "ours", "--json"))
     assert registry["items"] == []

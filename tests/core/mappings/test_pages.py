@@ -58,12 +58,12 @@ async def test_list_shows_owners_now_and_at_a_moment(plane: ControlPlane, viewer
     assert "2 partitions" in now
     assert "in-1 flights task 0.1 on w1" in now
     then = await text_of(viewer, "/mappings", at=(began + timedelta(seconds=1)).isoformat())
-    assert "2 partitions held at" in then
+    assert "2 partitions owned at" in then
     assert "in-1 flights task 0.0 on w1" in then
     nobody = await text_of(viewer, "/mappings", at="29d")
-    assert "Nobody of ours held a partition then" in nobody
+    assert "No task of Fenceline owned a partition then" in nobody
     assert "1 partition" in await text_of(viewer, "/mappings", search="IN-1")
-    assert "No partition is called like that" in await text_of(viewer, "/mappings", search="other")
+    assert "No partition has this name" in await text_of(viewer, "/mappings", search="other")
     assert "`14:03`: expected a time with its zone" in (
         await viewer.get("/mappings", params={"at": "14:03"})
     ).text.replace("<code>", "`").replace("</code>", "`")
@@ -81,14 +81,14 @@ async def test_partition_has_its_owners_over_time_and_when_it_had_none(
     titles = re.findall(r'<g class="bar [^"]*"><title>([^<]*)</title>', answer.text)
     assert titles[:3] == [
         "instance 0, task 0, lease 1, attempt 0 on w1",
-        "nobody",
+        "no owner",
         "instance 0, task 1, lease 1, attempt 0 on w1",
     ]
-    assert "Held by task 0.1" in await text_of(viewer, "/mappings/partition", **query)
+    assert "Owner task 0.1" in await text_of(viewer, "/mappings/partition", **query)
     other = query | {"partition": "9"}
     unknown = await viewer.get("/mappings/partition", params=other)
     assert unknown.status_code == 404
-    assert "Nobody of ours has read this partition" in unknown.text
+    assert "No task of Fenceline has read this partition" in unknown.text
 
 
 async def test_registry_shows_whose_ids_are_and_who_fights_about_them(

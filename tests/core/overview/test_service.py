@@ -94,7 +94,7 @@ async def test_what_a_silent_task_did_last_is_not_what_it_does(plane: ControlPla
     seen = await page(plane)
     assert seen.line.rates.records_in_per_s is None
     assert (await look(plane)).rates.records_in_per_s is None
-    assert [need.sentence for need in seen.line.needs] == ["task 0.0 was not heard of for 20 s"]
+    assert [need.sentence for need in seen.line.needs] == ["task 0.0 has sent no heartbeat for 20 s"]
     assert seen.totals.records_in == 200
 
 
@@ -102,7 +102,7 @@ async def test_what_a_silent_task_did_last_is_not_what_it_does(plane: ControlPla
     ("state", "severity", "words"),
     [
         (InstanceState.FAILED, Severity.STOPPED, "instance 0 is failed: exit code 1"),
-        (InstanceState.UNREACHABLE, Severity.DEGRADED, "instance 0 is out of sight: exit code 1"),
+        (InstanceState.UNREACHABLE, Severity.DEGRADED, "instance 0 is unreachable: exit code 1"),
     ],
 )
 async def test_an_instance_in_trouble_needs_somebody(
@@ -121,7 +121,7 @@ async def test_tasks_without_a_slot_a_backing_off_task_and_a_waiting_revision_ar
     await plane.beat(task_heartbeat(run.id, state=TaskState.BACKING_OFF))
     await plane.revise("flights", group_id="another")
     assert [need.sentence for need in (await page(plane)).line.needs] == [
-        "instance 0: 1 of 2 tasks waits for a slot",
+        "instance 0: 1 of 2 tasks waits for a core",
         "task 0.0 is backing off: no error was given",
         "the newest revision changes group_id and waits for a full restart",
     ]
@@ -136,7 +136,7 @@ async def test_partitions_that_nobody_reads_for_a_while_need_somebody_on_every_p
     await plane.beat(task_heartbeat(run.id, sequence=3, partitions=[("in", 1)]))
     shown = [(await look(plane)).needs, (await page(plane)).line.needs, (await run_page(plane, run.id)).needs]
     assert [[(need.severity, need.sentence) for need in needs] for needs in shown] == [
-        [(Severity.DEGRADED, "nobody has read in-0 for 6 s")]
+        [(Severity.DEGRADED, "no task has read in-0 for 6 s")]
     ] * 3
     await plane.beat(task_heartbeat(run.id, sequence=4, partitions=[("in", 0), ("in", 1)]))
     assert (await look(plane)).needs == ()

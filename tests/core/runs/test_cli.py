@@ -134,7 +134,7 @@ def test_a_start_of_a_group_that_was_deleted_is_refused_and_resumes_at_the_recor
 def test_a_kill_asks_first_and_what_was_not_so_in_time_is_said(fenceline: Fenceline, pipeline: str) -> None:
     slow = fenceline("runs", "start", pipeline, "--wait", "0")
     assert slow.returncode == 1
-    assert "waited long enough; run " in " ".join(slow.stderr.split())
+    assert "timed out; run " in " ".join(slow.stderr.split())
     asked = fenceline("runs", "kill", pipeline)
     assert asked.returncode != 0, "nobody is there to say yes"
     killed = json_of(fenceline("runs", "kill", pipeline, "--yes", "--wait", DOWN_WITHIN_S, "--json"))

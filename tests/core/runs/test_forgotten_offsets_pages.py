@@ -59,7 +59,7 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
     for kind in ("recorded", "earliest", "latest"):
         without = await browser.post("/pipelines/flights/offsets/reset", data={"kind": kind})
         assert without.status_code == 422
-        assert "say why the offsets of flights may be set" in without.text
+        assert "a reset of the offsets of flights needs a reason" in without.text
     connection = cluster.connection()
     assert await wiring.brokers.committed_offsets(connection, group) == {}
     done = await browser.post("/pipelines/flights/offsets/reset", data={"kind": "recorded", "why": "it expired"})

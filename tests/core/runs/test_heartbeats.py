@@ -169,7 +169,7 @@ async def test_a_drivers_texts_are_mended_too(plane: ControlPlane) -> None:
 async def test_a_token_of_another_lease_is_refused(plane: ControlPlane) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
-        with pytest.raises(ForbiddenError, match="good for lease 1 of instance 1"):
+        with pytest.raises(ForbiddenError, match="instance 1, lease 1; the message for run"):
             await heartbeats.receive_heartbeat(
                 uow, task_heartbeat(run.id), scope=RunTokenScope(run_id=run.id, ordinal=1, lease=1), now=plane.now
             )
@@ -240,7 +240,7 @@ async def test_a_driver_that_does_not_hold_the_claim_is_told_to_drain(plane: Con
 async def test_slots_that_are_missing_are_said(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=4)
     await plane.drive(driver_heartbeat(run.id, tasks_running=1, tasks_waiting=3))
-    assert (await plane.get_run(run.id)).instances[0].slots_sentence() == "3 of 4 tasks wait for a slot"
+    assert (await plane.get_run(run.id)).instances[0].slots_sentence() == "3 of 4 tasks wait for a core"
 
 
 async def test_a_drained_outcome_stops_the_instance_and_ends_a_run_that_was_to_end(plane: ControlPlane) -> None:

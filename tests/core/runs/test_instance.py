@@ -14,10 +14,10 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("running", "waiting", "sentence"),
     [
-        (1, 3, "3 of 4 tasks wait for a slot"),
-        (3, 1, "1 of 4 tasks waits for a slot"),
-        (0, 4, "4 of 4 tasks wait for a slot"),
-        (None, 2, "2 of 2 tasks wait for a slot"),
+        (1, 3, "3 of 4 tasks wait for a core"),
+        (3, 1, "1 of 4 tasks waits for a core"),
+        (0, 4, "4 of 4 tasks wait for a core"),
+        (None, 2, "2 of 2 tasks wait for a core"),
         (4, 0, None),
         (None, None, None),
     ],

@@ -84,7 +84,7 @@ def test_without_an_error_the_exit_code_says_how_it_ended(log: str) -> None:
         return why_it_ended(log, exit_code=exit_code, has_claimed=False)
 
     assert said(1) == "its driver ended with exit code 1 and logged no error"
-    assert said(-9) == said(137) == "its driver was killed by SIGKILL, by hand or for want of memory"
+    assert said(-9) == said(137) == "its driver was killed by SIGKILL, by a user or for lack of memory"
     assert said(-11) == said(139) == "its driver was killed by SIGSEGV"
     assert said(None) == "its driver logged no error: it was probably killed (see the kernel's log for memory)"
 

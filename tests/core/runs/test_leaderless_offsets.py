@@ -85,7 +85,7 @@ async def test_named_partitions_are_set_and_all_of_them_only_if_all_answer(plane
     assert await reset(plane, OffsetTarget(kind=OffsetTargetKind.OFFSETS, offsets=(one,))) == {0: 3}
     with pytest.raises(UnavailableError, match="partition 1 has no leader"):
         await reset(plane, OffsetTarget(kind=OffsetTargetKind.EARLIEST))
-    with pytest.raises(UnavailableError, match=f"leader of {source}-1 does not tell its offsets: no leader"):
+    with pytest.raises(UnavailableError, match=f"leader of {source}-1 does not return its offsets: no leader"):
         await reset(plane, RECORDED)
 
 

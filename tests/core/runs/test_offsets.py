@@ -98,15 +98,15 @@ async def test_an_offset_that_the_partition_does_not_hold_is_refused(plane: Cont
 
 async def test_a_preview_that_is_out_of_date_is_not_carried_out(plane: ControlPlane, source: str) -> None:
     shown = await preview(plane, EARLIEST)
-    with pytest.raises(PreconditionError, match=r"is 4 by now: look at a new preview"):
+    with pytest.raises(PreconditionError, match=r"is 4 by now: check a new preview"):
         await reset(plane, EARLIEST, [replace(change, committed=1) for change in shown])
-    with pytest.raises(PreconditionError, match=r"-1 is None by now: look at a new preview"):
+    with pytest.raises(PreconditionError, match=r"-1 is None by now: check a new preview"):
         await reset(plane, EARLIEST, shown[:1])
 
 
 async def test_offsets_stay_while_a_run_lives(plane: ControlPlane, source: str) -> None:
     await plane.run()
-    with pytest.raises(ConflictError, match="drain it before you move its offsets"):
+    with pytest.raises(ConflictError, match="drain it before you reset its offsets"):
         await reset(plane, EARLIEST)
 
 

@@ -248,7 +248,7 @@ async def test_a_start_of_a_group_that_forgot_is_refused_with_numbers_and_two_wa
         assert "fenceline runs offsets flights --to recorded --execute --why" in said
         assert "--to earliest" in said
     for kind in (OffsetTargetKind.RECORDED, OffsetTargetKind.EARLIEST, OffsetTargetKind.LATEST):
-        with pytest.raises(InvalidError, match="say why"):
+        with pytest.raises(InvalidError, match="needs a reason"):
             await reset(plane, OffsetTarget(kind=kind), " ")
     await reset(plane, RECORDED, "the group expired")
     connection, group = await group_of(plane)

@@ -251,7 +251,7 @@ async def test_a_roll_moves_the_target_and_instances_with_the_old_revision_are_b
 async def test_a_change_that_members_of_a_group_must_agree_on_is_not_rolled(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.revise("flights", group_id="another-group")
-    with pytest.raises(ConflictError, match="changes group_id, which cannot differ between instances of one run"):
+    with pytest.raises(ConflictError, match="changes group_id, which must be equal in all instances"):
         await ask(plane, runs.roll_run, run.id, BROKERS)
     assert (await plane.get_run(run.id)).revision == 1
 

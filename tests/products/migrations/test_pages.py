@@ -141,4 +141,4 @@ async def test_the_switch_in_one_step_says_what_may_happen_and_takes_a_reason(
         assert "those records are in the output twice" in page
         refused = await browser.post("/pipelines/flights/switch-at-once", data={"why": " "})
         assert refused.status_code == 422
-        assert "say why it may switch at once" in refused.text
+        assert "switch_at_once needs a reason" in refused.text

@@ -119,7 +119,7 @@ async def test_webhook_is_added_changed_paused_tested_and_removed(
     assert refused.returncode == ExitCode.INVALID
     said = " ".join(refused.stderr.split())
     assert "FENCELINE_ALLOWED_WEBHOOK_HOSTS" in said
-    assert "a secret is named, not given" in said
+    assert "a secret is a reference, not its value" in said
     assert secret not in said
 
     body = json_of(

@@ -62,7 +62,7 @@ async def test_mistakes_are_said_at_their_fields_and_what_was_typed_stays(wiring
     async with browser_of(wiring, Role.ADMINISTRATOR) as browser:
         answer = await browser.post("/webhooks", data=form)
     assert answer.status_code == 422
-    for said in ("1 to 63 of a-z", "FENCELINE_ALLOWED_WEBHOOK_HOSTS", "a secret is named, not given"):
+    for said in ("1 to 63 of a-z", "FENCELINE_ALLOWED_WEBHOOK_HOSTS", "a secret is a reference, not its value"):
         assert said in answer.text
     assert 'value="https://elsewhere.example/x"' in answer.text
 

@@ -1,4 +1,4 @@
-"""The outbox of webhooks: written with what it tells, taken by one server at a time."""
+"""The outbox of webhooks: written in the transaction of the event, taken by one server at a time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from app.products.webhooks.retry import Answered
 _D = webhook_deliveries.c
 _IS_UNSENT = sa.and_(_D.state == DeliveryState.PENDING, _D.attempts == 0)
 _ALERT_STATE = _D.alert["state"].as_string()
-# What a receiver has heard before is not changed by what it will hear instead of this.
+# A receiver gets the alerts about one subject in order, so an earlier one is not changed.
 _AS_TOLD = sa.func.jsonb_build_object("state", _D.alert["state"], "said_before", _D.alert["said_before"])
 
-# With a lock on the webhook's key, so that one that is being removed takes nobody's transaction down with it.
+# With a lock on the webhook's key, so that its removal does not abort the writing transaction.
 _WRITE = sa.text(
     """
     INSERT INTO webhook_deliveries (webhook, subject, alert, state, written_at, attempts, next_attempt_at, is_refused)
@@ -34,7 +34,7 @@ _WRITE = sa.text(
         WHERE CASE WHEN CAST(:only AS text) IS NULL THEN kinds = '{}' OR :kind = ANY(kinds) ELSE name = :only END
           AND name <> ALL(CAST(:except_for AS text[]))
         ORDER BY name FOR KEY SHARE
-    ) AS told
+    ) AS receivers
     RETURNING webhook
     """
 )
@@ -51,7 +51,7 @@ _DUE = """
 _NAMES_DUE = sa.text(
     f"SELECT name FROM webhooks WHERE paused_at IS NULL AND EXISTS ({_DUE}) ORDER BY name"  # noqa: S608 - our own text
 )
-# Who locks the row first has it; whoever comes at the same time finds it skipped, or not due any more.
+# One server locks the row; another one at the same time skips it, or finds it not due any more.
 _BEGIN = sa.text(
     f"""
     UPDATE webhook_deliveries SET attempts = attempts + 1, last_attempt_at = clock_timestamp(),
@@ -66,12 +66,12 @@ _BEGIN = sa.text(
 
 
 class DeliveryStore(DatabaseStore):
-    """The outbox. Its times are Postgres' own, so the servers need not agree on theirs."""
+    """The outbox. Its times are Postgres' own, so the servers' clocks need not agree."""
 
     async def write(
         self, alert: Alert, *, wait_s: float = 0.0, only: str | None = None, except_for: Collection[str] = ()
     ) -> list[str]:
-        """Write the alert down for every webhook that is told its kind (or for `only` one); their names."""
+        """Write the alert for every webhook with its kind (or for `only` one); return their names."""
         rows = await self._db.rows(
             _WRITE,
             {
@@ -86,7 +86,7 @@ class DeliveryStore(DatabaseStore):
         return [row.webhook for row in rows]
 
     async def replace_unsent(self, alert: Alert) -> set[str]:
-        """Let what nobody began to send of this subject say this instead, in the state it had; for which webhooks."""
+        """Replace the unsent alerts of this subject by this one, in their state; return the webhooks."""
         given = sa.literal(msgspec.to_builtins(alert), _D.alert.type)
         rows = await self._db.rows(
             sa.update(webhook_deliveries)
@@ -97,7 +97,7 @@ class DeliveryStore(DatabaseStore):
         return {row.webhook for row in rows}
 
     async def take_back_unsent(self, subject: str) -> set[str]:
-        """Remove what nobody began to send of what HAPPENED to this subject; for which webhooks."""
+        """Remove unsent HAPPENED alerts of this subject; return the webhooks."""
         rows = await self._db.rows(
             sa.delete(webhook_deliveries)
             .where(_IS_UNSENT, _D.subject == subject, AlertState.HAPPENED.value == _ALERT_STATE)
@@ -106,28 +106,30 @@ class DeliveryStore(DatabaseStore):
         return {row.webhook for row in rows}
 
     async def list(self, webhook: str, *, after: str | None, limit: int) -> Page[Delivery]:
-        """Newest first."""
+        """List them newest first."""
         statement = (
             sa.select(webhook_deliveries).where(_D.webhook == webhook).order_by(_D.sequence.desc()).limit(limit + 1)
         )
         if after is not None:
             (before,) = decode_cursor(after, keys=1)
             if not before.isdecimal():
-                raise InvalidError("this cursor is not one of ours: take it from next_cursor unchanged", field="after")
+                raise InvalidError(
+                    "this cursor is not from Fenceline: take it from next_cursor unchanged", field="after"
+                )
             statement = statement.where(_D.sequence < int(before))
         rows = await self._db.rows(statement)
         cursor = encode_cursor(str(rows[limit - 1].sequence)) if len(rows) > limit else None
         return Page(items=tuple(_delivery(row) for row in rows[:limit]), next_cursor=cursor)
 
     async def due(self) -> list[str]:
-        """The webhooks that something is to be sent to now, by name."""
+        """Return the webhooks with a delivery that is due, by name."""
         return [row.name for row in await self._db.rows(_NAMES_DUE)]
 
     async def begin(self, webhook: str, *, lease_s: float) -> DeliveryAttempt | None:
         """Take the next delivery that is due; it belongs to the caller for `lease_s`. Commit before it is sent.
 
-        In the order in which they were written: behind one that waits for its next attempt all wait, but for those of
-        other subjects behind one that the receiver has refused.
+        They are taken in the order of their writing. Behind one that waits for its next attempt all others wait. Behind
+        one that the receiver has refused, only those of the same subject wait.
         """
         row = await self._db.row(_BEGIN, {"webhook": webhook, "lease": timedelta(seconds=lease_s)})
         if row is None:
@@ -150,7 +152,7 @@ class DeliveryStore(DatabaseStore):
     async def note_failed(
         self, attempt: DeliveryAttempt, *, pause_s: float, error: str, answered: Answered | None = None
     ) -> None:
-        """To be tried again after `pause_s`; nothing happens when another attempt has begun meanwhile."""
+        """Schedule the next attempt after `pause_s`; nothing happens if another attempt has begun meanwhile."""
         await self._db.execute(
             sa.update(webhook_deliveries)
             .where(
@@ -168,7 +170,7 @@ class DeliveryStore(DatabaseStore):
         )
 
     async def hurry(self, webhook: str, *, lease_s: float) -> None:
-        """Try at once what waits for its next attempt; what may be on its way now, when its lease ends."""
+        """Try waiting deliveries at once; one that may be on its way now is tried when its lease ends."""
         lease_ends = _D.last_attempt_at + timedelta(seconds=lease_s)
         at_once = sa.func.least(_D.next_attempt_at, sa.func.greatest(sa.func.clock_timestamp(), lease_ends))
         await self._db.execute(
@@ -178,14 +180,14 @@ class DeliveryStore(DatabaseStore):
         )
 
     async def give_up(self, *, older_than: timedelta) -> dict[str, int]:
-        """Give up what was written longer ago and is not being sent now; how many, by webhook."""
+        """End older deliveries as not delivered, unless they are being sent now; return their number by webhook."""
         gone = (
             sa.update(webhook_deliveries)
             .where(
                 _D.state == DeliveryState.PENDING,
                 _D.written_at < sa.func.clock_timestamp() - older_than,
                 _D.next_attempt_at <= sa.func.clock_timestamp(),
-                # However late: after a server that was away for long, everybody is told at least once.
+                # Each alert is tried at least once, even after a server was down for long.
                 _D.attempts > 0,
             )
             .values(state=DeliveryState.GIVEN_UP, ended_at=sa.func.clock_timestamp())

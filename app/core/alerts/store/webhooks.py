@@ -1,4 +1,4 @@
-"""Webhooks, and the alerts that last."""
+"""Webhooks, and the raised alerts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _D = webhook_deliveries.c
 
 class WebhookStore(DatabaseStore):
     async def add(self, webhook: Webhook) -> None:
-        """Raises ConflictError when the name is taken."""
+        """Raises ConflictError if the name is taken."""
         await self._db.execute(
             sa.insert(webhooks).values(
                 name=webhook.name, created_at=webhook.created_at, created_by=webhook.created_by, **_changeable(webhook)
@@ -30,26 +30,26 @@ class WebhookStore(DatabaseStore):
 
     async def get(self, name: str, *, for_update: bool = False) -> Webhook:
         statement = sa.select(webhooks).where(_W.name == name)
-        # Not against those who write alerts for it.
+        # This lock does not block writers of its alerts.
         row = await self._db.row(statement.with_for_update(key_share=True) if for_update else statement)
         if row is None:
-            raise NotFoundError(f"there is no webhook {name}; `fenceline webhooks list` shows those there are")
+            raise NotFoundError(f"there is no webhook {name}; `fenceline webhooks list` shows all webhooks")
         return _webhook(row)
 
     async def list_all(self) -> list[Webhook]:
-        """By name."""
+        """Return them by name."""
         return [_webhook(row) for row in await self._db.rows(sa.select(webhooks).order_by(_W.name))]
 
     async def save(self, webhook: Webhook) -> None:
-        """Everything but when and by whom it was made."""
+        """Write everything except its creation's time and user."""
         await self._db.execute(sa.update(webhooks).where(_W.name == webhook.name).values(**_changeable(webhook)))
 
     async def remove(self, name: str) -> None:
-        """With all that is on its way to it."""
+        """Remove it with all its deliveries."""
         await self._db.execute(sa.delete(webhooks).where(_W.name == name))
 
     async def counts(self) -> dict[str, WebhookCounts]:
-        """Of each webhook that anything was written for."""
+        """Return the counts of each webhook with deliveries."""
 
         def of(state: DeliveryState) -> sa.ColumnElement[int]:
             return sa.func.count().filter(_D.state == state)
@@ -74,7 +74,7 @@ class WebhookStore(DatabaseStore):
 
 class RaisedAlertStore(DatabaseStore):
     async def add(self, alert: Alert) -> bool:
-        """Keep it until it is resolved; False when it is kept already."""
+        """Keep it until it is resolved; False if it is kept already."""
         statement = postgresql.insert(raised_alerts).values(
             kind=alert.kind, subject=alert.subject, alert=msgspec.to_builtins(alert)
         )
@@ -82,7 +82,7 @@ class RaisedAlertStore(DatabaseStore):
         return await self._db.row(added) is not None
 
     async def take(self, kind: AlertKind, subject: str) -> Alert | None:
-        """Keep it no longer; None when it was not kept."""
+        """Remove and return it; None if it was not kept."""
         row = await self._db.row(
             sa.delete(raised_alerts)
             .where(raised_alerts.c.kind == kind, raised_alerts.c.subject == subject)

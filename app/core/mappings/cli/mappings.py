@@ -1,4 +1,4 @@
-"""`fenceline mappings`: who reads which partition, now and at any moment; ids that are imported; whose every id is."""
+"""`fenceline mappings`: owners of partitions, now and at any time; imports of ids; the registry of all ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.kit.cli.output import AsJson, Watch, Why, Yes, confirm_or_exit, console
 from app.kit.page import MAX_LIMIT
 
 app = typer.Typer(
-    help="Which partition is read under which transactional id and by whom: now, at any moment, and after an import.",
+    help="The owner and the transactional id of each partition: now, at any time, and after an import.",
     no_args_is_help=True,
 )
 
@@ -28,26 +28,26 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="NAME",
-        help="Which cluster, if several are registered.",
+        help="The cluster, if several are registered.",
         autocompletion=names_of("clusters"),
     ),
 ]
 Partition = Annotated[
     str, typer.Argument(metavar="TOPIC[:PARTITION]", help="flights:2 or flights-2; or a whole topic.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="At most so many.")]
+Limit = Annotated[int, typer.Option(min=1, help="The maximum number of lines.")]
 Csv = Annotated[
     Path | None,
     typer.Option("--csv", metavar="FILE", exists=True, dir_okay=False, help="topic,partition,transactional_id"),
 ]
-Formula = Annotated[str | None, typer.Option("--formula", help="How its ids are made: fenceline mappings formulas")]
-Values = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="What the formula needs.")]
-Count = Annotated[int, typer.Option("--count", min=0, help="How many ids a formula that counts shall make.")]
+Formula = Annotated[str | None, typer.Option("--formula", help="The formula of its ids: fenceline mappings formulas")]
+Values = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value for the formula.")]
+Count = Annotated[int, typer.Option("--count", min=0, help="The number of ids, for a formula that counts.")]
 
 
 @app.command("list")
 def list_(cluster: Cluster = None, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """Every partition that a pipeline reads, with its transactional id and its owner."""
+    """List every partition that a pipeline reads, with its transactional id and its owner."""
     client = connect()
     path = f"/clusters/{_cluster(client, cluster)}/mappings"
 
@@ -66,7 +66,7 @@ def owner(
     cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Who owned a partition at a moment: task, attempt, host, producer id, epoch, generation. Exit 1: nobody."""
+    """Show the owner of a partition at a time: task, attempt, host, producer id, epoch, generation. Exit 1: none."""
     client = connect()
     topic, number_ = _partition(partition)
     moment = moment_option(at, "--at", now=datetime.now(UTC))
@@ -80,7 +80,7 @@ def owner(
     if as_json:
         print_json(found)
     else:
-        console.print(stretches(found, empty=f"Nobody of ours held {partition} at {written(moment)}."))
+        console.print(stretches(found, empty=f"No task of Fenceline owned {partition} at {written(moment)}."))
     if not found:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -89,12 +89,14 @@ def owner(
 def history(
     partition: Partition,
     cluster: Cluster = None,
-    since: Annotated[str | None, typer.Option(help="From when on, in the same words as --at of owner.")] = None,
-    until: Annotated[str | None, typer.Option(help="Until when.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="The begin of the time range, in the forms of --at of owner.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="The end of the time range.")] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Who held a partition from when to when, newest first; 30 days are kept."""
+    """List the owners of a partition over time, newest first; 30 days are kept."""
     client = connect()
     topic, number_ = _partition(partition)
     now = datetime.now(UTC)
@@ -111,12 +113,12 @@ def history(
     if as_json:
         print_json(found)
     else:
-        console.print(stretches(found, empty=f"Nobody of ours held {partition} in this time, as far as it is kept."))
+        console.print(stretches(found, empty=f"No task of Fenceline owned {partition} in this time; 30 days are kept."))
 
 
 @app.command()
 def formulas(as_json: AsJson = False) -> None:
-    """How Kafka Streams and spring-kafka name their ids, and what each formula needs."""
+    """Show how Kafka Streams and spring-kafka name their ids, and the values that each formula needs."""
     items = connect().get("/id-formulas")["items"]
     if as_json:
         print_json(items)
@@ -146,15 +148,13 @@ def import_(
     formula: Formula = None,
     values: Values = None,
     count: Count = 0,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; without it, only show what would be done.")
-    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Import them; without it, only show the plan.")] = False,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import the ids of an application that moves here, so that it goes on fencing its old self.
+    """Import the ids of another application that moves to Fenceline, so that its old producers stay fenced.
 
-    All or none: one problem refuses the whole. Nothing that is there is replaced.
+    All or none: one problem refuses the whole import. Existing entries are never replaced.
     """
     body: dict[str, Any] = {
         "csv": "" if csv is None else _text_of(csv),
@@ -177,25 +177,23 @@ def import_(
 
 @app.command()
 def forget(pipeline: PipelineName, why: Why = None, yes: Yes = False) -> None:
-    """Give up every id that was imported for a pipeline, and what its partitions were assigned by that."""
-    confirm_or_exit(f"Give up every id that was imported for {pipeline}?", is_confirmed=yes)
+    """Remove every id that was imported for a pipeline, and the assignments of its partitions from the import."""
+    confirm_or_exit(f"Remove every id that was imported for {pipeline}?", is_confirmed=yes)
     gone = connect().delete(f"/pipelines/{pipeline}/imported-ids", why=why)["items"]
-    say(f"gave up {len(gone)} imported id{'' if len(gone) == 1 else 's'} of {pipeline}")
+    say(f"removed {len(gone)} imported id{'' if len(gone) == 1 else 's'} of {pipeline}")
 
 
 @app.command()
 def ids(
     search: Annotated[str, typer.Argument(help="A part of the id.")] = "",
     cluster: Cluster = None,
-    only: Annotated[Only | None, typer.Option(help="Only those.")] = None,
-    sort: Annotated[
-        RegistrySort, typer.Option(help="By id, by when they expire, or newest change first.")
-    ] = RegistrySort.ID,
+    only: Annotated[Only | None, typer.Option(help="Only ids with this status.")] = None,
+    sort: Annotated[RegistrySort, typer.Option(help="By id, by expiry, or newest change first.")] = RegistrySort.ID,
     limit: Limit = 100,
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """Every transactional id of the cluster: whose it is, who needs it, when it expires, who fights about it."""
+    """List every transactional id of the cluster: its owner, use, expiry, and other clients that use it."""
     client = connect()
     path = f"/clusters/{_cluster(client, cluster)}/id-registry"
 
@@ -206,7 +204,7 @@ def ids(
 
 
 def _partition(text: str) -> tuple[str, int | None]:
-    """`flights:2`, or `flights-2` as Kafka's tools write it; a topic alone is all of its partitions."""
+    """Parse `flights:2`, or `flights-2` as Kafka's tools write it; a topic alone means all of its partitions."""
     found = re.fullmatch(r"([A-Za-z0-9._-]+?)(?:[:-](\d{1,9}))?", text)
     if found is None:
         raise CommandError(f"{text}: expected TOPIC, TOPIC:PARTITION or TOPIC-PARTITION", code=ExitCode.USAGE)
@@ -228,12 +226,12 @@ def _text_of(file: Path) -> str:
 
 
 def _cluster(client: Client, name: str | None) -> str:
-    """The one that is named, else the only one that is registered."""
+    """Return the named cluster, else the only registered one."""
     if name is not None:
         return name
     names = [one["name"] for one in client.get("/clusters")["items"]]
     if len(names) != 1:
         raise CommandError(
-            f"which cluster? Give --cluster NAME; registered are: {', '.join(names) or 'none yet'}", code=ExitCode.USAGE
+            f"several clusters: add --cluster NAME; registered: {', '.join(names) or 'none yet'}", code=ExitCode.USAGE
         )
     return names[0]

@@ -1,4 +1,4 @@
-"""What `fenceline mappings` shows: who reads which partition, since when, and whose every id is."""
+"""The tables of `fenceline mappings`: owners of partitions over time, and the registry of ids."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from app.kit.cli.output import ago, table
 from app.kit.words import number
 
 _WORDS = {
-    Orphan.NO_PIPELINE: "no pipeline here owns it",
+    Orphan.NO_PIPELINE: "no pipeline owns it",
     Orphan.NO_TASK: "no task of its pipeline uses it",
     Orphan.NO_MAPPING: "no partition is read under it",
 }
 
 
 def mappings(items: list[Any]) -> RenderableType:
-    """Every mapped partition with its owner."""
+    """Return the table of every mapped partition with its owner."""
     found = (as_record(item, PartitionMapping) for item in items)
     return table(
         ("PIPELINE", "PARTITION", "TRANSACTIONAL ID", "ASSIGNED", "OWNER", "PRODUCER:EPOCH", "GENERATION#", "SINCE"),
@@ -39,12 +39,12 @@ def mappings(items: list[Any]) -> RenderableType:
             )
             for one in found
         ),
-        empty="No partition is mapped yet; that happens when the first run starts.",
+        empty="No partition is mapped yet; the first run maps them.",
     )
 
 
 def registry(found: Any) -> RenderableType:
-    """Ids of the cluster as its registry has them, what they come to, and what is wrong with them."""
+    """Return the table of the registry's ids, with their totals and problems."""
     tally = found["tally"]
     head = Text(
         f"{number(tally['ids'])} ids on the brokers: {number(tally['ours'])} ours, {number(tally['foreign'])} foreign, "
@@ -54,10 +54,10 @@ def registry(found: Any) -> RenderableType:
     )
     parts: list[RenderableType] = [head]
     if tally["contested"]:
-        parts.append(Text(f"{number(tally['contested'])} used by somebody else than its owner", style="bold red"))
+        parts.append(Text(f"{number(tally['contested'])} used by another client than its owner", style="bold red"))
     parts += [
         table(
-            ("TRANSACTIONAL ID", "WHOSE", "STATE", "CHANGED", "EXPIRES", "REMARK"),
+            ("TRANSACTIONAL ID", "OWNER", "STATE", "CHANGED", "EXPIRES", "FINDING"),
             (
                 (
                     one["transactional_id"],
@@ -69,13 +69,13 @@ def registry(found: Any) -> RenderableType:
                 )
                 for one in found["items"]
             ),
-            empty="No id is like that.",
+            empty="No id matches.",
         )
     ]
     if found["matching"] > len(found["items"]):
         parts.append(Text(f"{number(found['matching'])} in all: --limit, or a part of the id", style="dim"))
     if found["expiration_problem"]:
-        parts.append(Text(f"when they expire is not known: {found['expiration_problem']}", style="yellow"))
+        parts.append(Text(f"expiry not known: {found['expiration_problem']}", style="yellow"))
     parts += [
         Text(
             f"{one['topic']}-{one['partition']} of {one['group']} is mapped and {one['pipeline']} does not read it",
@@ -87,11 +87,11 @@ def registry(found: Any) -> RenderableType:
 
 
 def import_plan(plan: Any, pipeline: str, *, is_done: bool) -> RenderableType:
-    """What an import does with each line, or has done."""
+    """Return the table of an import: the plan or the result of each line."""
     lines = plan["lines"]
     parts: list[RenderableType] = [
         table(
-            ("LINE#", "PARTITION", "TRANSACTIONAL ID", "WHAT"),
+            ("LINE#", "PARTITION", "TRANSACTIONAL ID", "RESULT"),
             (
                 (
                     str(one["number"]),
@@ -109,19 +109,19 @@ def import_plan(plan: Any, pipeline: str, *, is_done: bool) -> RenderableType:
     if plan["problems"]:
         said = f"nothing is imported: {len(plan['problems'])} problem{'' if len(plan['problems']) == 1 else 's'}"
     elif is_done:
-        said = f"imported {new} of {len(lines)} for {pipeline}; the others were there already"
+        said = f"imported {new} of {len(lines)} for {pipeline}; the others existed already"
     else:
-        said = f"would import {new} of {len(lines)} for {pipeline}; --execute does it"
+        said = f"would import {new} of {len(lines)} for {pipeline}; add --execute to import"
     return Group(*parts, Text(said, style="bold"))
 
 
 def _remark(line: Any) -> str:
     said = [*line["problems"], *(f"warning: {warning}" for warning in line["warnings"])]
-    return "; ".join(said) or ("is there already" if line["is_known"] else "new")
+    return "; ".join(said) or ("exists already" if line["is_known"] else "new")
 
 
 def stretches(items: list[Any], *, empty: str) -> RenderableType:
-    """From when to when somebody held a partition."""
+    """Return the table of ownership intervals."""
     found = [as_record(item, PartitionOwnership) for item in items]
     now = datetime.now(UTC)
     return table(
@@ -146,7 +146,7 @@ def stretches(items: list[Any], *, empty: str) -> RenderableType:
 def _end_of(one: PartitionOwnership, *, now: datetime) -> str:
     until = "now" if one.until is None else written(one.until)
     unheard = one.unheard_since(now)
-    return until if unheard is None else f"{until}, last heard {written(unheard)}"
+    return until if unheard is None else f"{until}, last heartbeat {written(unheard)}"
 
 
 def _who(owner: PartitionOwner) -> str:
@@ -171,7 +171,7 @@ def _said_of(one: Any) -> str:
     archived = one["owner"] and one["owner"]["archived"]
     if archived:
         by = f" by migration {archived['migration']}" if archived["migration"] else ""
-        return f"given up {ago(_at(archived['since']))}{by}"
+        return f"retired {ago(_at(archived['since']))}{by}"
     return _WORDS[Orphan(one["orphan"])] if one["orphan"] else ""
 
 
@@ -197,5 +197,5 @@ def _until(at: datetime | None) -> str | None:
 
 
 def written(at: datetime) -> str:
-    """A moment as people read it, in UTC."""
+    """Return a time for display, in UTC."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,4 +1,4 @@
-"""Partition mappings as they are, and the stretches of time in which each owner held a partition."""
+"""Partition mappings as they are, and the ownership intervals of each partition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NAMED = (
     .join(definitions.pipelines, _P.id == _M.pipeline_id)
     .outerjoin(definitions.transactional_ids, _ASSIGNED)
 )
-# Nobody has read it yet: it is there for its assigned id alone.
+# No task has read it yet: the row exists only for its assigned id.
 _UNREAD = (
     _M.assigned_id.is_not(None) & _M.owner_run_id.is_(None) & _M.transactional_id.is_(None) & _M.generation.is_(None)
 )
@@ -57,11 +57,11 @@ class MappingStore(DatabaseStore):
     async def take(
         self, mappings: Sequence[PartitionMapping], *, heard: datetime | None = None
     ) -> frozenset[tuple[str, int]]:
-        """Make the mappings' one owner the owner, and close the stretches before; what it got.
+        """Make this owner the owner of the mappings, and close the earlier intervals; return those that it got.
 
-        All are of one group, owner, generation and moment. A partition that a newer owner holds stays with it. A
-        stretch goes on while nothing about it has changed; what was not known of it is filled in.
-        heard: when the owner was heard before, which is how far its stretches that change now are vouched for.
+        All are of one group, owner, generation and time. A partition with a newer owner stays with it. An interval
+        continues while its values are unchanged; unknown ones are filled in.
+        `heard`: the owner's heartbeat before, which confirms its intervals that change now up to then.
         """
         if not mappings:
             return frozenset()
@@ -85,13 +85,13 @@ class MappingStore(DatabaseStore):
         got = frozenset((row.topic, row.partition) for row in rows)
         if got:
             parameters = {**one_taker, **_arrays([one for one in mappings if (one.topic, one.partition) in got])}
-            await self._db.execute(CLOSE_CHANGED, {**parameters, "heard": heard})
+            await self._db.execute(CLOSE_CHANGED, {**parameters, "heard_at": heard})
             for statement in (COMPLETE, OPEN):
                 await self._db.execute(statement, parameters)
         return got
 
     async def held_by(self, owner: TaskReport) -> frozenset[tuple[str, int]]:
-        """Topics and partitions that this very attempt of the task holds, as it is committed; waits for nobody."""
+        """Return topics and partitions that this attempt of the task owns, as committed; waits for no lock."""
         rows = await self._db.rows(
             sa.select(_M.topic, _M.partition).where(
                 _M.owner_run_id == owner.run_id,
@@ -113,7 +113,7 @@ class MappingStore(DatabaseStore):
     ) -> None:
         """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`.
 
-        heard: as of `take`.
+        `heard`: as in `take`.
         """
         parameters = {
             "run_id": owner_of.run_id,
@@ -128,7 +128,7 @@ class MappingStore(DatabaseStore):
         await self._db.execute(IN_TURN, {"run_id": owner_of.run_id})
         mappings, stretches = RELEASE_TASK
         await self._db.execute(mappings, parameters)
-        await self._db.execute(stretches, {**parameters, "heard": heard})
+        await self._db.execute(stretches, {**parameters, "heard_at": heard})
 
     async def release_instance(self, *, run_id: str, ordinal: int, lease: int, now: datetime) -> None:
         """End every ownership of an instance that has ended."""
@@ -136,7 +136,7 @@ class MappingStore(DatabaseStore):
         parameters = {"run_id": run_id, "ordinal": ordinal, "lease": lease, "now": now}
         mappings, stretches = RELEASE_INSTANCE
         await self._db.execute(mappings, parameters)
-        await self._db.execute(stretches, {**parameters, "heard": None})
+        await self._db.execute(stretches, {**parameters, "heard_at": None})
 
     async def assign(
         self,
@@ -148,7 +148,9 @@ class MappingStore(DatabaseStore):
         origin: Origin,
         now: datetime,
     ) -> None:
-        """Assign partitions their ids, which the pipeline owns already. ConflictError rather than replacing one."""
+        """Assign their ids to partitions; the pipeline owns the ids already. ConflictError rather than replacing
+        one.
+        """
         if not ids:
             return
         # As three arrays: a statement has 65,535 parameters at most.
@@ -183,7 +185,7 @@ class MappingStore(DatabaseStore):
             insert.on_conflict_do_update(
                 index_elements=["kafka_cluster_id", "group_id", "topic", "partition"],
                 set_={"pipeline_id": new.pipeline_id, "assigned_id": new.assigned_id, "origin": new.origin},
-                # A pipeline that has left the group has nothing to say of its partitions any more.
+                # A pipeline that has left the group does not decide about its partitions any more.
                 where=_M.assigned_id.is_(None)
                 | (_M.pipeline_id != new.pipeline_id)
                 | ((_M.assigned_id == new.assigned_id) & (_M.origin == new.origin)),
@@ -198,7 +200,7 @@ class MappingStore(DatabaseStore):
                 )
 
     async def unassign(self, *, pipeline: str, origin: Origin) -> int:
-        """Take from the pipeline's partitions what they were assigned; how many had one."""
+        """Remove the assignments of the pipeline's partitions; return the number of those that had one."""
         owner = sa.select(_P.id).where(_P.name == pipeline).scalar_subquery()
         mine = (_M.pipeline_id == owner) & (_M.origin == origin)
         unread = await self._db.execute(sa.delete(partition_mappings).where(mine, _UNREAD))
@@ -208,7 +210,7 @@ class MappingStore(DatabaseStore):
         return unread.rowcount + cleared.rowcount
 
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[PartitionMapping]:
-        """By topic and partition, with the offsets that the owner last reported."""
+        """Return them by topic and partition, with the offsets that the owner last reported."""
         rows = await self._db.rows(
             sa.select(
                 partition_mappings,
@@ -233,7 +235,7 @@ class MappingStore(DatabaseStore):
         return [_mapping(row) for row in rows]
 
     async def unowned(self, pipelines: Sequence[str]) -> dict[str, list[PartitionMapping]]:
-        """By pipeline: the partitions that somebody held and nobody holds now, by topic and partition."""
+        """Return, by pipeline, the partitions that have lost their owner, by topic and partition."""
         found: dict[str, list[PartitionMapping]] = {}
         if pipelines:
             rows = await self._db.rows(
@@ -246,14 +248,14 @@ class MappingStore(DatabaseStore):
         return found
 
     async def of_cluster(self, *, kafka_cluster_id: str) -> list[PartitionMapping]:
-        """By group, topic and partition; without offsets."""
+        """Return them by group, topic and partition; without offsets."""
         rows = await self._db.rows(
             _NAMED.where(_M.kafka_cluster_id == kafka_cluster_id).order_by(_M.group_id, _M.topic, _M.partition)
         )
         return [_mapping(row) for row in rows]
 
     async def holders(self, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, PartitionOwner]:
-        """By id: who holds a partition under it now."""
+        """Return the owner of a partition under each id, by id."""
         rows = await self._db.rows(
             sa.select(partition_mappings).where(
                 _M.kafka_cluster_id == kafka_cluster_id, _M.transactional_id.in_(ids), _M.owner_run_id.is_not(None)
@@ -264,7 +266,7 @@ class MappingStore(DatabaseStore):
     async def history(
         self, wanted: OwnershipFilter, *, kafka_cluster_id: str, after: str | None, limit: int
     ) -> Page[PartitionOwnership]:
-        """Newest first."""
+        """List them newest first."""
         begin = sa.func.lower(_O.during)
         heard = sa.case(
             (sa.func.upper_inf(_O.during), sa.func.greatest(begin, task_attempts.c.received_at)), else_=_O.heard_until
@@ -300,7 +302,7 @@ class MappingStore(DatabaseStore):
         )
 
     async def incarnations(self, *, kafka_cluster_id: str) -> list[Incarnation]:
-        """What tasks told last of their producers, under ids that are owned."""
+        """Return the producers that tasks reported last, under ids with an owner."""
         rows = await self._db.rows(INCARNATIONS, {"kafka_cluster_id": kafka_cluster_id})
         return [
             Incarnation(transactional_id=row.transactional_id, producer_id=row.producer_id, epoch=row.epoch)

@@ -1,4 +1,4 @@
-"""The SQL by which partitions change hands: several partitions of one owner at once, in one order everywhere."""
+"""The SQL for changes of owners: several partitions of one owner at once, in one order everywhere."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _TAKEN = """
     AS taken (topic, partition, transactional_id, producer_id, epoch)
 """
 
-# A take is refused where a newer one stands: within a run by lease and attempt of the same task, and between tasks by
-# the group's generation. A partition that nobody holds, or that a run which has ended held, is anybody's.
+# A take is refused if a newer owner exists. Lease and attempt decide within one task, the group's generation between
+# tasks. A partition without an owner, or with one of an ended run, can be taken by any task.
 TAKE = sa.text(
     f"""
     INSERT INTO partition_mappings AS held
@@ -56,8 +56,8 @@ TAKE = sa.text(
     """  # noqa: S608 - parts of our own
 ).bindparams(*_TYPES)
 
-# A stretch that would begin and end at one instant was none. A server whose clock lags ends it where it began.
-# Who reports has been heard just now, but of what it held until then it spoke at :heard.
+# An interval that would begin and end at one instant is deleted. A server whose clock lags ends it where it began.
+# The reporter sends a heartbeat just now; its earlier partitions are confirmed up to `:heard_at`.
 _CLOSE = """
     WITH gone AS (
         DELETE FROM partition_ownerships WHERE upper_inf(during) AND lower(during) >= :now AND {which} RETURNING id
@@ -65,16 +65,16 @@ _CLOSE = """
     UPDATE partition_ownerships SET
         during = tstzrange(lower(during), :now),
         heard_until = greatest(lower(during), least(:now, coalesce(
-            CASE WHEN {is_reporter} THEN :heard
-                 ELSE (SELECT told.received_at FROM task_attempts AS told
-                       WHERE (told.run_id, told.ordinal, told.lease, told.task, told.attempt)
+            CASE WHEN {is_reporter} THEN :heard_at
+                 ELSE (SELECT last.received_at FROM task_attempts AS last
+                       WHERE (last.run_id, last.ordinal, last.lease, last.task, last.attempt)
                              = (owner_run_id, owner_ordinal, owner_lease, owner_task, owner_attempt)) END,
             lower(during))))
     WHERE upper_inf(during) AND {which} AND id NOT IN (SELECT id FROM gone) AND lower(during) < :now
 """
-_HEARD = sa.bindparam("heard", type_=sa.DateTime(timezone=True))
+_HEARD = sa.bindparam("heard_at", type_=sa.DateTime(timezone=True))
 _HERE = "{held}.kafka_cluster_id = :kafka_cluster_id AND {held}.group_id = :group_id"
-# What nobody knew yet, or does not know just now, is no change.
+# A value that becomes known, or is unknown just now, is not a change.
 _UNCHANGED = (
     _SAME_OWNER.format(held="held", new="(:owner_run_id, :owner_ordinal, :owner_lease, :owner_task, :owner_attempt)")
     + """
@@ -145,7 +145,7 @@ _REPORTER = _SAME_OWNER.format(held="partition_ownerships", new="(:run_id, :ordi
 
 
 def _letting_go(which: str, *, is_reporter: str) -> tuple[sa.TextClause, sa.TextClause]:
-    """Mappings first, then their stretches: the order in which `take` locks them as well."""
+    """Return the statements for mappings, then for their intervals: `take` locks them in the same order."""
     return (
         sa.text(_LET_GO.format(which=which.format(table="partition_mappings"))).bindparams(*_RUN),
         sa.text(
@@ -157,7 +157,7 @@ def _letting_go(which: str, *, is_reporter: str) -> tuple[sa.TextClause, sa.Text
     )
 
 
-# Two tasks that swap partitions would else lock them in opposite orders. Taken after any instance's row, never before.
+# Without it two tasks that swap partitions would lock them in opposite orders. Taken after any instance's row.
 IN_TURN = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('mappings of run ' || :run_id, 0))").bindparams(
     sa.bindparam("run_id", type_=sa.Text())
 )

@@ -1,4 +1,4 @@
-"""A group's committed offsets at the edge: where they shall go, and what that means."""
+"""A group's committed offsets in REST: the target of a reset, and its changes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PartitionOffset:
 
 
 class OffsetTarget(Body):
-    """`timestamp` goes with kind `timestamp` (RFC 3339, with a zone), `offsets` with kind `offsets`.
+    """`timestamp` belongs to kind `timestamp` (RFC 3339, with a zone), `offsets` to kind `offsets`.
 
-    `recorded` goes to what tasks have confirmed last, in partitions without a committed offset; the others stay.
+    `recorded` sets partitions without a committed offset to the last confirmed one; the others stay.
     """
 
     kind: Annotated[OffsetTargetKind, Field(strict=False)]
@@ -52,7 +52,7 @@ class ExpectedOffset(Given):
 
 
 class OffsetResetGiven(OffsetTarget):
-    """expected: the committed offsets of the preview that was agreed to; 412 when one has moved since or is missing.
+    """expected: the committed offsets of the confirmed preview; 412 if one has moved since or is missing.
 
     why: the reason; 422 without one.
     """
@@ -63,6 +63,6 @@ class OffsetResetGiven(OffsetTarget):
 
 @shows(offset_reset.OffsetChange)
 class OffsetChange:
-    """One partition. `records` is how many more (or, negative, fewer) records will be read."""
+    """One partition. `records` is the number of additional (or, if negative, skipped) records."""
 
     records: int

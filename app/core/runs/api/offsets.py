@@ -1,4 +1,4 @@
-"""Moving a group's committed offsets: previewed first, and only while no run lives."""
+"""Offset resets over REST: preview and execution. A reset requires that no run lives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/pipelines/{name}/offsets", tags=["offsets"])
 async def preview_offset_reset(
     name: NameInPath, body: OffsetTarget, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.RESET_OFFSETS)]
 ) -> Shown[Items[OffsetChange]]:
-    """What a reset would do now, a line for each partition. Nothing is changed."""
+    """Show the changes of a reset, one line for each partition. Nothing is changed."""
     return _listed(await offsets.preview_offset_reset(uow, wiring.brokers, pipeline=name, target=body.to_domain()))
 
 
@@ -38,7 +38,7 @@ async def reset_offsets(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.RESET_OFFSETS)],
 ) -> Response:
-    """Move the committed offsets of a stopped pipeline. Records between old and new are read again, or never."""
+    """Reset the committed offsets of a stopped pipeline. Records between old and new are read again, or never."""
 
     async def act() -> Items[OffsetChange]:
         return _listed(

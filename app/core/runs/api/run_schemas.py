@@ -1,4 +1,4 @@
-"""Runs, instances, tasks and offsets at the edge."""
+"""Runs, instances, tasks and offsets in REST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Reason(Body):
 
 
 class StartGiven(Body):
-    """switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a `why`."""
+    """switch_at_once: also from group_only to v2 or back, which may duplicate records; it requires a `why`."""
 
     switch_at_once: bool = False
     why: Why = None
@@ -30,14 +30,14 @@ class RestartGiven(Body):
 
 @shows(instance.InstanceOutcome)
 class InstanceOutcome:
-    """How the application said that it ended."""
+    """The end of the application as it reported it."""
 
 
 @shows(instance.Instance, without=("log_path",))
 class Instance:
     """One lease of one ordinal of a run: one Spark application.
 
-    failures: how many leases of the ordinal failed in a row before it. tasks_crashing: tasks that fail again and again.
+    failures: leases of the ordinal that failed in a row before it. tasks_crashing: tasks that fail repeatedly.
     """
 
 
@@ -45,27 +45,27 @@ class Instance:
 class Run:
     """One start of a pipeline. `instances` has the current lease of each ordinal.
 
-    targets: the revision of the next lease of those ordinals that a migration leads elsewhere.
+    targets: the revision of the next lease of ordinals for which a migration has chosen another one.
     """
 
 
 @shows(task.PartitionProgress)
 class PartitionProgress:
-    """Offsets are the next offset to read. With exactly_once each partition has a producer of its own.
+    """Offsets are the next offset to read. With exactly_once each partition has its own producer.
 
-    offsets_generation: what its offsets are sent with, -1 for the group alone.
+    offsets_generation: the generation that is sent with its offsets, -1 for the group alone.
     """
 
 
 @shows(task.Counters)
 class Counters:
-    """Totals since the attempt began."""
+    """Totals since the start of the attempt."""
 
 
 @shows(task.TaskRates, without=("since",))
 class TaskRates:
-    """Per second. `over_ms`: the time that they are an average of: of a task that commits less often than each second,
-    from commit to commit."""
+    """Per second. `over_ms`: the time of which they are the average. It is the time from commit to commit for a task
+    that commits less often than each second."""
 
 
 @shows(task.TaskStatus)
@@ -80,27 +80,27 @@ class TaskEvent:
 
 @shows(mapping.Archived)
 class Archived:
-    """Given up for good: fenced by a migration, and initialised by nobody since. `migration`: null once forgotten."""
+    """Retired: fenced by a migration, and not initialised since. `migration` is null once it is deleted."""
 
 
 @shows(mapping.PartitionMapping)
 class PartitionMapping:
-    """An input partition and the transactional id under which it is read; `owner` is null while nobody holds it.
+    """An input partition and the transactional id under which it is read; `owner` is null without an owner.
 
-    `transactional_id` is what its owner told last, `assigned_id` what it is read under in `exactly_once`; `archived`
-    says that a migration to `exactly_once_v2` gave that one up.
+    `transactional_id` is the one that its owner reported last, `assigned_id` the one for `exactly_once`. `archived`
+    reports that a migration to `exactly_once_v2` retired the assigned id.
     """
 
-    lag_records = "Records between what is committed and the end."
+    lag_records = "Records between the committed offset and the end."
 
 
 @shows(mapping.PartitionOwnership)
 class PartitionOwnership:
-    """One stretch of time in which one attempt held one partition by one producer, epoch and generation.
+    """One ownership interval: one attempt owned one partition by one producer, epoch and generation.
 
-    `until` is null while it lasts; what the owner never told is null. `heard_until`: when the owner was heard the last
-    time before the end (null: not known). It ended between then and `until`, which is when somebody else was heard, or
-    the owner was given up.
+    `until` is null while it lasts; null elsewhere means that the owner has not reported it. `heard_until` is the
+    owner's last report before the end (null: not known). The end lies between it and `until`, the first report of
+    another owner, or the time when the owner was released.
     """
 
 
@@ -108,7 +108,7 @@ class PartitionOwnership:
 class TransactionalIdOwner:
     """The one pipeline that owns a transactional id on a Kafka cluster; `ordinal` and `task` of a task's id only.
 
-    `archived`: a migration of the pipeline gave it up.
+    `archived`: a migration of the pipeline has retired it.
     """
 
 

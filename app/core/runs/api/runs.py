@@ -1,4 +1,4 @@
-"""Runs: started, watched, paused, drained, restarted; each change is a command in the log."""
+"""Runs over REST: start, list, pause, drain, restart. Each change is a command in the log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def start_run(
     by: Annotated[Principal, may(Verb.START_RUN)],
     body: StartGiven = AS_IT_IS,
 ) -> Response:
-    """Start the pipeline's current revision. The answer comes when it is decided; instances follow."""
+    """Start the pipeline's current revision. The answer reports the new run; its instances follow."""
 
     async def act() -> Run:
         return await runs.start_run(
@@ -61,26 +61,26 @@ async def list_runs(
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Run]]:
-    """Runs of all pipelines or of one, newest first."""
+    """List runs of all pipelines or of one, newest first."""
     return await runs.list_runs(uow, pipeline=pipeline, after=after, limit=limit)
 
 
 @router.get("/runs/{run_id}", responses=refusals(404))
 async def get_run(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Run]:
-    """One run with the current lease of each instance."""
+    """Return one run with the current lease of each instance."""
     return await runs.get_run(uow, run_id)
 
 
 @router.get("/runs/{run_id}/instances", responses=refusals(404))
 async def list_instances(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Instance]]:
-    """Every lease of every ordinal, the current ones among them."""
+    """List every lease of every ordinal, with the current ones."""
     found = await instances.list_instances(uow, run_id, with_history=True)
     return Items(found)
 
 
 @router.get("/runs/{run_id}/tasks", responses=refusals(404))
 async def list_tasks(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[TaskStatus]]:
-    """The last word of each task, by ordinal and task."""
+    """List the last report of each task, by ordinal and task."""
     return Items(await tasks.list_tasks(uow, run_id))
 
 
@@ -88,12 +88,12 @@ async def list_tasks(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Ver
 async def list_events(
     run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
 ) -> Shown[Page[TaskEventRecord]]:
-    """What happened in its tasks, newest first."""
+    """List the task events, newest first."""
     return await tasks.list_events(uow, run_id, after=after, limit=limit)
 
 
 def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[domain_run.Run]], does: str) -> None:
-    """A command to a run by its word that needs nothing but a reason."""
+    """Add a command to a run that needs nothing but a reason, under this path segment."""
 
     allowed = may(verb)
 
@@ -120,13 +120,13 @@ _offer(
     "drain",
     Verb.DRAIN_RUN,
     runs.drain_run,
-    "Finish the open checkpoints, commit, leave the group, stop. It cannot be taken back.",
+    "Finish the open checkpoints, commit, leave the group, stop. A drain cannot be cancelled.",
 )
 _offer(
     "kill",
     Verb.KILL_RUN,
     runs.kill_run,
-    "End the applications at once. Open transactions are aborted; nothing is lost and nothing double.",
+    "End the applications at once. Open transactions are aborted; nothing is lost or duplicated.",
 )
 _offer(
     "pause",
@@ -134,7 +134,7 @@ _offer(
     runs.pause_run,
     "Stop reading; partitions and membership are kept, and no transaction stays open.",
 )
-_offer("resume", Verb.RESUME_RUN, runs.resume_run, "Go on after a pause.")
+_offer("resume", Verb.RESUME_RUN, runs.resume_run, "Continue after a pause.")
 
 
 @router.post("/runs/{run_id}/restart", response_model=Shown[Run], responses=refusals(404, 409, 413))
@@ -146,7 +146,7 @@ async def restart_run(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.RESTART_RUN)],
 ) -> Response:
-    """Start every instance anew at the pipeline's current revision: one at a time, or all after a drain."""
+    """Restart every instance at the pipeline's current revision: one at a time, or all after a drain."""
 
     async def act() -> Run:
         return await runs.restart_run(

@@ -1,6 +1,6 @@
-"""Once a minute: cut drivers' logs that are too long, and remove the folders of what ended long ago.
+"""Once a minute: cut drivers' logs that are too long, and remove the folders of instances that ended long ago.
 
-Folders lie on the host that submitted the driver, so each server does this for its own: `name` is the host's.
+A folder is on the host that submitted the driver, so each server does this for its own; `name` is the host's.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class FolderRetention:
-    """The loop that keeps the state folder from growing with every lease, and with the life of one.
+    """The loop that bounds the state folder over leases, and over the life of one.
 
-    A folder goes when nothing was written in it for `kept_for`, its instance has ended that long ago or is not in this
-    database any more, and no process works in it. So neither a database that was restored from an older copy nor an
-    instance that was called lost too early costs a living driver its files.
+    A folder is removed if no process works in it and nothing was written in it for `kept_for`. Also its instance must
+    have ended that long ago, or be unknown to this database. So a live driver keeps its files after a restore of an
+    older database, or if its instance was called lost too early.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class FolderRetention:
         try:
             return await self._folders.remove(folder)
         except UnavailableError as error:
-            # One that cannot be removed must not keep the others.
+            # The others are removed even if this one cannot be.
             log.warning("%s", error.message)
             return False
 
     def interrupted(self) -> None:
-        """Nothing is remembered between turns."""
+        """Nothing is kept between turns."""
 
 
 def _has_served(instance: Instance | None, before: datetime) -> bool:

@@ -1,7 +1,7 @@
-"""Brings every live run toward what is wanted of it: reads rows, looks at applications, decides, writes, acts.
+"""Bring every live run to its desired state: read rows, observe applications, decide, write, act.
 
-The decision is app/core/runs/reconciliation; here is only what must be read and done for it. Every act is a row that
-is committed before it is done, so that a server that dies in between leaves a trace that the next one finds.
+app/core/runs/reconciliation decides; this module reads and acts. Each action is a row that is committed first. So the
+next server finds the row if this one dies before it acts.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """One turn a period; remembers between turns only since when it listens, and to which database.
+    """One turn each period. It keeps between turns only the start of its observation and the database's identity.
 
     Args:
         host: this host's name, as the launcher writes it into submissions.
-        version: of this Fenceline, which specifications carry.
-        server_urls: the addresses under which workers reach this server and its like; asked at each submission,
-            because a listener on a free port knows its address only once it listens.
+        version: of this Fenceline, for specifications.
+        server_urls: returns the addresses of the servers for workers. Called at each submission, because a listener on
+            a free port knows its address only once it listens.
     """
 
     name = "reconciler"
@@ -81,15 +81,15 @@ class Reconciler:
         self._was_restored = False
 
     def interrupted(self) -> None:
-        """While we were away nobody may have heard heartbeats: silence counts anew from the next turn."""
+        """Count the time without heartbeats from the next turn: in between no server may have received them."""
         self._listening_since = None
 
     async def turn(self) -> None:
-        """Look at every live run once, and take the next step of each."""
+        """Check every live run once, and take its next step."""
         async with self._unit_of_work() as uow:
             epoch = await uow.of(IdentityStore).database_epoch()
             live = await runs.list_live_runs(uow)
-            # A restored database gets its new identity from whoever asks first, and keeps it only if that is committed.
+            # A restored database gets its new identity from the first query, and keeps it only if that is committed.
             await uow.commit()
         self._notice(epoch, self._clock.now())
         bug: Exception | None = None
@@ -97,15 +97,15 @@ class Reconciler:
             try:
                 await self._reconcile(run)
             except UnavailableError:
-                # Not this run's trouble: the supervisor waits until what is needed is back.
+                # The run is not the cause: the supervisor waits until the dependency is back.
                 raise
             except (ConflictError, NotFoundError, IllegalTransitionError) as error:
-                # Somebody was faster: an outcome, a command, another server. The next turn sees what they wrote.
+                # An outcome, a command or another server was faster. The next turn reads their rows.
                 log.info("run %s of %s changed while it was being reconciled: %s", run.id, run.pipeline, error)
             except FencelineError as error:
                 log.warning("run %s of %s cannot be reconciled: %s", run.id, run.pipeline, error.message)
             except Exception as error:
-                # What one run brings out must not keep the others from being looked at; it is raised after them.
+                # An error of one run must not keep the others from being checked; it is raised after them.
                 log.exception("run %s of %s cannot be reconciled", run.id, run.pipeline)
                 bug = bug or error
         if bug is not None:
@@ -113,7 +113,7 @@ class Reconciler:
 
     def _notice(self, epoch: str, now: datetime) -> None:
         if self._database_epoch is not None and epoch != self._database_epoch:
-            log.warning("the database is another one than before (a restore or a failover): observing before acting")
+            log.warning("the database has changed (a restore or a failover): observing before acting")
             self._began_at = None
             self._listening_since = None
             self._was_restored = True
@@ -127,7 +127,7 @@ class Reconciler:
         self._listening_since = self._listening_since or now
 
     def _may_start(self, run: Run, now: datetime) -> bool:
-        """Not within two heartbeat timeouts, unless the run was begun under our eyes: it has no past to be found."""
+        """Return whether two heartbeat timeouts have passed, or the run began after this server: it has no past."""
         began_at = self._began_at or now
         if now - began_at >= 2 * self._timing.heartbeat_timeout:
             return True
@@ -166,7 +166,7 @@ class Reconciler:
                 await uow.commit()
 
     async def _signal(self, run: Run, action: SignalDrain | Kill) -> None:
-        """1. the row, committed   2. the signal; without 1 when it is sent again."""
+        """1. the row, committed   2. the signal; only 2 if it is sent again."""
         if action.reason is not None:
             async with self._unit_of_work() as uow:
                 await instances.record_signal(
@@ -235,7 +235,7 @@ class Reconciler:
     async def _submit(self, run: Run, action: Submit) -> None:
         """1. the row and the token, committed   2. the process   3. its pid, committed.
 
-        Between 1 and 2 or 2 and 3 a server may die: the next one looks for the process by its arguments.
+        If a server dies between 1 and 2, or 2 and 3, the next one finds the process by its arguments.
         """
         scope = RunTokenScope(run_id=run.id, ordinal=action.ordinal, lease=action.lease)
         async with self._unit_of_work() as uow:
@@ -277,7 +277,7 @@ class Reconciler:
 
 
 async def _definitions(uow: UnitOfWork, run: Run) -> dict[int, PipelineDefinition]:
-    """The definitions of all revisions that the run's instances use now or shall use."""
+    """Return the definitions of all current and next revisions of the run's instances."""
     revisions = {run.revision, *run.targets.values(), *(instance.revision for instance in run.instances)}
     return {
         number: (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition
@@ -290,5 +290,5 @@ def _instance(run: Run, ordinal: int) -> Instance:
 
 
 def _uploads(definition: PipelineDefinition) -> timedelta:
-    """What the driver adds to its bound to drain, at most."""
+    """Return the longest time that the driver adds to its drain bound for uploads."""
     return timedelta(milliseconds=0 if definition.files is None else definition.files.upload_timeout_ms)

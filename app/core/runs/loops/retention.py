@@ -1,4 +1,4 @@
-"""Once a minute: thin old samples, remove what nobody needs any more."""
+"""Once a minute: thin old samples and remove expired rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Retention:
-    """The loop that keeps the database from growing with time alone."""
+    """The loop that bounds the growth of the database over time."""
 
     name = "retention"
 
@@ -33,4 +33,4 @@ class Retention:
             log.info("removed %s", ", ".join(f"{rows} from {table}" for table, rows in sorted(removed.items())))
 
     def interrupted(self) -> None:
-        """Nothing is remembered between turns."""
+        """Nothing is kept between turns."""

@@ -17,7 +17,7 @@ _LINES = (
 
 
 def chart_of(samples: Sequence[RunSample]) -> str:
-    """The JSON of a chart. Seconds without a sample stay empty: a gap is seen as a gap."""
+    """Return the JSON of a chart. Seconds without a sample stay empty, so that a gap is visible."""
     data = [
         [int(sample.at.timestamp()) for sample in samples],
         [round(sample.records_in_per_s, 1) for sample in samples],

@@ -15,7 +15,7 @@ TAIL_LINES = 300
 
 @dataclass(frozen=True, kw_only=True)
 class LogTail:
-    """`text` is what the file ends with; `why_not` says why there is none."""
+    """`text` is the end of the file; `why_not` is the reason if there is none."""
 
     label: str
     path: str | None
@@ -24,18 +24,18 @@ class LogTail:
 
 
 def tail_of(instance: Instance, *, within: Path) -> LogTail:
-    """The last lines of the instance's log.
+    """Return the last lines of the instance's log.
 
-    within: our own folder; a path that leads out of it is not read, whatever the database says.
+    within: the server's own folder; a path outside it is not read, even if the database has it.
     """
     label = f"instance {instance.ordinal}, lease {instance.lease}"
     if instance.log_path is None:
         return LogTail(label=label, path=None, why_not="It was not submitted yet, so there is no log.")
     if instance.host not in (None, socket.gethostname()):
-        return LogTail(label=label, path=instance.log_path, why_not=f"It lies on {instance.host}: {instance.log_path}")
+        return LogTail(label=label, path=instance.log_path, why_not=f"It is on {instance.host}: {instance.log_path}")
     path = Path(instance.log_path).resolve()
     if not path.is_relative_to(within.resolve()):
-        return LogTail(label=label, path=instance.log_path, why_not=f"It lies outside {within}, so it is not shown.")
+        return LogTail(label=label, path=instance.log_path, why_not=f"It is outside {within}, so it is not shown.")
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""One run: its instances with every lease, its tasks, what happened, and the tail of an instance's Spark log."""
+"""One run: its instances with every lease, its tasks, their events, and the tail of an instance's Spark log."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def show(
     request: Request, wiring: WiringDep, uow: Uow, by: Viewer, run_id: str, log: str | None = None
 ) -> Response:
     if log is not None:
-        # A log may quote records, so that somebody looked at it is itself worth a line.
+        # A log may quote records, so the access itself is recorded.
         access.require(by, Verb.READ_LOG)
         await command_log.record(
             uow,
@@ -83,7 +83,7 @@ async def follow(request: Request, wiring: WiringDep, by: Viewer, run_id: str, l
 
 
 def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[Run]], *, said: str) -> None:
-    """A form that asks something of a run by its word, and needs nothing but a reason."""
+    """Add a form for a command to a run that needs nothing but a reason, under this path segment."""
 
     allowed = may(verb)
 
@@ -138,7 +138,7 @@ async def _change(
     *,
     said: str,
 ) -> Response:
-    """Do it and go to the pipeline's page, or show the run's page with why it was refused."""
+    """Do it and go to the pipeline's page, or show the run's page with the reason of the refusal."""
     try:
         run = await act()
         await uow.commit()

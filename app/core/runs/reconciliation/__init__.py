@@ -1,1 +1,1 @@
-"""What the reconciler does next for one run (decision.py): pure, from its rows and from what was seen outside."""
+"""The reconciler's next step for one run (decision.py): pure, from its rows and from observations."""

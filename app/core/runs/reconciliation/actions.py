@@ -1,4 +1,4 @@
-"""What the reconciler may do next: each a row that is written, an act on an application, or both in this order."""
+"""The actions of the reconciler: each writes a row, acts on an application, or does both in this order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.core.runs.instance import Instance, InstanceOutcome, InstanceState
 
 
 class LeaseAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the ordinal's next lease, at the revision that the run wants of it, after so many failures in a row."""
+    """Write the ordinal's next lease, at its desired revision, after so many failures in a row."""
 
     ordinal: int
     reason: str | None
@@ -32,7 +32,7 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MarkMissing(msgspec.Struct, frozen=True, kw_only=True):
-    """Write since when it has been gone by all accounts; None: it is not."""
+    """Write since when it has been gone by all facts; None: it is not."""
 
     ordinal: int
     lease: int
@@ -40,7 +40,7 @@ class MarkMissing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakeOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the outcome that the driver left on this host while no server heard it."""
+    """Write the outcome that the driver left on this host while no server received it."""
 
     ordinal: int
     lease: int
@@ -48,7 +48,7 @@ class TakeOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MarkHealthy(msgspec.Struct, frozen=True, kw_only=True):
-    """Write that it was at work for a while: earlier failures count no more."""
+    """Write that it has run for a while, which resets its failures."""
 
     ordinal: int
     lease: int
@@ -63,7 +63,7 @@ class SignalDrain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
-    """SIGKILL to driver and JVM. `reason` is None when it is sent again: it was told the first time."""
+    """SIGKILL to driver and JVM. `reason` is None if it is sent again: the first time has recorded it."""
 
     ordinal: int
     lease: int

@@ -13,7 +13,7 @@ _SETTLED = frozenset({InstanceState.RUNNING, InstanceState.PAUSED})
 
 
 def bounce(view: View, current: Sequence[Instance]) -> list[Action]:
-    """Drain the next outdated instance: one at a time, and none while one is away."""
+    """Drain the next outdated instance: one at a time, and none while another one is down."""
     if view.is_stopping or not view.may_start:
         return []
     wanted = [instance for instance in current if not (instance.has_ended and is_not_restarted(view, instance))]

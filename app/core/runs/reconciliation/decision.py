@@ -1,15 +1,16 @@
-"""What the reconciler does next for one run.
+"""The reconciler's next step for one run.
 
-For each ordinal the current lease moves toward what is wanted:
+For each ordinal the current lease moves toward the desired state:
 
-    wanted          PENDING    SUBMITTING   STARTING, RUNNING, PAUSED   DRAINING             ended
+    desired         PENDING    SUBMITTING   STARTING, RUNNING, PAUSED   DRAINING             ended
     RUN, PAUSE      submit     wait         wait (drain, if outdated)   wait                 lease again, after a wait
     DRAIN           (ended by  drain        drain                       SIGTERM, later kill
     KILL             request)  kill         kill                        kill
 
-An ended ordinal is retried for ever; only a permanent error, which another try cannot change, ends that (failures.py).
-An UNREACHABLE instance is drained and killed like the others once a server looks from its host (there.py).
-What ends an instance that did not say how it ended is in gone.py.
+An ended ordinal is restarted for ever; only a permanent error, which a restart cannot fix, ends that (failures.py).
+
+A server on its host drains and kills an UNREACHABLE instance like the others: there.py. The facts that end an instance
+without its own report are in gone.py.
 
 While `may_start` is false (after a start of the server and after a database restore) nothing is leased or submitted.
 """
@@ -30,7 +31,7 @@ from app.core.runs.run import DesiredRunState
 
 
 def decide(view: View) -> list[Action]:
-    """The next step of every ordinal; at most one state change each, so that the next turn sees what became of it."""
+    """Return the next step of every ordinal; at most one state change each, so that the next turn sees its result."""
     current = {instance.ordinal: instance for instance in view.run.instances}
     actions: list[Action] = []
     for ordinal in sorted({*current, *range(view.ordinals)}):
@@ -45,7 +46,7 @@ def decide(view: View) -> list[Action]:
 
 
 def _restart(view: View, ordinal: int, ended: Instance | None) -> list[Action]:
-    """Lease an ordinal that has no living instance; the wait after failures stands before the submission."""
+    """Lease an ordinal that has no live instance; the wait after failures comes before the submission."""
     unwanted = view.is_stopping or ordinal >= view.ordinals
     if unwanted or not view.may_start:
         return []
@@ -71,7 +72,7 @@ def _step(view: View, instance: Instance) -> list[Action]:
 
 def _submit(view: View, instance: Instance) -> list[Action]:
     if view.is_stopping:
-        return [advance(instance, InstanceState.STOPPED, "not submitted before the end was asked for")]
+        return [advance(instance, InstanceState.STOPPED, "not submitted before the end was requested")]
     if instance.ordinal >= view.ordinals or instance.revision != view.run.target_of(instance.ordinal):
         reason = f"not submitted: it has moved to revision {view.run.target_of(instance.ordinal)}"
         return [advance(instance, InstanceState.STOPPED, reason)]
@@ -83,7 +84,7 @@ def _submit(view: View, instance: Instance) -> list[Action]:
 
 
 def _end_if_permanent(view: View, current: Mapping[int, Instance]) -> list[Action]:
-    """End the run when every one of its ordinals has ended with an error that another try cannot change."""
+    """End the run once every ordinal has ended with a permanent error."""
     if view.is_stopping or not view.ordinals:
         return []
     if any(not instance.has_ended for instance in current.values()):

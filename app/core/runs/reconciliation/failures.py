@@ -1,4 +1,4 @@
-"""Leases that ended without being asked to: how many in a row, how long the ordinal waits, which end the retries."""
+"""Leases that ended without a request: how many in a row, the wait of the ordinal, and the end of the restarts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _AT_WORK = frozenset({InstanceState.RUNNING, InstanceState.PAUSED})
 
 
 def failures_in_a_row(view: View, instance: Instance) -> int:
-    """Leases of the ordinal that ended without being asked to, since one was healthy or a restart was asked for.
+    """Return the leases of the ordinal that ended without a request, since one was healthy or a restart was requested.
 
-    A lease without executors or with tasks that crash was never healthy, however long it lived.
+    A lease without executors or with crashing tasks was never healthy, even if it lived long.
     """
     if instance.state is InstanceState.STOPPED:
         return 0
@@ -28,13 +28,13 @@ def failures_in_a_row(view: View, instance: Instance) -> int:
 
 
 def is_not_restarted(view: View, instance: Instance) -> bool:
-    """Whether its permanent error ends the retries, until a restart is asked for."""
+    """Return whether its permanent error ends the restarts, until a user requests one."""
     restarted = view.run.bounce_requested_at
     return has_permanent_error(instance) and (restarted is None or instance.leased_at >= restarted)
 
 
 def mark_healthy(view: View, instance: Instance) -> list[Action]:
-    """Forget earlier failures of an instance that has been at work for a while."""
+    """Reset the failures of an instance that has run for a while."""
     claimed_at = view.past(instance.claimed_at)
     if not instance.failures or instance.state not in _AT_WORK or instance.tasks_crashing or claimed_at is None:
         return []

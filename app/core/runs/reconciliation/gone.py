@@ -1,8 +1,8 @@
-"""What it means that a driver's process is gone: by its own word, by the resource manager's, or not known yet.
+"""The next step for an instance whose driver's process has ended.
 
-Two facts end an instance that did not say how it ended: its process is gone *and* the resource manager has ended it:
-FAILED; gone, silent, and unknown to the resource manager for `lost_after`: LOST. Without the resource manager's word it
-is UNREACHABLE, and its ordinal is not leased again.
+Two facts end an instance that did not report its end. If its process is gone and the cluster manager has ended it, it
+is FAILED. If it is gone, without heartbeats, and unknown to the cluster manager for `lost_after`, it is LOST. Until the
+cluster manager answers, it is UNREACHABLE, and its ordinal is not leased again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.core.runs.reconciliation.view import View
 
 
 def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action]:
-    """The driver's process is not there any more: by its own word, by the resource manager's, or not known yet."""
+    """Return the next step: by its own report or the cluster manager's, or UNREACHABLE while neither is known."""
     if seen.outcome is not None and view.silence(instance) > view.timing.ended_after:
         return [TakeOutcome(ordinal=instance.ordinal, lease=instance.lease, outcome=seen.outcome)]
     if instance.claimed_at is None:
@@ -29,8 +29,8 @@ def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action
             *not_missing(instance),
             *unreachable(
                 instance,
-                "its driver is gone and the Spark master does not answer, so nobody knows whether its executors still "
-                "run: bring the master back, or kill the run",
+                "its driver is gone and the Spark master does not answer, so its executors may still run: "
+                "restart the master, or kill the run",
             ),
         ]
     missing_since = view.past(instance.missing_since)
@@ -46,13 +46,13 @@ def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action
     if gone_for >= view.timing.lost_after:
         return end_as_lost(
             instance,
-            f"silent for {gone_for.total_seconds():.0f} s, unknown to the Spark master, and its driver is gone",
+            f"no heartbeat for {gone_for.total_seconds():.0f} s, unknown to the Spark master, and its driver is gone",
         )
     return unreachable(instance, "its driver is gone and the Spark master knows of no such application")
 
 
 def _judge_never_claimed(view: View, instance: Instance, seen: Observation) -> list[Action]:
-    """No task has run under this lease, so nobody else needs to be asked; only its process may be about to start."""
+    """Judge by the process alone, since no task has run under this lease; it may be about to start."""
     began = view.past(instance.since)
     if instance.jvm_pid is None and began is not None and view.now - began < view.timing.submit_grace:
         return []
@@ -66,7 +66,7 @@ def unreachable(instance: Instance, reason: str) -> list[Action]:
 
 
 def end_as_lost(instance: Instance, reason: str) -> list[Action]:
-    """LOST is entered from UNREACHABLE only, so that a page shows what is feared before it is acted on."""
+    """Enter LOST from UNREACHABLE only, so that a page shows it before the ordinal is leased again."""
     if instance.state is not InstanceState.UNREACHABLE:
         return [advance(instance, InstanceState.UNREACHABLE, reason)]
     return [advance(instance, InstanceState.LOST, reason)]
@@ -79,5 +79,5 @@ def _why_it_ended(instance: Instance, seen: Observation) -> str:
 
 
 def killed_undrained(waited: timedelta) -> str:
-    """Why the reconciler killed a driver that nobody asked to kill."""
+    """Return the reason for a kill by the reconciler that no user requested."""
     return f"killed: it had not drained {waited.total_seconds():.0f} s after SIGTERM"

@@ -1,7 +1,7 @@
-"""What is done about a driver that lives, or lives where this host cannot look: left alone, drained, hurried, killed.
+"""The next step for a driver that lives, or may live on another host: no action, drain, SIGTERM or kill.
 
-A drain goes by heartbeat answer. Where that takes too long, or nobody is heard, the server on the driver's host sends
-one SIGTERM, and after a bound SIGKILL. Both are written down first, so that they are told once, whoever sends them.
+A drain is requested in the answer to a heartbeat. If it takes too long, or no heartbeat arrives, the server on the
+driver's host sends one SIGTERM, and after a bound SIGKILL. Both are written first, so that they are recorded once.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ _WORKING = frozenset({InstanceState.STARTING, InstanceState.RUNNING, InstanceSta
 
 
 def judge_there(view: View, instance: Instance, seen: Observation) -> list[Action]:
-    """The next step of an instance whose run shall not be killed."""
+    """Return the next step of an instance whose run is not to be killed."""
     if instance.state is InstanceState.DRAINING:
         return _hurry(view, instance, seen)
     if view.run.desired is DesiredRunState.DRAIN:
         return _drain(instance, seen)
     if instance.claimed_at is None and seen.process is ProcessWord.ALIVE:
-        # It is still starting; the first word of a driver is its claim.
+        # It is still starting; the first message of a driver is its claim.
         return []
     if not view.is_silent(instance):
-        # Said when it was silent; it is not any more.
+        # Written while no heartbeat arrived; now one has.
         is_stale = instance.state in _WORKING and instance.reason is not None
         return [advance(instance, instance.state, None)] if is_stale else []
     if seen.process is ProcessWord.ALIVE:
-        return _say(instance, "no heartbeat arrives, though its driver runs; it goes on by itself and reports later")
+        return _say(instance, "no heartbeat arrives, though its driver runs; it continues and reports later")
     return unreachable(instance, f"no heartbeat arrives; it runs on {instance.host or 'another host'}")
 
 
 def kill(view: View, instance: Instance, seen: Observation) -> list[Action]:
-    """The next step of an instance whose run shall be killed."""
+    """Return the next step of an instance whose run is to be killed."""
     if seen.process is ProcessWord.ALIVE:
-        return _kill(view, instance, "killed, as was asked for")
+        return _kill(view, instance, "killed on request")
     is_over = seen.process is ProcessWord.GONE and seen.master in (MasterWord.FINISHED, MasterWord.UNKNOWN)
     if is_over:
         return [advance(instance, InstanceState.STOPPED, "killed")]
-    # Its host or its master does not answer: the kill was a person's decision, so it holds after the usual time.
+    # Its host or its master does not answer: a user decided to kill it, so it ends after the usual time.
     missing_since = view.past(instance.missing_since)
     if missing_since is None:
         return [mark_missing(instance, view.now)]
     if view.now - missing_since >= view.timing.lost_after and view.is_silent(instance):
-        return end_as_lost(instance, "killed; nothing was heard of it since, and nobody could say that it has ended")
+        return end_as_lost(instance, "killed; no heartbeat since, and no server could verify that it has ended")
     return []
 
 
@@ -54,16 +54,16 @@ def _drain(instance: Instance, seen: Observation) -> list[Action]:
     if instance.state is not InstanceState.UNREACHABLE:
         return [advance(instance, InstanceState.DRAINING, None)]
     if seen.process is not ProcessWord.ALIVE:
-        # Not ours to signal. It is told as soon as it is heard again, or by the server of its host.
+        # Its host is another one. It gets the order with its next heartbeat, or from the server of its host.
         return []
-    return [advance(instance, InstanceState.DRAINING, "it was not heard of when the drain was asked for")]
+    return [advance(instance, InstanceState.DRAINING, "no heartbeat arrived when the drain was requested")]
 
 
 def _hurry(view: View, instance: Instance, seen: Observation) -> list[Action]:
     is_silent = view.is_silent(instance)
     if seen.process is not ProcessWord.ALIVE:
         where = instance.host or "another host"
-        return _say(instance, f"it drains unseen: no heartbeat arrives, and it runs on {where}") if is_silent else []
+        return _say(instance, f"it drains without a heartbeat, and it runs on {where}") if is_silent else []
     timing = view.timing
     signalled_at = view.past(instance.drain_signalled_at)
     if signalled_at is None:

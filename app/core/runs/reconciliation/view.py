@@ -1,4 +1,4 @@
-"""What one turn of the reconciler is decided from."""
+"""The input of one turn of the reconciler."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from app.kit.back_off import BackOff
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the reconciler waits for what.
+    """The waits of the reconciler.
 
-    heartbeat_timeout: silence after which an instance is looked at closely.
-    lost_after: how long silence, the resource manager's word and the absent process must hold before LOST.
-    ended_after: the same for a process that is gone while the resource manager says that the application has ended;
-        the executors of a killed driver live on for a moment.
+    heartbeat_timeout: the time without a heartbeat after which an instance is checked closely.
+    lost_after: how long it must be without heartbeat, process and entry in the cluster manager before LOST.
+    ended_after: the same if the cluster manager reports the application's end. The executors of a killed driver live on
+        for a moment.
     submit_grace: how long after SUBMITTING was written its process may still be about to start.
-    drain_signal_after: how long a DRAINING instance may take until its driver gets SIGTERM; at once if it is silent.
-    drain_kill_after: how long after that SIGTERM it is killed: the driver's own bounds to drain, to stop Spark and to
-        say how it ended (workers/spark/watch.py), with a margin.
+    drain_signal_after: how long a DRAINING instance may take until its driver gets SIGTERM; 0 without heartbeats.
+    drain_kill_after: how long after that SIGTERM it is killed. It covers the driver's own bounds to drain, to stop
+        Spark and to report its end (workers/spark/watch.py), with a margin.
     kill_again_after: a server may have died between the row that says "killed" and the signal, so it is sent again.
-    healthy_after: a lease that was at work for this long ends the row of failures before it.
-    back_off: the wait before a failed ordinal is submitted again; it is retried for ever.
+    healthy_after: a lease that ran for this long resets the failures before it.
+    back_off: the wait before a failed ordinal is submitted again; it is restarted for ever.
     """
 
     heartbeat_timeout: timedelta = timedelta(seconds=10)
@@ -40,17 +40,17 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     back_off: BackOff = BackOff(1.0, 300.0)
 
     def wait_after(self, failures: int) -> timedelta:
-        """How long an ordinal waits after so many failures in a row."""
+        """Return the wait of an ordinal after so many failures in a row."""
         return timedelta(seconds=self.back_off.wait_s(failures))
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One run as the reconciler sees it in one turn.
 
-    ordinals: how many instances the run's revision wants.
+    ordinals: the number of instances in the run's revision.
     observations: of the current leases that may have an application, by ordinal.
-    listening_since: before this nobody could hear heartbeats, so silence counts from here.
-    uploads: how long a drain may take for its files besides, as the driver has it (workers/spark/driver.py).
+    listening_since: since when this server can receive heartbeats; the time without them counts from here.
+    uploads: the additional time of a drain for its files, as the driver has it (workers/spark/driver.py).
     """
 
     run: Run
@@ -63,16 +63,16 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing = Timing()
 
     def past(self, at: datetime | None) -> datetime | None:
-        """`at`, at the latest now; None where only a clock that has jumped back since can have written it.
+        """Return `at`, at the latest now; None if only a clock that has jumped back since can have written it.
 
-        Another server's clock may be ahead of ours by less than the heartbeat timeout.
+        Another server's clock may be ahead of this one by less than the heartbeat timeout.
         """
         if at is None or at > self.now + self.timing.heartbeat_timeout:
             return None
         return min(at, self.now)
 
     def silence(self, instance: Instance) -> timedelta:
-        """How long nothing was heard of the instance though somebody listened."""
+        """Return the time without a heartbeat of the instance while this server could receive one."""
         words = (instance.last_heartbeat_at, instance.claimed_at, instance.submitted_at)
         heard = [at for at in map(self.past, words) if at is not None]
         return self.now - max([self.listening_since, *heard])
@@ -82,7 +82,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the run shall end, one way or the other."""
+        """Return whether the run is to end, by a drain or a kill."""
         return self.run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL)
 
     def is_outdated(self, instance: Instance) -> bool:

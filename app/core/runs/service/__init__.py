@@ -1,1 +1,1 @@
-"""Use cases of runs: from a start to its end, and what its tasks report."""
+"""Use cases of runs: from a start to its end, and the reports of its tasks."""

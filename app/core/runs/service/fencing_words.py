@@ -1,4 +1,4 @@
-"""What a task's events tell of fencing: cases for the record, each of the producer that the task had then."""
+"""The fencing cases in a task's events, each with the producer that the task had then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.core.wire.heartbeat import TaskHeartbeat
 def fencing_cases(
     heartbeat: TaskHeartbeat, context: LeaseContext, generations: Callable[[str, str], Iterable[GroupRecord]]
 ) -> list[Case]:
-    """What its events tell of fencing, each of the producer that the task had then."""
+    """Return the fencing cases in its events, each with the producer that the task had then."""
     reached = tuple(generations(context.cluster, context.group)) if heartbeat.events else ()
     cases = [
         case_of_word(

@@ -1,7 +1,7 @@
-"""What drivers and tasks report, and what they are told in return.
+"""Reports of drivers and tasks, and the answers to them.
 
-Each attempt writes its own row, so that a zombie cannot overwrite anybody; the highest (lease, attempt) is the one that
-counts. Nothing here waits for the disk unless an event or a change of state must not be lost.
+Each attempt writes its own row, so that a zombie cannot overwrite another one; the highest (lease, attempt) counts. No
+write here waits for the disk unless an event or a change of state must not be lost.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from app.kit.storable import moment_of_ms, storable
 from app.products.drills.drill import TargetState
 
 FRESH_FOR = timedelta(seconds=3)
-"""A task that was not heard for longer adds nothing to the run's rates."""
+"""A task without a heartbeat for longer adds nothing to the run's rates."""
 AHEAD_AT_MOST = timedelta(days=1)
-"""Of an event's time, by its worker's clock, before ours: in the year 9999 it would never expire."""
+"""The most by which an event's time, by its worker's clock, may be ahead: one in the year 9999 would never expire."""
 LONGEST_EVENT_ID = 200
-"""Ours have 32 characters; what is much longer does not fit into an index."""
+"""Fenceline's own ids have 32 characters; a much longer one does not fit into an index."""
 
 
 _REPORT_FIELDS = TaskReport.__struct_fields__
 
 
 class Heard(NamedTuple):
-    """What the task is told, and what its events tell of fencing: to be recorded in a unit of work of its own.
+    """The answer to the task, and the fencing cases of its events, to be recorded in a unit of work of their own.
 
-    Those rows are shared with whoever else saw the same, and a task must not fall silent while another holds them.
-    taken: the heartbeat without what is not its pipeline's. dropped: what was left out, by field. beyond: source topics
-    of which it names partitions that are not known, which the brokers should be asked for.
+    Those rows are shared with other observers, and the task needs its answer while another transaction locks them.
+    taken: the heartbeat without the fields that are not its pipeline's. dropped: the number of those, by field.
+    beyond: source topics with unknown partitions in the heartbeat, which the brokers should be asked for.
     """
 
     answer: HeartbeatAnswer
@@ -81,7 +81,7 @@ class Heard(NamedTuple):
 
 
 class DriverHeard(NamedTuple):
-    """The same of a driver's heartbeat."""
+    """The same for a driver's heartbeat."""
 
     answer: DriverAnswer
     taken: DriverHeartbeat
@@ -98,16 +98,16 @@ async def receive_heartbeat(
     generations: Callable[[str, str], Iterable[GroupRecord]] = lambda _, __: (),
     counts: Callable[[str], Mapping[str, int]] = lambda _: {},
 ) -> Heard:
-    """Keep what a task says and tell it what is wanted of it, and whether its (lease, attempt) is the current one.
+    """Store a task's report, and answer with its desired state and whether its (lease, attempt) is current.
 
-    generations: those that the journal shows of a group (cluster's name, group), as far as this server reads it.
-    counts: partitions of the topics of a Kafka cluster (by its id), as far as its brokers have told this server.
+    generations: the journal's generations of a group (cluster's name, group), as far as this server has read it.
+    counts: partitions of the topics of a Kafka cluster (by its id), as far as its brokers have reported them.
 
-    Raises ForbiddenError when the token is another lease's or there is no such task, InvalidError for an attempt that
-    cannot be, NotFoundError when the lease is not in this database.
+    Raises ForbiddenError if the token is another lease's or there is no such task. Raises InvalidError for an
+    impossible attempt, NotFoundError if the lease is not in this database.
     """
     check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
-    # As the sender knows them, or it would never forget an event whose id had to be mended.
+    # With the ids as sent: the task would never forget an event whose id was corrected.
     stored_events = tuple(event.event_id for event in heartbeat.events[:MOST_EVENTS])
     refuse_impossible(heartbeat)
     context = await _context(uow, scope, task=heartbeat.task, attempt=heartbeat.attempt)
@@ -178,14 +178,14 @@ async def _recorded(uow: UnitOfWork, context: LeaseContext) -> tuple[RecordedOff
 
 
 def report_of(heartbeat: TaskHeartbeat) -> TaskReport:
-    """What of a heartbeat is the attempt's own row."""
+    """Return the part of a heartbeat for the attempt's own row."""
     return TaskReport(**{field: getattr(heartbeat, field) for field in _REPORT_FIELDS})
 
 
 async def receive_driver_heartbeat(
     uow: UnitOfWork, heartbeat: DriverHeartbeat, *, scope: RunTokenScope, now: datetime
 ) -> DriverHeard:
-    """Keep what a driver says of its slots; a driver whose claim is not the current one is told to drain."""
+    """Store a driver's report of its cores; a driver whose claim is not current gets the order to drain."""
     check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
     context = await _context(uow, scope)
     heartbeat, dropped = accepted_driver(storable(heartbeat), context.bounds)
@@ -216,9 +216,9 @@ async def receive_driver_heartbeat(
 
 
 async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenScope, now: datetime) -> None:
-    """Keep how an application ended and move its instance there; the run ends with it if that was asked for.
+    """Store the end of an application and move its instance there; the run ends with it if that was requested.
 
-    The word of an application that does not hold the claim changes nothing: its refusal must not end the rightful one.
+    The report of an application without the claim changes nothing: its refusal must not end the current one.
     """
     check_scope(scope, run_id=outcome.run_id, ordinal=outcome.ordinal, lease=outcome.lease)
     outcome = storable(outcome)
@@ -238,11 +238,11 @@ async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenS
 
 
 def check_scope(scope: RunTokenScope, *, run_id: str, ordinal: int, lease: int) -> None:
-    """Raise ForbiddenError unless the message is about the very lease that the token was made for."""
+    """Raise ForbiddenError unless the message is about the lease of the token."""
     if (scope.run_id, scope.ordinal, scope.lease) != (run_id, ordinal, lease):
         raise ForbiddenError(
-            f"this run token is good for lease {scope.lease} of instance {scope.ordinal} of run {scope.run_id}, "
-            f"not for lease {lease} of instance {ordinal} of run {run_id}"
+            f"this run token is for run {scope.run_id}, instance {scope.ordinal}, lease {scope.lease}; "
+            f"the message for run {run_id}, instance {ordinal}, lease {lease}"
         )
 
 
@@ -260,7 +260,7 @@ async def _context(
 
 
 def _order(context: LeaseContext, report: TaskReport, *, now: datetime) -> DrillOrder | None:
-    """What a drill wants of this very attempt, until it has claimed it or it is too late."""
+    """Return the drill's order for this attempt, until the attempt has claimed it or its time is over."""
     drill = context.drill
     if drill is None or not drill.may_begin(now):
         return None
@@ -298,7 +298,7 @@ def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventReco
 
 
 async def _follow_state(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
-    """Let the instance's state follow its tasks'; decided on the locked row, since siblings report at the same time."""
+    """Move the instance's state after its tasks'; decided on the locked row, since other tasks report concurrently."""
     states = await uow.of(TaskStore).states_of_instance(
         run_id=report.run_id, ordinal=report.ordinal, lease=report.lease
     )

@@ -1,4 +1,4 @@
-"""Instances: leased, submitted, claimed by their application, moved from state to state, ended."""
+"""Instances: lease, submission, claim, transitions and end."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from app.kit.storable import moment_of_ms, storable
 async def lease_instance(
     uow: UnitOfWork, *, run_id: str, ordinal: int, by: Principal, reason: str | None, failures: int = 0, now: datetime
 ) -> Instance:
-    """Give the ordinal out again under the next number, at the run's revision; the row comes before any act.
+    """Lease the ordinal under the next number, at the run's revision; the row comes before any action.
 
-    Raises ConflictError when the run is to end, or while the previous lease lives.
+    Raises ConflictError if the run is to end, or while the previous lease lives.
     """
     require(by, Verb.LEASE_INSTANCE)
     run = await lock_run(uow, run_id)
@@ -51,10 +51,10 @@ async def lease_instance(
 async def begin_submission(
     uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, host: str, now: datetime
 ) -> tuple[Instance, str]:
-    """PENDING → SUBMITTING, and the lease's run token, which is told this once. Commit before anything is started.
+    """PENDING → SUBMITTING, and return the lease's run token, which is not stored. Commit before anything is started.
 
-    host: where the driver is about to be started; a server on another host then knows that it cannot look for it.
-    Of two servers that try at once, one gets it; the other gets ConflictError and leaves the instance alone.
+    host: where the driver is about to be started; a server on another host then cannot observe its process.
+    If two servers try at once, one succeeds; the other gets ConflictError and leaves the instance alone.
     """
     instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     if instance.state is not InstanceState.PENDING:
@@ -69,7 +69,7 @@ async def begin_submission(
         since=now,
         submitted_at=now,
         host=host,
-        # Of an ordinal that fails again and again, the last failure stays in sight while it starts.
+        # If an ordinal fails repeatedly, its last failure stays visible while it starts.
         reason=instance.reason if instance.failures else None,
     )
     await uow.of(InstanceStore).save(instance)
@@ -88,7 +88,7 @@ async def record_submission(
     process_started_at: datetime,
     log_path: str,
 ) -> Instance:
-    """Note which process was started. A claim that came first is the application's own word and is left as it is."""
+    """Record the started process. An earlier claim is the application's own report and is not changed."""
     instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     instance = replace(instance, log_path=log_path)
     if instance.claimed_at is None:
@@ -102,7 +102,7 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
     """Grant a claim if its lease is the ordinal's current one, lives, and no other application has claimed it.
 
     The same application may claim again (its first answer was lost). Others are refused with the reason, and exit.
-    Raises InvalidError for what is no process.
+    Raises InvalidError for an impossible process id.
     """
     refuse_no_process(claim.jvm_pid, claim.python_pid)
     claim = storable(claim)
@@ -115,7 +115,7 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
     if current.claimed_at is None:
         state = current.state
         if state in (InstanceState.PENDING, InstanceState.SUBMITTING, InstanceState.UNREACHABLE):
-            # From PENDING by way of SUBMITTING: whoever submitted it may have died before it wrote that down.
+            # From PENDING by way of SUBMITTING: its server may have died before it wrote that.
             state = advance(
                 InstanceState.SUBMITTING if state is InstanceState.PENDING else state, InstanceState.STARTING
             )
@@ -139,7 +139,7 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
 def _refusal(run: Run, current: Instance | None, claim: Claim) -> str | None:
     where = f"instance {claim.ordinal} of run {claim.run_id}"
     if current is None or claim.lease > current.lease:
-        return f"{where} has no lease {claim.lease}: this database may be an older copy of the one that gave it out"
+        return f"{where} has no lease {claim.lease}: this database may be an older copy of the one that granted it"
     if claim.lease < current.lease:
         return f"{where} was leased again: lease {current.lease} is the current one, yours is {claim.lease}"
     if run.ended_at is not None or current.has_ended:
@@ -161,9 +161,9 @@ async def advance_instance(
 ) -> Instance:
     """Move an instance by the table of app/core/runs/instance.py.
 
-    Ends the run when it was the last and the end is wanted.
+    Ends the run if it was the last instance and the run is to end.
 
-    Raises IllegalTransitionError when the table does not allow it. The same state again changes the reason only.
+    Raises IllegalTransitionError if the table does not allow it. The same state again only changes the reason.
     """
     run = await lock_run(uow, run_id)
     before = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
@@ -177,7 +177,7 @@ async def advance_instance(
 
 
 async def mark_healthy(uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int) -> Instance:
-    """Note that earlier failures count no more, because the instance was at work for a while."""
+    """Reset the failures, because the instance has run for a while."""
     instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     if instance.failures and not instance.has_ended:
         instance = replace(instance, failures=0)
@@ -189,7 +189,7 @@ async def mark_healthy(uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int
 async def mark_missing(
     uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, missing_since: datetime | None
 ) -> Instance:
-    """Note since when silence, the resource manager and the pid all say that it is gone; None: they do not."""
+    """Write since when it is gone by its heartbeats, the cluster manager and the pid; None: it is not."""
     instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     if instance.missing_since != missing_since:
         instance = replace(instance, missing_since=missing_since)
@@ -200,9 +200,9 @@ async def mark_missing(
 async def record_signal(
     uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, is_kill: bool, reason: str, by: Principal, now: datetime
 ) -> Instance:
-    """Write down that the driver gets SIGTERM or SIGKILL, and tell it in the command log. Commit before it is sent.
+    """Write that the driver gets SIGTERM or SIGKILL, and record it in the command log. Commit before it is sent.
 
-    Raises ConflictError when the instance has ended meanwhile, or another server has written the same: it sends it.
+    Raises ConflictError if the instance has ended meanwhile, or another server has written the same and sends it.
     """
     require(by, Verb.SIGNAL_INSTANCE)
     run = await uow.of(RunStore).get(run_id)
@@ -210,7 +210,7 @@ async def record_signal(
     if instance.has_ended:
         raise ConflictError(f"lease {lease} of instance {ordinal} of run {run_id} is {instance.state} already")
     before = instance.killed_at if is_kill else instance.drain_signalled_at
-    # What stands in the future was written by a clock that has jumped back since; the reconciler decides anew.
+    # A time in the future was written by a clock that has jumped back since; the reconciler decides again.
     if before is not None and before <= now:
         raise ConflictError(f"lease {lease} of instance {ordinal} of run {run_id} was signalled at {before} already")
     instance = (
@@ -235,7 +235,7 @@ async def record_signal(
 
 
 async def stop_pending_instances(uow: UnitOfWork, *, run_id: str, reason: str, now: datetime) -> None:
-    """PENDING → STOPPED for what was never submitted; the run's row is locked by the caller."""
+    """PENDING → STOPPED for leases that were never submitted; the caller has locked the run's row."""
     for instance in await uow.of(InstanceStore).list(run_id, with_history=False):
         if instance.state is InstanceState.PENDING:
             locked = await uow.of(InstanceStore).get(run_id, instance.ordinal, instance.lease, for_update=True)
@@ -244,9 +244,9 @@ async def stop_pending_instances(uow: UnitOfWork, *, run_id: str, reason: str, n
 
 
 async def retry_pending_instances(uow: UnitOfWork, *, run_id: str, at: datetime) -> None:
-    """Forgive PENDING leases their failures, as if they were given out `at`: the next turn submits them.
+    """Reset the failures of PENDING leases, as if they were granted `at`: the next turn submits them.
 
-    The run's row is locked by the caller.
+    The caller has locked the run's row.
     """
     for instance in await uow.of(InstanceStore).list(run_id, with_history=False):
         if instance.state is InstanceState.PENDING:
@@ -256,7 +256,7 @@ async def retry_pending_instances(uow: UnitOfWork, *, run_id: str, at: datetime)
 
 
 async def list_instances(uow: UnitOfWork, run_id: str, *, with_history: bool = True) -> list[Instance]:
-    """By ordinal, then by falling lease; without history the current lease of each ordinal."""
+    """Return them by ordinal, then by falling lease; without history only the current lease of each ordinal."""
     await uow.of(RunStore).get(run_id)
     return await uow.of(InstanceStore).list(run_id, with_history=with_history)
 
@@ -264,13 +264,13 @@ async def list_instances(uow: UnitOfWork, run_id: str, *, with_history: bool = T
 async def move_locked_instance(
     uow: UnitOfWork, instance: Instance, to: InstanceState, *, reason: str | None, now: datetime
 ) -> Instance:
-    """Move an instance whose row the caller has locked; with its end its partitions have no owner any more."""
+    """Move an instance whose row the caller has locked; when it ends, its partitions lose their owner."""
     state = advance(instance.state, to)
     moved = replace(instance, state=state, reason=reason)
     if state is not instance.state:
         moved = replace(moved, since=now)
         if state is InstanceState.DRAINING:
-            # A signal of an earlier drain, before it was heard again, counts no more.
+            # The signal of an earlier drain, before the last heartbeat, does not count any more.
             moved = replace(moved, drain_signalled_at=None)
     if moved != instance:
         await uow.of(InstanceStore).save(moved)

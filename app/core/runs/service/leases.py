@@ -1,4 +1,4 @@
-"""Leases: the numbers under which an ordinal of a run is given to one application after another."""
+"""Leases: the numbers of the applications that run one ordinal, one after another."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from app.kit.errors import ConflictError
 
 
 async def add_lease(uow: UnitOfWork, *, run: Run, ordinal: int, previous: Instance | None, now: datetime) -> Instance:
-    """Write the next lease of an ordinal, PENDING, at the revision that the run wants of it.
+    """Write the next lease of an ordinal, PENDING, at its desired revision.
 
-    Raises ConflictError while the previous lease lives: two applications must never hold one ordinal.
+    Raises ConflictError while the previous lease lives: two applications must never have one ordinal.
     """
     if previous is not None and not previous.has_ended:
         raise ConflictError(
             f"instance {ordinal} of run {run.id} is {previous.state} under lease {previous.lease}: "
-            "it can be leased again only after it has stopped, failed or is known to be lost"
+            "wait until it has ended"
         )
-    # By the order in which it happened, whatever clock says otherwise: a lease that seems to be older than the restart
-    # that it belongs to would be bounced again and again, until the clock has caught up.
+    # Later than the restart it belongs to, even if a clock has gone back. An earlier lease would be bounced again and
+    # again, until the clock has caught up.
     leased_at = now if run.bounce_requested_at is None else max(now, run.bounce_requested_at)
     instance = Instance(
         run_id=run.id,

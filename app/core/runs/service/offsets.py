@@ -1,4 +1,4 @@
-"""Moving a pipeline's committed offsets, only while no run of it lives, and never unseen: first the preview."""
+"""Offset resets of a pipeline: only while no run of it lives, and after a preview."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from app.kit.errors import ConflictError, InvalidError, PreconditionError, Probl
 async def preview_offset_reset(
     uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
 ) -> list[OffsetChange]:
-    """What `reset_offsets` would do now, a line for each partition; nothing is changed. Works while a run lives.
+    """Return the changes of `reset_offsets`, a line for each partition; nothing is changed. Works while a run lives.
 
-    Raises InvalidError with every problem of the target, NotFoundError when a source topic does not exist.
+    Raises InvalidError with every problem of the target, NotFoundError if a source topic does not exist.
     """
     changes, _ = await _planned(uow, brokers, pipeline=pipeline, target=target)
     return changes
@@ -35,7 +35,7 @@ async def preview_offset_reset(
 async def _planned(
     uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
 ) -> tuple[list[OffsetChange], dict[str, str | None]]:
-    """The changes, and the id of each source topic that they were planned for."""
+    """Return the changes, and the id of each source topic that they were planned for."""
     record = await uow.of(PipelineStore).get(pipeline)
     definition = record.definition
     cluster = await uow.of(ClusterStore).get(record.cluster)
@@ -88,13 +88,13 @@ async def _planned(
 async def _answered(
     brokers: Brokers, connection: Connection, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, PartitionOffsets]:
-    """Of those whose leaders answer: the others stay lost, and each start says so. Raises where none does."""
+    """Return those whose leaders answer: the others stay lost, and each start reports them. Raises if none answers."""
     found = await brokers.offsets_of_each(connection, partitions) if partitions else {}
     answered = {at: ends for at, ends in found.items() if not isinstance(ends, Refused)}
     if found and not answered:
         at, refused = next(iter(found.items()))
         reason = refused.error if isinstance(refused, Refused) else ""
-        raise UnavailableError(f"the leader of {at.topic}-{at.partition} does not tell its offsets: {reason}")
+        raise UnavailableError(f"the leader of {at.topic}-{at.partition} does not return its offsets: {reason}")
     return answered
 
 
@@ -109,22 +109,22 @@ async def reset_offsets(
     why: str | None,
     now: datetime,
 ) -> list[OffsetChange]:
-    """Move the committed offsets of a stopped pipeline, and give what was changed.
+    """Reset the committed offsets of a stopped pipeline, and return the changes.
 
-    expected: the preview that somebody agreed to; PreconditionError when a committed offset has moved since.
+    expected: the preview that the user confirmed; PreconditionError if a committed offset has moved since.
     why: the reason for the command log; InvalidError without one, for every target.
-    Raises ConflictError while a run lives or the group has members, ours or not. Records between the old and the new
-    offset are processed again, or never: that is what was asked for.
+    Raises ConflictError while a run lives or the group has members, of Fenceline or not. Records between the old and
+    the new offset are processed again, or never, as requested.
     """
     require(by, Verb.RESET_OFFSETS)
     if not (why or "").strip():
         raise InvalidError(
-            f"say why the offsets of {pipeline} may be set: records are read again, or never", field="why"
+            f"a reset of the offsets of {pipeline} needs a reason: records are read again, or never", field="why"
         )
     record = await uow.of(PipelineStore).get(pipeline, for_update=True)
     run = await uow.of(RunStore).find_live(pipeline)
     if run is not None:
-        raise ConflictError(f"run {run.id} of {pipeline} is {run.state}: drain it before you move its offsets")
+        raise ConflictError(f"run {run.id} of {pipeline} is {run.state}: drain it before you reset its offsets")
     changes, topic_ids = await _planned(uow, brokers, pipeline=pipeline, target=target)
     if expected is not None:
         was = {(change.topic, change.partition): change.committed for change in expected}
@@ -133,7 +133,7 @@ async def reset_offsets(
             if at not in was or was[at] != change.committed:
                 raise PreconditionError(
                     f"the group's offset on {change.topic}-{change.partition} is {change.committed} by now: "
-                    "look at a new preview first"
+                    "check a new preview first"
                 )
     cluster = await uow.of(ClusterStore).get(record.cluster)
     await command_log.record(
@@ -163,7 +163,7 @@ async def reset_offsets(
         now=now,
     )
     uow.notify("pipeline", pipeline)
-    # Last, since a broker cannot be rolled back: everything that could refuse has been asked before.
+    # Last, since a broker cannot be rolled back: every possible refusal comes before.
     await brokers.alter_offsets(
         cluster.connection(),
         record.definition.group_id,

@@ -1,4 +1,4 @@
-"""The partitions that a task names in its heartbeats: taken, given up, and given their ids."""
+"""The partitions that a task names in its heartbeats: taken, released, and assigned their ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.kit.errors import ConflictError
 
 log = logging.getLogger(__name__)
 RETAKE_EVERY = 10
-"""Ownership is written when it changes; once in so many heartbeats it is looked at, lest a refused take be for ever."""
+"""Ownership is written when it changes; once in this many heartbeats a refused take is tried again."""
 
 
 def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:
@@ -35,9 +35,9 @@ def ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
 
 
 async def is_retake_due(uow: UnitOfWork, report: TaskReport) -> bool:
-    """Looked at without a lock: takes of a run wait for each other, and nearly all of its tasks hold what they name.
+    """Return whether a partition is to be taken again, read without a lock: takes of one run wait for each other.
 
-    Where partitions have ids of their own they are taken unseen, since ids may have been refused too.
+    If partitions have their own ids, all are taken without this check, since ids may have been refused too.
     """
     if report.sequence % RETAKE_EVERY:
         return False
@@ -49,7 +49,9 @@ async def is_retake_due(uow: UnitOfWork, report: TaskReport) -> bool:
 async def follow_ownership(
     uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime, heard: datetime | None
 ) -> None:
-    """Give up what the task no longer names, then take what it names, in order, lest two tasks block each other."""
+    """Release partitions that the task no longer names, then take the others, in order, so that tasks do not
+    deadlock.
+    """
     partitions = sorted(report.partitions, key=lambda one: (one.topic, one.partition))
     await uow.of(MappingStore).release(owner_of=report, keep=sorted(_owned(report)), now=now, heard=heard)
     await _follow_ids(uow, context, report, now=now)
@@ -83,7 +85,7 @@ async def follow_ownership(
 
 
 async def _follow_ids(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
-    """Partitions that were added since the instance was leased have their id by the formula, which the task knows."""
+    """Assign ids by the formula, which the task knows, to partitions that were added after the lease."""
     ids = [
         AssignedId(topic=one.topic, partition=one.partition, transactional_id=one.transactional_id)
         for one in report.partitions
@@ -101,5 +103,5 @@ async def _follow_ids(uow: UnitOfWork, context: LeaseContext, report: TaskReport
             now=now,
         )
     except ConflictError as error:
-        # The task goes on: its word is kept whatever it says, and whose the id shall be is for people to decide.
+        # The task continues and its report is kept; a user decides the owner of the id.
         log.warning("instance %d of run %s: %s", report.ordinal, report.run_id, error.message)

@@ -1,4 +1,4 @@
-"""What tasks have confirmed of their offsets: kept, given to the next instance, and held against what the group has."""
+"""Confirmed offsets of tasks: stored, sent to the next instance, and compared with those of the group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMEOUT_OF_LIVE_S = 5.0
 
 
 def reported(heartbeat: TaskHeartbeat) -> list[RecordedOffset]:
-    """Each partition once; what a task says of the partitions that it owns goes beside what it has confirmed."""
+    """Return each partition once: those that the task owns, beside those that it has confirmed."""
     found = {(one.topic, one.partition): one for one in heartbeat.confirmed if one.offset >= 0}
     for one in heartbeat.partitions:
         at = one.topic, one.partition
@@ -47,9 +47,9 @@ async def compare_offsets(
     definition: PipelineDefinition,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Compared:
-    """Hold what is recorded of the group against what it has; brokers are asked only where anything is recorded.
+    """Compare the recorded offsets of the group with its committed ones; brokers are asked only if any is recorded.
 
-    A topic that does not exist has no partitions, and says nothing here.
+    A topic that does not exist has no partitions, and yields no problem here.
     """
     recorded = [
         one
@@ -67,7 +67,7 @@ async def compare_offsets(
     truncated = await brokers.truncated_offsets(connection, definition.group_id, partitions, timeout_s=timeout_s)
     names = {(one.topic, one.partition) for one in recorded}
     without = [at for at in partitions if at not in committed and (at.topic, at.partition) in names]
-    # Where something is committed no end is needed: a partition without a leader forbids no start.
+    # With a committed offset no end is needed: a partition without a leader forbids no start.
     ends = await brokers.offsets_of_each(connection, without, timeout_s=timeout_s) if without else {}
     found = compare(
         recorded,
@@ -97,10 +97,10 @@ def partitions_of(definition: PipelineDefinition, topics: dict[str, TopicFacts])
 async def refuse_lost_offsets(
     uow: UnitOfWork, brokers: Brokers, pipeline: Pipeline, *, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Compared:
-    """Raise ConflictError, with the numbers and the ways out, where a begin would read twice or skip.
+    """Raise ConflictError, with the numbers and the next steps, if a start would read records twice or skip them.
 
-    Asked before whatever begins tasks: a start, a restart, a bounce. What runs is not drained for a begin that its own
-    workers would refuse.
+    Called before every start of tasks: a start, a restart, a bounce. So a running pipeline is not drained for a start
+    that its own workers would refuse.
     """
     cluster = await uow.of(ClusterStore).get(pipeline.cluster)
     compared = await compare_offsets(uow, brokers, cluster=cluster, definition=pipeline.definition, timeout_s=timeout_s)
@@ -109,7 +109,7 @@ async def refuse_lost_offsets(
 
 
 async def refuse_lost_offsets_of_live(uow: UnitOfWork, brokers: Brokers, pipeline: Pipeline) -> None:
-    """The same before what runs is begun anew; where brokers do not answer, its workers compare by themselves."""
+    """The same before a restart of a live run; without an answer of the brokers, its workers compare by themselves."""
     with suppress(BrokerUnreachableError):
         await refuse_lost_offsets(uow, brokers, pipeline, timeout_s=_TIMEOUT_OF_LIVE_S)
 

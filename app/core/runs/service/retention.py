@@ -1,4 +1,4 @@
-"""What is thrown away when nobody needs it any more."""
+"""Removal of expired rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from app.kit.db.unit_of_work import UnitOfWork
 
 
 async def thin_samples(uow: UnitOfWork, *, now: datetime) -> int:
-    """Keep one sample a minute of what is older than an hour; how many were removed. For a loop, every minute or so."""
+    """Keep one sample a minute of those older than an hour; return how many were removed. Called about each minute."""
     return await uow.of(RetentionStore).thin_samples(now=now)
 
 
 async def expire(uow: UnitOfWork, *, now: datetime) -> dict[str, int]:
-    """Remove what is used up or old; rows by table. For a loop, every minute or so."""
+    """Remove used and old rows; return their number by table. Called about each minute."""
     return await uow.of(RetentionStore).expire(now=now)

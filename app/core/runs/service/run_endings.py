@@ -1,4 +1,4 @@
-"""How a run ends, and how the next one begins: shared by what people ask for and by what instances report."""
+"""The end of a run and the begin of the next one, for requests of users and for reports of instances."""
 
 from __future__ import annotations
 
@@ -36,18 +36,16 @@ async def begin_run(
 ) -> Run:
     """Write the rows of a new run on a locked pipeline: transactional ids, run, one PENDING lease an ordinal.
 
-    partitions: of the source topics, as far as somebody has just asked. exactly_once: those without an id get one.
+    partitions: of the source topics, as far as they were just read. exactly_once: those without an id get one.
 
-    Raises ConflictError, before there is a run, when another pipeline owns one of the ids, or where it may be that a
-    producer of a mode sleeps that this one may not run beside (docs/migration.md), unless that was asked for:
-    `switch_at_once`.
+    Raises ConflictError, before there is a run, if another pipeline owns one of the ids. It is also raised if a
+    producer of an incompatible mode may be frozen (docs/migration.md), unless the user has requested `switch_at_once`.
     """
     switch = await unsafe_switch(uow, pipeline)
     if switch and not switch_at_once:
         raise ConflictError(
-            f"pipeline {pipeline.name} cannot go {switch} by a restart: a producer that sleeps is not shut out, and "
-            "what it writes when it wakes is there twice. Start it as it was and migrate it, or switch at once with a "
-            "reason"
+            f"pipeline {pipeline.name} cannot go {switch} by a restart: a frozen producer could duplicate records. "
+            "Migrate it, or switch at once with a reason"
         )
     cluster = await uow.of(ClusterStore).get(pipeline.cluster)
     await claim_transactional_ids(
@@ -84,9 +82,9 @@ async def begin_run(
 async def claim_transactional_ids(
     uow: UnitOfWork, *, pipeline: str, kafka_cluster_id: str, definition: PipelineDefinition
 ) -> None:
-    """Make the pipeline the owner of every id that the definition's tasks use; none it uses stays archived.
+    """Make the pipeline the owner of every id that the definition's tasks use; an id in use is not archived any more.
 
-    Raises ConflictError naming the id and its owner when another pipeline has one of them.
+    Raises ConflictError naming the id and its owner if another pipeline has one of them.
     """
     ids = [
         (identity.transactional_id, ordinal, identity.task)
@@ -112,9 +110,9 @@ async def assign_partition_ids(
     ids: Sequence[AssignedId],
     now: datetime,
 ) -> None:
-    """Give partitions that have no id of their own these, named by the formula; a known id is never changed.
+    """Assign these partitions an id by the formula if they have none; a known id is never changed.
 
-    Raises ConflictError when another pipeline has one of them.
+    Raises ConflictError if another pipeline has one of the ids.
     """
     known = {
         (mapping.topic, mapping.partition)
@@ -139,9 +137,9 @@ async def assign_partition_ids(
 
 
 async def end_run_if_over(uow: UnitOfWork, *, run_id: str, now: datetime) -> Run | None:
-    """End a locked run that was asked to end once no instance lives; begin the next one if a restart asked for it.
+    """End a locked run that was to end, once no instance lives; begin the next one if a restart requested it.
 
-    Called after everything that may have ended the last instance. Returns the run that was begun, if any.
+    Called after everything that may have ended the last instance. Returns the new run, if any.
     """
     run = await uow.of(RunStore).get(run_id)
     asked = run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL)
@@ -161,7 +159,7 @@ async def end_run_if_over(uow: UnitOfWork, *, run_id: str, now: datetime) -> Run
     try:
         return await begin_run(uow, pipeline, started_by=run.started_by, now=now)
     except ConflictError as error:
-        # What ended must stay ended: the next run's trouble is said, and left to somebody.
+        # The ended run stays ended: an error of the next run is recorded for a user.
         await command_log.record(
             uow,
             by=RECONCILER,

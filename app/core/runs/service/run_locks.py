@@ -1,4 +1,4 @@
-"""The order in which rows are locked: pipeline, then run, then instance. One order, so nobody waits in a circle."""
+"""The order of row locks: pipeline, then run, then instance. One order everywhere prevents deadlocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.kit.db.unit_of_work import UnitOfWork
 
 
 async def lock_run(uow: UnitOfWork, run_id: str) -> Run:
-    """Lock a run (its pipeline first) until the unit of work ends, and read it as it is then."""
+    """Lock a run (its pipeline first) until the unit of work ends, and return it as it is then."""
     run = await uow.of(RunStore).get(run_id)
     await uow.of(PipelineStore).get(run.pipeline, for_update=True)
     return await uow.of(RunStore).get(run_id, for_update=True)

@@ -1,7 +1,7 @@
-"""Runs: started, paused, drained, restarted, moved to another revision, ended. Only rows are written here.
+"""Runs: start, pause, drain, restart, change of revision, end. This module only writes rows; the reconciler acts.
 
-The reconciler does what the rows ask for. Every decision is made on locked rows, the pipeline's before the run's before
-the instance's, so that two servers that are asked at once take turns and the second sees what the first wrote.
+Every decision is made on locked rows: the pipeline's, then the run's, then the instance's. So two servers with the same
+request take turns, and the second one reads the rows of the first.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ async def start_run(
     now: datetime,
     switch_at_once: bool = False,
 ) -> Run:
-    """Start the pipeline's current revision: its transactional ids are claimed and every instance leased as PENDING.
+    """Start the pipeline's current revision: claim its transactional ids and lease every instance as PENDING.
 
-    switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a reason (`why`).
-    Raises InvalidError when the definition would not be accepted today, BrokerUnreachableError when the cluster is
-    away, ConflictError while a run lives, when another pipeline owns one of the ids, or when the group has lost
-    committed offsets that tasks have confirmed.
+    switch_at_once: also from group_only to v2 or back, which may duplicate records; it requires a reason (`why`).
+
+    Raises InvalidError if the definition would be refused today, and BrokerUnreachableError without an answer of the
+    cluster. Raises ConflictError while a run lives, if another pipeline owns one of the ids, or if the group has lost
+    confirmed offsets.
     """
     require(by, Verb.START_RUN)
     if switch_at_once and not (why or "").strip():
-        raise InvalidError("say why it may switch at once: records may be processed twice", field="why")
+        raise InvalidError("switch_at_once needs a reason: records may be duplicated", field="why")
     checked = await uow.of(PipelineStore).get(pipeline)
     await refuse_live_run(uow, pipeline)
     cluster = await uow.of(ClusterStore).get(checked.cluster)
@@ -70,8 +71,8 @@ async def start_run(
     await refuse_while_migrating(uow, pipeline)
     if locked.current_revision != checked.current_revision:
         raise ConflictError(
-            f"pipeline {pipeline} was changed to revision {locked.current_revision} while it was being started: "
-            "look at it and start it again"
+            f"pipeline {pipeline} was changed to revision {locked.current_revision} during the start: "
+            "check it and start it again"
         )
     await refuse_live_run(uow, pipeline)
     switch = await unsafe_switch(uow, locked)
@@ -104,7 +105,7 @@ async def start_run(
 async def _partitions_with_ids(
     brokers: Brokers, cluster: Cluster, definition: PipelineDefinition
 ) -> list[tuple[str, int]]:
-    """The input partitions of which each has a transactional id of its own, as there are now."""
+    """Return the input partitions with a transactional id each, as they are now."""
     if definition.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE:
         return []
     facts = await brokers.facts(cluster.connection(), topics=definition.source_topics)
@@ -116,13 +117,13 @@ async def refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:
     live = await uow.of(RunStore).find_live(pipeline)
     if live is not None:
         raise ConflictError(
-            f"pipeline {pipeline} has a run already: {live.id} is {live.state} since it was started by "
-            f"{live.started_by}; drain it first, or restart it"
+            f"pipeline {pipeline} has a run already: {live.id} is {live.state}, started by "
+            f"{live.started_by}; drain or restart it"
         )
 
 
 async def pause_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
-    """Ask for a pause: partitions paused, membership kept, nothing open."""
+    """Request a pause: partitions paused, membership kept, no open transaction."""
     return await _desire(uow, run_id, DesiredRunState.PAUSE, verb=Verb.PAUSE_RUN, by=by, why=why, now=now)
 
 
@@ -131,12 +132,12 @@ async def resume_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | 
 
 
 async def drain_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
-    """Ask every task to finish its checkpoint, commit and leave. It cannot be taken back."""
+    """Request that every task finishes its checkpoint, commits and leaves. A drain cannot be cancelled."""
     return await _desire(uow, run_id, DesiredRunState.DRAIN, verb=Verb.DRAIN_RUN, by=by, why=why, now=now)
 
 
 async def kill_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
-    """Ask for the end without a drain: processes are killed, open transactions time out or end by the next start."""
+    """Request a kill: processes end at once; timeouts or the next start end the open transactions."""
     return await _desire(uow, run_id, DesiredRunState.KILL, verb=Verb.KILL_RUN, by=by, why=why, now=now)
 
 
@@ -157,10 +158,10 @@ async def _desire(
         return run
     if run.desired is not desired and desired not in DESIRES[run.desired]:
         raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: it cannot {verb.split('_')[0]} any more")
-    # Somebody who drains or kills a run that is being restarted wants it to stay down.
+    # A user who drains or kills a run during its restart wants it to stay stopped.
     await uow.of(RunStore).set_desired(run_id, desired, starts_again=False)
     if desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
-        await stop_pending_instances(uow, run_id=run_id, reason="not submitted before the end was asked for", now=now)
+        await stop_pending_instances(uow, run_id=run_id, reason="not submitted before the end was requested", now=now)
     await command_log.record(
         uow,
         by=by,
@@ -186,10 +187,10 @@ async def restart_run(
     why: str | None,
     now: datetime,
 ) -> Run:
-    """Start every instance anew at the pipeline's current revision: one at a time, or all after a full drain.
+    """Restart every instance at the pipeline's current revision: one at a time, or all after a full drain.
 
-    Raises ConflictError when the current revision cannot be brought in by a rolling bounce, naming the fields, or when
-    the group has lost committed offsets.
+    Raises ConflictError with the fields if a rolling restart cannot apply the current revision, or if the group has
+    lost committed offsets.
     """
     require(by, Verb.RESTART_RUN)
     found = await uow.of(RunStore).get(run_id)
@@ -201,11 +202,11 @@ async def restart_run(
         raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: wait until it is down, then start it")
     await refuse_while_migrating(uow, run.pipeline)
     if rolling:
-        # After every lease that it shall bounce, also where a clock has gone back since they were given out.
+        # After every lease that it is to bounce, even if a clock has gone back since they were granted.
         leased = [instance.leased_at + timedelta(microseconds=1) for instance in run.instances]
         requested_at = max(now, *leased)
         await _move_to_current_revision(uow, run, bounce_requested_at=requested_at)
-        # What waits to be retried begins anew at once, and is not bounced after that.
+        # Instances that wait for a restart are submitted at once, and are not bounced after that.
         await retry_pending_instances(uow, run_id=run_id, at=requested_at)
         outcome = f"run {run_id}: its instances restart one at a time"
     else:
@@ -230,10 +231,10 @@ async def restart_run(
 async def roll_run(
     uow: UnitOfWork, brokers: Brokers, *, run_id: str, by: Principal, why: str | None, now: datetime
 ) -> Run:
-    """Move a live run to the pipeline's current revision, one instance at a time (the reconciler does the moving).
+    """Move a live run to the pipeline's current revision, one instance at a time (by the reconciler).
 
-    Each instance: its lease n drains, then lease n + 1 is given out with the new revision.
-    Raises ConflictError when a changed field needs a full restart, or when the group has lost committed offsets.
+    Each instance: its lease n drains, then lease n + 1 is granted with the new revision.
+    Raises ConflictError if a changed field needs a full restart, or if the group has lost committed offsets.
     """
     require(by, Verb.ROLL_RUN)
     run = await lock_run(uow, run_id)
@@ -258,7 +259,7 @@ async def roll_run(
 
 
 async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_requested_at: datetime | None) -> int:
-    """Raises ConflictError where an instance, wherever an aborted migration has left it, cannot be rolled there."""
+    """Raises ConflictError if an instance, at any revision of an aborted migration, cannot be rolled there."""
     pipeline = await uow.of(PipelineStore).get(run.pipeline)
     fields: list[str] = []
     for number in sorted({run.revision, *run.targets.values(), *(one.revision for one in run.instances)}):
@@ -267,8 +268,8 @@ async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_request
     fields = list(dict.fromkeys(fields))
     if fields:
         raise ConflictError(
-            f"revision {pipeline.current_revision} of {run.pipeline} changes {', '.join(fields)}, which cannot "
-            "differ between instances of one run: restart the run as a whole instead of rolling it",
+            f"revision {pipeline.current_revision} of {run.pipeline} changes {', '.join(fields)}, which "
+            "must be equal in all instances: use a full restart",
             field=fields[0],
         )
     await claim_transactional_ids(
@@ -282,7 +283,7 @@ async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_request
 
 
 async def fail_run(uow: UnitOfWork, *, run_id: str, reason: str, by: Principal, now: datetime) -> Run:
-    """End a run as failed, with the reason; for the reconciler, when it gives up. No instance may live any more."""
+    """End a run as failed, with the reason, after permanent errors. No instance may live any more."""
     require(by, Verb.END_RUN)
     run = await lock_run(uow, run_id)
     _refuse_ended(run)
@@ -308,14 +309,14 @@ async def fail_run(uow: UnitOfWork, *, run_id: str, reason: str, by: Principal, 
 async def list_runs(
     uow: UnitOfWork, *, pipeline: str | None = None, after: str | None = None, limit: int = 50
 ) -> Page[Run]:
-    """Newest first."""
+    """List runs, newest first."""
     if pipeline is not None:
         await uow.of(PipelineStore).get(pipeline)
     return await uow.of(RunStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
 async def list_live_runs(uow: UnitOfWork) -> list[Run]:
-    """Every run that has not ended, with its current instances: what the reconciler looks after."""
+    """List every run that has not ended, with its current instances, for the reconciler."""
     return await uow.of(RunStore).list_live()
 
 

@@ -1,4 +1,4 @@
-"""What an instance is told to run: put together from the rows that were written when it was leased."""
+"""The specification of an instance, from the rows that were written when it was leased."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ async def specification_for(
     fenceline_version: str,
     server_urls: Sequence[str],
 ) -> InstanceSpecification:
-    """The specification of one lease, at the lease's own revision, whatever the pipeline has become since.
+    """Return the specification of one lease, at the lease's own revision.
 
-    Raises ConflictError when the lease has ended: there is nothing for it to do any more.
+    Raises ConflictError if the lease has ended.
     """
     instance = await uow.of(InstanceStore).get(scope.run_id, scope.ordinal, scope.lease)
     run = await uow.of(RunStore).get(scope.run_id)
@@ -44,7 +44,7 @@ async def specification_for(
     definition = revision.definition
     cluster = await uow.of(ClusterStore).get(definition.cluster)
     mappings = await uow.of(MappingStore).of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
-    # What a task of exactly_once_v2 read a partition under is its own id, and no partition's.
+    # A task of exactly_once_v2 read a partition under its own id, which is not the partition's id.
     of_tasks = {
         one.transactional_id
         for one in await uow.of(TransactionalIdStore).of_pipeline(run.pipeline)
@@ -82,7 +82,7 @@ async def specification_for(
 
 
 def ids_of_tasks(definition: PipelineDefinition, *, pipeline: str) -> frozenset[str]:
-    """The transactional ids that the tasks of all instances use by this definition."""
+    """Return the transactional ids of the tasks of all instances with this definition."""
     return frozenset(
         identity.transactional_id
         for ordinal in range(definition.instances)
@@ -92,7 +92,7 @@ def ids_of_tasks(definition: PipelineDefinition, *, pipeline: str) -> frozenset[
 
 
 def task_identities(definition: PipelineDefinition, *, pipeline: str, ordinal: int) -> tuple[TaskIdentity, ...]:
-    """The fixed transactional ids of one instance's tasks; only exactly_once_v2 has any."""
+    """Return the fixed transactional ids of one instance's tasks; only exactly_once_v2 has them."""
     has_ids = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
     return tuple(
         TaskIdentity(

@@ -1,4 +1,4 @@
-"""Whether a pipeline may begin in another mode without a migration: by what it has ever run as, and what was proven."""
+"""Changes of mode without a migration: allowed by the modes of earlier runs and by the evidence of migrations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PAGE = 50
 
 
 async def unsafe_switch(uow: UnitOfWork, pipeline: Pipeline) -> str:
-    """From what to what the next run would go; empty where nobody can be left of a mode that it may not run beside.
+    """Return the change of mode of the next run; empty if no producer can be left of a mode that excludes the new one.
 
-    One plain restart in between shuts nobody out: that a pipeline has been `generation` for a while does not say that
-    a producer of before, without a generation, is not asleep. Only a migration proves it, at its gate; or the pipeline
-    is in the wanted mode already, by whatever way it came there.
+    One plain restart in between fences no producer. A while in `generation` does not prove that no earlier producer,
+    without a generation, is frozen. Only a migration proves it, at its gate. A pipeline that is already in the desired
+    mode, by any way, passes.
     """
     wanted = mode_of(pipeline.definition)
     enemy = next((mode for mode in Mode if is_unsafe_at_once(mode, wanted)), None)
@@ -48,7 +48,7 @@ async def unsafe_switch(uow: UnitOfWork, pipeline: Pipeline) -> str:
 
 
 async def _leases(uow: UnitOfWork, run: Run) -> list[tuple[Mode | None, datetime]]:
-    """The mode of each lease of a run, and when it was given out."""
+    """Return the mode of each lease of a run, and the time when it was granted."""
     found = await uow.of(InstanceStore).list(run.id, with_history=True)
     modes = {
         number: mode_of((await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition)

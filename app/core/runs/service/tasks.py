@@ -1,4 +1,4 @@
-"""Tasks: the last word of each, and what happened in them."""
+"""Tasks: the last report of each, and their events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.kit.page import Page, checked_limit
 
 
 async def list_tasks(uow: UnitOfWork, run_id: str) -> list[TaskStatus]:
-    """By ordinal and task. Raises NotFoundError when there is no such run."""
+    """List them by ordinal and task. Raises NotFoundError if there is no such run."""
     await uow.of(RunStore).get(run_id)
     return await uow.of(TaskStore).list_statuses([run_id])
 
@@ -18,6 +18,6 @@ async def list_tasks(uow: UnitOfWork, run_id: str) -> list[TaskStatus]:
 async def list_events(
     uow: UnitOfWork, run_id: str, *, after: str | None = None, limit: int = 50
 ) -> Page[TaskEventRecord]:
-    """Newest first. Raises NotFoundError when there is no such run."""
+    """List them newest first. Raises NotFoundError if there is no such run."""
     await uow.of(RunStore).get(run_id)
     return await uow.of(TaskStore).list_events(run_id, after=after, limit=checked_limit(limit))

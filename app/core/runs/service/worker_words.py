@@ -1,8 +1,8 @@
-"""What is taken of a worker's messages: what belongs to its own pipeline, with numbers that can be.
+"""The accepted part of a worker's messages: fields of its own pipeline, with possible numbers.
 
-A message about another lease, or a task that the instance does not have, is refused. Of all others a field that cannot
-be is left out and counted, and the rest is taken: a heartbeat that is refused would be sent again for ever, and what it
-tells of offsets and events would be lost with it. docs/security.md has the table, field by field.
+A message about another lease, or an unknown task of the instance, is refused. In all others an impossible field is
+dropped and counted, and the rest is accepted. A refused heartbeat would be repeated for ever, and its offsets and
+events would be lost. docs/security.md has the table, field by field.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from app.kit.errors import ForbiddenError, InvalidError
 from app.products.offset_log.hearing import Init
 
 MOST_EVENTS = 500
-"""Of one heartbeat; a worker sends a hundred, and the rest with the next."""
+"""In one heartbeat; a worker sends a hundred, and the rest with the next."""
 MOST_OF_UNKNOWN = 2_000
-"""Partitions of topics whose number of partitions is not known, in one heartbeat; their numbers are below it, too."""
+"""Partitions of topics without a known partition count, in one heartbeat; their numbers must also be below it."""
 WARNED_EVERY = timedelta(minutes=1)
 
 log = logging.getLogger(__name__)
 
 
 class Facts(NamedTuple):
-    """What the message is held against beside the lease.
+    """The facts that a message is checked against, beside the lease.
 
-    counts: partitions of the source topics, as far as brokers have told. own, foreign: which of the named ids the
-    pipeline owns, and which another one does.
+    counts: partitions of the source topics, as far as brokers have reported them. own, foreign: the named ids of the
+    pipeline, and those of another one.
     """
 
     counts: Mapping[str, int] = {}
@@ -57,7 +57,7 @@ class Facts(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """dropped: by field. beyond: topics of which it names partitions that are not known (yet)."""
+    """dropped: by field. beyond: topics with partitions in the message that are not known (yet)."""
 
     heartbeat: TaskHeartbeat
     dropped: Counter[str]
@@ -65,7 +65,7 @@ class Accepted(NamedTuple):
 
 
 class DroppedFields:
-    """Counts what was left out since this server began, and warns of it once a minute for each pipeline and field."""
+    """Counts dropped fields since this server began, and warns of them once a minute for each pipeline and field."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -77,14 +77,14 @@ class DroppedFields:
             before = self._warned.get((pipeline, field))
             if before is None or not timedelta() <= now - before < WARNED_EVERY:
                 self._warned[pipeline, field] = now
-                log.warning("%s of %s: %s is not taken, it cannot be this pipeline's", sender, pipeline, field)
+                log.warning("%s of %s: %s was dropped, it cannot be this pipeline's", sender, pipeline, field)
 
 
 def refuse_impossible(heartbeat: TaskHeartbeat) -> None:
-    """Raise InvalidError for numbers of an attempt that none can have."""
+    """Raise InvalidError for impossible numbers of an attempt."""
     for field, most in (("task", LARGEST_INDEX), ("attempt", LARGEST_INDEX), ("sequence", LARGEST)):
         if not 0 <= getattr(heartbeat, field) <= most:
-            raise InvalidError(f"{field} is {getattr(heartbeat, field)}: it is from 0 to {most}", field=field)
+            raise InvalidError(f"{field} is {getattr(heartbeat, field)}: the range is 0 to {most}", field=field)
 
 
 def refuse_unknown_task(heartbeat: TaskHeartbeat, bounds: LeaseBounds) -> None:
@@ -105,7 +105,7 @@ async def facts_for(
     before: TaskReport | None,
     counts: Mapping[str, int],
 ) -> Facts:
-    """Whose the ids are that it names. Asked only of those that the attempt's last word did not have."""
+    """Return the owners of the ids in the message. Only ids that are new since the attempt's last report are read."""
     known = frozenset[str](() if before is None else _ids(before.partitions))
     named = {name for name in _named(heartbeat) if name != bounds.id_of_task(heartbeat.task)} - known
     owners = (
@@ -116,9 +116,9 @@ async def facts_for(
 
 
 def accepted(heartbeat: TaskHeartbeat, bounds: LeaseBounds, facts: Facts, *, before: TaskReport | None) -> Accepted:
-    """The heartbeat without what cannot be its pipeline's.
+    """Return the heartbeat without fields that cannot be its pipeline's.
 
-    before: what the same attempt told last; what it counts never falls.
+    before: the last report of the same attempt; its counters never fall.
     """
     words = _Words(bounds, facts, heartbeat.task)
     sieve = words.sieve
@@ -152,7 +152,7 @@ def accepted(heartbeat: TaskHeartbeat, bounds: LeaseBounds, facts: Facts, *, bef
 
 
 def accepted_driver(heartbeat: DriverHeartbeat, bounds: LeaseBounds) -> tuple[DriverHeartbeat, Counter[str]]:
-    """The same of a driver's: slots that can be, and one attempt of each task that the instance has."""
+    """The same for a driver's: possible numbers of cores, and one attempt of each task of the instance."""
     sieve = Sieve()
     gone: dict[int, GoneAttempt] = {}
     for one in heartbeat.gone:
@@ -168,14 +168,14 @@ def accepted_driver(heartbeat: DriverHeartbeat, bounds: LeaseBounds) -> tuple[Dr
 
 
 def refuse_no_process(*pids: int | None) -> None:
-    """Raise InvalidError for what is no process id: whoever looks for that process would fail, for every pipeline."""
+    """Raise InvalidError for an impossible process id: a search for that process would fail for every pipeline."""
     for pid in pids:
         if pid is not None and not 0 < pid <= LARGEST_INDEX:
-            raise InvalidError(f"{pid} is no process id: it is from 1 to {LARGEST_INDEX}")
+            raise InvalidError(f"{pid} is not a process id: the range is 1 to {LARGEST_INDEX}")
 
 
 class _Words:
-    """The parts of one heartbeat, held against its lease."""
+    """The parts of one heartbeat, checked against its lease."""
 
     def __init__(self, bounds: LeaseBounds, facts: Facts, task: int) -> None:
         self.sieve = Sieve()
@@ -203,7 +203,7 @@ class _Words:
         return tuple(taken.values())
 
     def _is_input(self, topic: str, partition: int) -> bool:
-        """What is told once is not held against a number of partitions that may be of before some were added."""
+        """Accept a report that is sent once without its partition count, which may be older than new partitions."""
         return topic in self._bounds.source_topics and 0 <= partition <= LARGEST_INDEX
 
     def _is_read(self, topic: str, partition: int) -> bool:
@@ -212,7 +212,7 @@ class _Words:
         count = self._facts.counts.get(topic)
         if count is None or partition >= count:
             self.beyond.add(topic)
-        # Without an end of the numbers each heartbeat would bring others, and what is kept of them would grow for ever.
+        # Without a bound each heartbeat could name other partitions, and the stored ones would grow for ever.
         return partition < (MOST_OF_UNKNOWN if count is None else count)
 
     def _partition(self, one: PartitionProgress) -> PartitionProgress:
@@ -233,9 +233,10 @@ class _Words:
         )
 
     def _is_own(self, name: str, *, of_partition: str | None = None) -> bool:
-        """Whether the id is this task's or a partition's: assigned, or by the formula while no other pipeline owns it.
+        """Return whether the id is this task's or a partition's: assigned, or by the formula if no other pipeline owns
+        it.
 
-        of_partition: the formula's of the only partition that is meant; None: of any that the pipeline reads.
+        of_partition: the formula's id of the only possible partition; None: any partition that the pipeline reads.
         """
         if name in self._facts.foreign:
             return False
@@ -245,12 +246,12 @@ class _Words:
     def counters(self, told: Counters, before: Counters | None) -> Counters:
         taken = {name: self.sieve.clamped("counters", getattr(told, name)) for name in Counters.__struct_fields__}
         if before is not None:
-            # Of two threads that tell, the later may have looked first: a total that falls is an older one.
+            # Two threads report, and the later report may have been read first: a total that falls is an older one.
             taken = {name: max(number, min(getattr(before, name), LARGEST)) for name, number in taken.items()}
         return Counters(**taken)
 
     def confirmed(self, told: tuple[RecordedOffset, ...]) -> tuple[RecordedOffset, ...]:
-        """Every heartbeat repeats it: what is not known yet is taken when brokers have told of it."""
+        """Every heartbeat repeats it: an unknown partition is accepted once brokers have reported it."""
         taken: dict[tuple[str, int], RecordedOffset] = {}
         for one in told:
             place = one.topic, one.partition

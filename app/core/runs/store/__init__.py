@@ -1,1 +1,1 @@
-"""The stores, one module a noun. SQL stands here and nowhere else."""
+"""The stores, one module a noun, with all SQL."""

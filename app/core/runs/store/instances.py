@@ -36,7 +36,7 @@ _CURRENT = _SELECT.ext(postgresql.distinct_on(instances.c.run_id, instances.c.or
 
 class InstanceStore(DatabaseStore):
     async def add(self, instance: Instance) -> None:
-        """Raises ConflictError while an earlier lease of the ordinal lives, or when the number does not grow."""
+        """Raises ConflictError while an earlier lease of the ordinal lives, or if the number does not grow."""
         await self._db.execute(
             sa.insert(instances).values(
                 run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease, **_values(instance)
@@ -60,12 +60,12 @@ class InstanceStore(DatabaseStore):
         return None if row is None else _instance(row)
 
     async def list(self, run_id: str, *, with_history: bool) -> list[Instance]:
-        """By ordinal, then by falling lease; without history only the highest lease of each ordinal."""
+        """Return them by ordinal, then by falling lease; without history only the highest lease of each ordinal."""
         statement = _SELECT.order_by(instances.c.ordinal, instances.c.lease.desc()) if with_history else _CURRENT
         return [_instance(row) for row in await self._db.rows(statement.where(instances.c.run_id == run_id))]
 
     async def ended_since(self, moment: datetime) -> Sequence[Instance]:
-        """Leases of all runs that an application had claimed and that have ended since then, oldest first."""
+        """Return claimed leases of all runs that have ended since then, oldest first."""
         rows = await self._db.rows(
             _SELECT.where(
                 instances.c.state.in_(sorted(ENDED)),
@@ -76,7 +76,7 @@ class InstanceStore(DatabaseStore):
         return [_instance(row) for row in rows]
 
     async def save(self, instance: Instance) -> None:
-        """Write every column but the newest heartbeat's, which `touch` writes."""
+        """Write every column except the newest heartbeat's, which `touch` writes."""
         await self._db.execute(
             sa.update(instances)
             .where(_is(instance.run_id, instance.ordinal, instance.lease))
@@ -95,7 +95,7 @@ class InstanceStore(DatabaseStore):
         tasks_waiting: int,
         tasks_crashing: int,
     ) -> None:
-        """Write what a driver's heartbeat says; one statement, once a second."""
+        """Write the report of a driver's heartbeat; one statement, once a second."""
         await self._db.execute(
             sa.update(instances)
             .where(_is(run_id, ordinal, lease))
@@ -110,7 +110,7 @@ class InstanceStore(DatabaseStore):
 
 
 async def current_instances(db: Connection, run_ids: Sequence[str]) -> dict[str, list[Instance]]:
-    """The current lease of each ordinal of each run, by ordinal; for stores that show a run with them."""
+    """Return the current lease of each ordinal of each run, by ordinal; for stores that show a run with them."""
     found: dict[str, list[Instance]] = {}
     if run_ids:
         for row in await db.rows(_CURRENT.where(instances.c.run_id.in_(run_ids))):
@@ -141,7 +141,7 @@ _PLAIN = (
     "killed_at",
     "failures",
 )
-"""Columns that are written as the record has them. What `touch` writes is not among them: a save must not undo it."""
+"""Columns that are written as the record has them. The columns of `touch` are left out: a save must not undo it."""
 
 
 def _values(instance: Instance) -> dict[str, Any]:

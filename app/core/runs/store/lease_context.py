@@ -1,4 +1,4 @@
-"""The one statement that a worker's message is judged by."""
+"""The one statement that reads the rows for the judgement of a worker's message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks have confirmed of their offsets, kept for as long as the pipeline is."""
+"""Confirmed offsets of tasks, kept as long as the pipeline is."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _GIVEN = """
                 CAST(:topic_ids AS text[]), CAST(:finals AS boolean[]))
          AS given(topic, partition, "offset", topic_id, is_final),
          owner
-    -- In one order, lest two tasks that hand a partition over block each other.
+    -- In one order, so that two tasks that hand a partition over do not deadlock.
     ORDER BY given.topic, given.partition
     ON CONFLICT (kafka_cluster_id, group_id, topic, partition) DO UPDATE SET
         pipeline_id = excluded.pipeline_id, "offset" = excluded."offset", began_at = excluded.began_at,
         topic_id = {topic_id}, is_final = excluded.is_final
 """
-# A heartbeat may not know the id yet. It keeps the known one only where the offset is surely of the same topic.
+# A heartbeat may not know the id yet. The known one stays only if the offset certainly belongs to the same topic.
 _REPORTED_ID = """coalesce(excluded.topic_id, CASE
             WHEN excluded.began_at = known.began_at OR excluded."offset" = known."offset" THEN known.topic_id END)"""
 _REPORT = sa.text(
@@ -58,7 +58,7 @@ class RecordedOffsetStore(DatabaseStore):
     """The last offset of each partition of a group whose commit was confirmed and reported."""
 
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[RecordedOffset]:
-        """By topic and partition."""
+        """Return them by topic and partition."""
         rows = await self._db.rows(
             sa.select(_R.topic, _R.partition, _R.offset, _R.topic_id, _R.is_final)
             .where(_R.kafka_cluster_id == kafka_cluster_id, _R.group_id == group)
@@ -78,9 +78,9 @@ class RecordedOffsetStore(DatabaseStore):
     async def report(
         self, offsets: Sequence[RecordedOffset], *, run_id: str, kafka_cluster_id: str, group: str
     ) -> None:
-        """Keep what a task of this run has confirmed.
+        """Store the confirmed offsets of a task of this run.
 
-        In one run offsets only grow; a later run's, or those of another topic of the name, replace what was there.
+        In one run offsets only grow; those of a later run, or of another topic of the name, replace the earlier ones.
         """
         if offsets:
             await self._db.execute(_REPORT, {**_given(offsets, kafka_cluster_id, group), "run_id": run_id})
@@ -88,7 +88,7 @@ class RecordedOffsetStore(DatabaseStore):
     async def replace(
         self, offsets: Sequence[RecordedOffset], *, pipeline: str, kafka_cluster_id: str, group: str, now: datetime
     ) -> None:
-        """Keep what somebody has set, whatever was there and whatever an earlier run still reports."""
+        """Store the offsets that a user has set; later reports of an earlier run do not change them."""
         if offsets:
             await self._db.execute(
                 _REPLACE, {**_given(offsets, kafka_cluster_id, group), "pipeline": pipeline, "now": now}

@@ -1,4 +1,4 @@
-"""What is removed with time."""
+"""Removal of old rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from app.products.offset_log.tables import offset_contradictions, offset_events,
 
 FINE_SAMPLES_FOR = timedelta(hours=1)
 THINNED_FOR = timedelta(hours=6)
-"""Thinning looks so far back, from where it begins: what no server has thinned by then stays until it expires."""
+"""Thinning begins this far back: samples that no server has thinned by then stay until they expire."""
 SAMPLES_FOR = timedelta(days=14)
 KEYS_FOR = timedelta(hours=24)
 EVENTS_FOR = timedelta(days=30)
@@ -40,11 +40,11 @@ FINE_COUNTS_FOR = timedelta(hours=6)
 COUNTS_FOR = timedelta(days=90)
 
 _COUNTERS = RunTotals.__struct_fields__
-# Whatever was told, the sum is a number that can be kept: else nothing of any pipeline would expire any more.
+# The sum always fits into its column, with any reported number: else no row of any pipeline would expire any more.
 _TOLD = "least({largest}, coalesce(sum(greatest(0, (counters->>'{name}')::numeric)), 0))::bigint"
 _ADDED = "{name} = least({largest}, expired_totals.{name}::numeric + excluded.{name})::bigint"
-# Numbered in one pass, and not compared with one another: of a run there are tens of thousands, and Postgres chose to
-# join them all with all, which takes longer than a statement may.
+# Numbered in one pass, without a join: a run has tens of thousands, and Postgres chose to join all with all. That takes
+# longer than the statement timeout.
 _THIN_SAMPLES = sa.text(
     """
     DELETE FROM run_samples AS old USING (
@@ -82,18 +82,18 @@ _EXPIRE_ATTEMPTS = sa.text(
     SELECT count(*) FROM gone
     """  # noqa: S608 - names of our own fields
 )
-"""Attempts that another one has followed, all but their counters. A task's newest attempt *is* the task, and stays."""
+"""Attempts with a successor, all but their counters. A task's newest attempt *is* the task, and stays."""
 
 
 class RetentionStore(DatabaseStore):
     async def thin_samples(self, *, now: datetime) -> int:
-        """Reduce samples older than an hour to one a minute; how many were removed."""
+        """Reduce samples older than an hour to one a minute; return how many were removed."""
         before = now - FINE_SAMPLES_FOR
         result = await self._db.execute(_THIN_SAMPLES, {"since": before - THINNED_FOR, "before": before})
         return result.rowcount
 
     async def expire(self, *, now: datetime) -> dict[str, int]:
-        """Remove what nobody needs any more (idempotency keys, sessions, links, old events); rows by table."""
+        """Remove expired rows (idempotency keys, sessions, links, old events); return their number by table."""
         statements = {
             "idempotency_keys": sa.delete(idempotency_keys).where(idempotency_keys.c.created_at < now - KEYS_FOR),
             "one_time_links": sa.delete(one_time_links).where(one_time_links.c.expires_at < now - SESSIONS_FOR),
@@ -134,7 +134,7 @@ class RetentionStore(DatabaseStore):
 
 
 def _beyond_the_newest(events: sa.Table) -> sa.ColumnElement[bool]:
-    """Behind the last MOST_EVENTS that their attempt has recorded of their partition."""
+    """Match events behind the last MOST_EVENTS that their attempt has recorded of their partition."""
     told = offset_tellings
     same = sa.and_(*(told.c[key.name] == events.c[key.name] for key in told.primary_key.columns))
     return sa.exists().where(same, told.c.recorded > MOST_EVENTS, events.c.index < told.c.recorded - MOST_EVENTS)

@@ -1,4 +1,4 @@
-"""Runs. Their state is never stored: it is derived from what is wanted and from the instances."""
+"""Runs. Their state is never stored: it is derived from the desired state and from the instances."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class RunStore(DatabaseStore):
             await self._db.execute(sa.select(runs.c.id).where(runs.c.id == checked).with_for_update(key_share=True))
         found = await self._runs(_SELECT.where(runs.c.id == checked))
         if not found:
-            raise NotFoundError(f"there is no run {run_id}; `fenceline runs list` shows those there are")
+            raise NotFoundError(f"there is no run {run_id}; `fenceline runs list` shows all runs")
         return found[0]
 
     async def get_many(self, run_ids: Sequence[str]) -> builtins.list[Run]:
-        """Those of the runs that exist, in no order."""
+        """Return the existing runs among these, in no order."""
         return await self._runs(_SELECT.where(runs.c.id.in_(run_ids)))
 
     async def find_live(self, pipeline: str) -> Run | None:
@@ -64,7 +64,7 @@ class RunStore(DatabaseStore):
         return await self._runs(_SELECT.where(runs.c.ended_at.is_(None)).order_by(runs.c.started_at, runs.c.id))
 
     async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Run]:
-        """Newest first."""
+        """List runs, newest first."""
         statement = _SELECT.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit + 1)
         if pipeline is not None:
             statement = statement.where(pipelines.c.name == pipeline)
@@ -89,7 +89,7 @@ class RunStore(DatabaseStore):
         await self._update(run_id, revision=revision, bounce_requested_at=bounce_requested_at)
 
     async def set_targets(self, run_id: str, targets: Mapping[int, int]) -> None:
-        """The revision of the next lease of each of these ordinals; of all others it is the run's."""
+        """Set the revision of the next lease of each of these ordinals; that of all others is the run's."""
         await self._update(run_id, targets={str(ordinal): revision for ordinal, revision in targets.items()})
 
     async def end(self, run_id: str, *, end: RunEnd, reason: str | None, now: datetime) -> None:
@@ -105,7 +105,7 @@ class RunStore(DatabaseStore):
 
 
 async def run_summary(db: Connection, run_ids: Sequence[str]) -> list[RunSummary]:
-    """The runs in short; for stores that show a pipeline's run beside it."""
+    """Return short forms of the runs, for stores that show a pipeline's run beside it."""
     if not run_ids:
         return []
     rows = await db.rows(_SELECT.where(runs.c.id.in_(run_ids)))
@@ -144,15 +144,15 @@ def _run(row: sa.Row[Any], instances: Sequence[Instance]) -> Run:
 
 
 def checked_uuid(value: str) -> str:
-    """`value` if it is a run's id. Raises NotFoundError otherwise: what is no id cannot be found."""
+    """Return `value` if it is a run's id. Raises NotFoundError otherwise."""
     found = as_uuid(value)
     if found is None:
-        raise NotFoundError(f"there is no run {value}; `fenceline runs list` shows those there are")
+        raise NotFoundError(f"there is no run {value}; `fenceline runs list` shows all runs")
     return found
 
 
 def as_uuid(value: str) -> str | None:
-    """As Postgres writes it; None when it is none."""
+    """Return it as Postgres writes it; None if it is not a UUID."""
     try:
         return str(uuid.UUID(value))
     except ValueError:
@@ -160,7 +160,7 @@ def as_uuid(value: str) -> str | None:
 
 
 def cursor_id(value: str) -> str:
-    """The row's id inside a cursor. Raises InvalidError at field `after`."""
+    """Return the row's id inside a cursor. Raises InvalidError at field `after`."""
     found = as_uuid(value)
     if found is None:
         raise _not_our_cursor()
@@ -168,7 +168,7 @@ def cursor_id(value: str) -> str:
 
 
 def cursor_moment(value: str) -> datetime:
-    """The time inside a cursor. Raises InvalidError at field `after`."""
+    """Return the time inside a cursor. Raises InvalidError at field `after`."""
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
@@ -179,4 +179,4 @@ def cursor_moment(value: str) -> datetime:
 
 
 def _not_our_cursor() -> InvalidError:
-    return InvalidError("this cursor is not one of ours: take it from next_cursor unchanged", field="after")
+    return InvalidError("this cursor is not from Fenceline: take it from next_cursor unchanged", field="after")

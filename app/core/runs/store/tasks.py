@@ -62,7 +62,7 @@ _COUNTED = sa.union_all(
 _LARGEST = sa.cast(LARGEST, sa.Numeric)
 _TOTALS = sa.select(
     _COUNTED.c.run_id,
-    # Many attempts that each told a number of 63 bits have a sum that is none.
+    # The sum of many 63-bit numbers does not fit.
     *(
         sa.func.least(_LARGEST, sa.func.sum(_COUNTED.c[name])).cast(sa.BigInteger).label(name)
         for name in RunTotals.__struct_fields__
@@ -71,12 +71,12 @@ _TOTALS = sa.select(
 
 
 class TaskStore(DatabaseStore):
-    """One row an attempt: a lower attempt writes its own and can overwrite nobody; the highest is the task."""
+    """One row an attempt: a lower attempt writes its own and cannot overwrite another; the highest is the task."""
 
     async def lease_context(
         self, *, run_id: str, ordinal: int, lease: int, task: int | None = None, attempt: int | None = None
     ) -> LeaseContext | None:
-        """None when there is no such lease."""
+        """Return None if there is no such lease."""
         row = await self._db.row(
             LEASE_CONTEXT,
             {"run_id": run_id, "ordinal": ordinal, "lease": lease, "task": task, "attempt": attempt},
@@ -84,7 +84,9 @@ class TaskStore(DatabaseStore):
         return None if row is None else lease_context(row)
 
     async def record(self, status: TaskStatus, *, is_zombie: bool) -> bool:
-        """Write the attempt's row unless it holds a later sequence; whether it was written. A zombie is counted."""
+        """Write the attempt's row unless it has a later sequence; return whether it was written. A zombie is
+        counted.
+        """
         last = status.last
         seen_at = status.received_at if is_zombie else None
         statement = postgresql.insert(task_attempts).values(
@@ -124,11 +126,11 @@ class TaskStore(DatabaseStore):
         return written is not None
 
     async def add_events(self, events: Sequence[TaskEventRecord]) -> None:
-        """Store events; those that are stored already are left as they are."""
+        """Store events; those that are stored already are not changed."""
         if events:
             await self._db.execute(
                 postgresql.insert(task_events)
-                # In one order everywhere, so that two deliveries of the same events never wait for each other.
+                # In one order everywhere, so that two deliveries of the same events do not deadlock.
                 .values([_event_row(event) for event in sorted(events, key=lambda event: event.event_id)])
                 .on_conflict_do_nothing(index_elements=["run_id", "event_id"])
             )
@@ -143,7 +145,7 @@ class TaskStore(DatabaseStore):
         return [TaskState(row.state) for row in rows]
 
     async def producers_of_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
-        """By task: the last word of its newest attempt that named a transactional id and its producer."""
+        """Return, by task, the last report of its newest attempt that named a transactional id and its producer."""
         rows = await self._db.rows(
             sa.select(_T.report)
             .ext(postgresql.distinct_on(_T.task))
@@ -159,24 +161,24 @@ class TaskStore(DatabaseStore):
         return [msgspec.convert(row.report, TaskReport) for row in rows]
 
     async def reports_of_run(self, run_id: str) -> list[TaskReport]:
-        """The last word of every attempt of every lease that is kept."""
+        """Return the last report of every stored attempt of every lease."""
         rows = await self._db.rows(
             sa.select(_T.report).where(_T.run_id == run_id).order_by(_T.ordinal, _T.lease, _T.task, _T.attempt)
         )
         return [msgspec.convert(row.report, TaskReport) for row in rows]
 
     async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
-        """By run, ordinal and task."""
+        """Return them by run, ordinal and task."""
         if not run_ids:
             return []
         return [_status(row) for row in await self._db.rows(_newest(run_ids))]
 
     async def list_not_progressing(self, run_ids: Sequence[str]) -> list[TaskStatus]:
-        """Of these, the tasks that say that they commit nothing, without their partitions."""
+        """Return the tasks of these runs that report that they commit nothing, without their partitions."""
         if not run_ids:
             return []
         newest = _newest(run_ids).subquery().c
-        # Reports are large by their partitions, and few have what is asked for: the others are not even decoded.
+        # Reports with many partitions are large, and few have this field: the others are not even decoded.
         without = newest.report.op("||")(sa.cast({"partitions": []}, postgresql.JSONB)).label("report")
         rows = await self._db.rows(
             sa.select(without, newest.rates, newest.received_at, newest.state_since)
@@ -186,7 +188,7 @@ class TaskStore(DatabaseStore):
         return [_status(row) for row in rows]
 
     async def list_events(self, run_id: str, *, after: str | None, limit: int) -> Page[TaskEventRecord]:
-        """Newest first."""
+        """List them newest first."""
         statement = (
             sa.select(task_events)
             .where(task_events.c.run_id == checked_uuid(run_id))
@@ -207,7 +209,7 @@ class TaskStore(DatabaseStore):
         )
 
     async def recent_events(self, *, pipeline: str | None, limit: int) -> list[tuple[str, TaskEventRecord]]:
-        """(pipeline, event), newest first: all of one pipeline's, or those of all without plain assignments."""
+        """Return (pipeline, event), newest first: all of one pipeline's, or those of all without plain assignments."""
         statement = (
             sa.select(task_events, pipelines.c.name)
             .join(runs, runs.c.id == task_events.c.run_id)
@@ -216,7 +218,7 @@ class TaskStore(DatabaseStore):
             .limit(limit)
         )
         if pipeline is None:
-            # Among many pipelines, somebody is always being assigned something; on one's own page it is the story.
+            # Among many pipelines assignments are constant noise; on one pipeline's page they are part of its history.
             statement = statement.where(task_events.c.kind.not_in(_UNREMARKABLE))
         else:
             statement = statement.where(pipelines.c.name == pipeline)
@@ -246,12 +248,12 @@ class TaskStore(DatabaseStore):
         ]
 
     async def sample(self, run_id: str, *, now: datetime, fresh_for: timedelta) -> bool:
-        """Write the run's sample of this second unless it is there; whether it was written."""
+        """Write the run's sample of this second unless there is one; return whether it was written."""
         result = await self._db.execute(_SAMPLE, {"run_id": run_id, "now": now, "fresh_for": fresh_for})
         return result.rowcount > 0
 
     async def series(self, run_ids: Sequence[str], *, since: datetime) -> dict[str, list[RunSample]]:
-        """Samples by run, oldest first."""
+        """Return samples by run, oldest first."""
         found: dict[str, list[RunSample]] = {run_id: [] for run_id in run_ids}
         if run_ids:
             statement = (
@@ -265,7 +267,7 @@ class TaskStore(DatabaseStore):
         return found
 
     async def summed_series(self, run_ids: Sequence[str], *, since: datetime) -> list[RunSample]:
-        """Samples of all these runs together, second by second, oldest first; the latency is that of the worst."""
+        """Return the samples of all these runs together, second by second, oldest first; the latency is the worst."""
         if not run_ids:
             return []
         at_worst = ("commit_latency_p99_ms",)
@@ -283,7 +285,7 @@ class TaskStore(DatabaseStore):
         return [RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__}) for row in rows]
 
     async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
-        """Sums over all attempts, ended ones included."""
+        """Return sums over all attempts, ended ones included."""
         if not run_ids:
             return {}
         rows = await self._db.rows(_TOTALS.where(_COUNTED.c.run_id.in_(run_ids)))
@@ -304,7 +306,7 @@ def _event(row: sa.Row[Any]) -> TaskEventRecord:
 
 
 def _newest(run_ids: Sequence[str]) -> sa.Select[*tuple[Any, ...]]:
-    """The newest attempt of each task, by run, ordinal and task."""
+    """Select the newest attempt of each task, by run, ordinal and task."""
     return (
         sa.select(_T.run_id, _T.ordinal, _T.task, _T.report, _T.rates, _T.received_at, _T.state_since)
         .ext(postgresql.distinct_on(_T.run_id, _T.ordinal, _T.task))

@@ -46,8 +46,8 @@ instances = sa.Table(
     moment("since"),
     moment("leased_at"),
     text("reason", nullable=True),
-    # Nobody reads it: a lease's row in run_tokens says the same. A server of the version before still writes it, so it
-    # goes only with a later migration.
+    # Unused: a lease's row in run_tokens has the same. A server of the previous version still writes it, so a later
+    # migration removes it.
     sa.Column("token_issued", sa.Boolean, nullable=False, server_default=sa.false()),
     text("application_id", nullable=True),
     text("host", nullable=True),

@@ -33,7 +33,8 @@ task_attempts = sa.Table(
         ondelete="CASCADE",
     ),
     one_of("state", TaskState),
-    # Each row is rewritten once a second, and no index holds a column that changes: room on the page keeps that cheap.
+    # Each row is rewritten once a second, and no index has a column that changes: free space on the page keeps it
+    # cheap.
     postgresql_with={"fillfactor": "50"},
 )
 
@@ -70,7 +71,7 @@ run_samples = sa.Table(
     sa.Column("lag_records", sa.BigInteger),
 )
 
-# What attempts did whose rows are gone, so that a run's totals never shrink.
+# The totals of deleted attempts, so that a run's totals never shrink.
 expired_totals = sa.Table(
     "expired_totals",
     metadata,

@@ -131,14 +131,14 @@ def test_a_drain_on_a_host_that_is_silent_says_where_it_hangs() -> None:
     one = instance(S.DRAINING, in_state_s=500, heard_s=300)
     (action,) = decide_for(one, ELSEWHERE, desired=D.DRAIN)
     assert isinstance(action, Advance)
-    assert (action.to, action.reason) == (S.DRAINING, "it drains unseen: no heartbeat arrives, and it runs on here")
+    assert (action.to, action.reason) == (S.DRAINING, "it drains without a heartbeat, and it runs on here")
     assert decide_for(replace(one, reason=action.reason), ELSEWHERE, desired=D.DRAIN) == []
 
 
 @pytest.mark.parametrize("state", [S.SUBMITTING, S.STARTING, S.RUNNING, S.PAUSED, S.DRAINING, S.UNREACHABLE])
 def test_a_kill_kills_until_the_process_is_gone(state: InstanceState) -> None:
     (action,) = decide_for(instance(state), ALIVE, desired=D.KILL)
-    assert action == Kill(ordinal=0, lease=1, reason="killed, as was asked for")
+    assert action == Kill(ordinal=0, lease=1, reason="killed on request")
     assert states_entered(decide_for(instance(state), GONE_FINISHED, desired=D.KILL)) == [S.STOPPED]
 
 

@@ -272,8 +272,8 @@ def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:
 
 def test_what_needs_somebody_says_what_to_do_about_it() -> None:
     html = pipeline_page(run(), needs=(NEED,))
-    assert "1 of 2 tasks waits for a slot" in html
-    assert "To do: add Spark workers or cores" in html
+    assert "1 of 2 tasks waits for a core" in html
+    assert "Next step: add Spark workers or cores" in html
 
 
 def test_errors_and_logs_are_text_whatever_is_in_them() -> None:
@@ -312,7 +312,7 @@ def test_an_id_is_copied_whole() -> None:
 
 
 def test_a_zombie_is_shown_as_evidence() -> None:
-    assert "Seen after their time" in run_page(run())
+    assert "Zombies" in run_page(run())
 
 
 def test_addresses_escape_whatever_a_name_is() -> None:
