@@ -111,7 +111,7 @@ def stuck_page(transactional_id: str = ID) -> str:
         "target": "orders:0",
         "kind": "",
         "problem": None,
-        "found": stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - what a look shows
+        "found": stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - the context of a view
     }
     return rendered("stuck/detail", context, path="/stuck")
 
@@ -214,7 +214,7 @@ def test_on_a_phone_the_answer_is_on_the_first_screen_and_the_question_opens_on_
     page: Page, tmp_path: Path
 ) -> None:
     phone = shown(page, stuck_page(), tmp_path, viewport=NARROW)
-    answer = phone.get_by_role("heading", name="Readers of orders-0 see nothing")
+    answer = phone.get_by_role("heading", name="read_committed consumers of orders-0 are blocked")
     box = answer.bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < NARROW["height"] * 2 / 3

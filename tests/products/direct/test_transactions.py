@@ -65,7 +65,7 @@ def test_stuck_reads_as_a_chain_and_ends_with_what_to_do(scene: Scene, fenceline
     ended = fenceline("stuck", f"{topic}:0")
     assert ended.returncode == 0, ended.stderr
     first, *links, verdict, line, ours = ended.stdout.splitlines()
-    assert first.startswith(f"Readers of {topic}-0 see nothing from offset 0 on. 2 records wait")
+    assert first.startswith(f"read_committed consumers of {topic}-0 are blocked at offset 0. 2 records are behind it")
     assert [line.split()[0] for line in links] == ["because", "because", "which"]
     assert links[0].endswith("s ago")
     assert verdict.startswith("  fence: It would end by itself only at")
@@ -114,7 +114,7 @@ def test_fence_is_shown_then_done(scene: Scene, fenceline: Command) -> None:
     committed.commit_transaction(20)
     shown = document(fenceline("fence", idle, "--json"))
     assert shown["is_done"] is False
-    assert "it has nothing open" in shown["refusal"]
+    assert "it has no open transaction" in shown["refusal"]
     topic = scene.topic()
     name, producer = scene.leave_open(topic)
     done = document(fenceline("fence", name, "--execute", "--yes", "--force", "--why", "its host is gone", "--json"))
@@ -166,7 +166,7 @@ def test_what_cannot_be_asked_is_said(fenceline: Command) -> None:
     assert away.returncode == 3
     assert "no Kafka broker answers at 127.0.0.1:9" in away.stderr
     nothing = fenceline("stuck", "no-such-name")
-    assert "neither a group nor a topic" in nothing.stderr
+    assert "no group and no topic" in nothing.stderr
 
 
 def test_looking_for_a_topic_does_not_create_it(scene: Scene, fenceline: Command) -> None:

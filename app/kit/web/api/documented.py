@@ -38,7 +38,7 @@ _TAGS = {
     "migrations": "From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
     "audits": "Whether every id that a pipeline read has the outputs it should have, once, by what is in the topics.",
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
-    "stuck": "Why readers wait: which transaction holds them, whose it is, when it ends; and ending it by hand.",
+    "stuck": "Blocked consumers: the transaction that blocks them, its owner and its end; ending it by hand.",
     "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",
     "webhooks": "Where alerts are sent, signed and tried again, and what became of them.",
     "access": "Who is asking, and the tokens of people and programs.",

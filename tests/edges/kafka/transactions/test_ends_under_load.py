@@ -111,5 +111,5 @@ async def test_open_transaction_is_named_though_the_log_grows_behind_it(scene: S
         said = sentences(await explain_group(scene.brokers, scene.connection, group, scene.asked))
     assert one.holder is not None
     assert one.holder.transactional_id == name
-    assert "more offsets wait behind an open transaction" in said
+    assert "more offsets are behind an open transaction" in said
     producer.abort_transaction(20)

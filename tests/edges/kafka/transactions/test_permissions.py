@@ -90,7 +90,7 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
     async def is_doubted() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
         (one,) = found.partitions
-        return one.verdict is Verdict.END and "one that you may not see looks the same" in one.advice
+        return one.verdict is Verdict.END and "An id without that permission looks the same" in one.advice
 
     await wait_for_async(is_doubted, 10, "the doubt to be told")
     (doubted,) = [one for one in (await searched(guarded)).hanging if one.key.topic == topic]
