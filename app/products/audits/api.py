@@ -1,4 +1,4 @@
-"""Audits of pipelines, and the plans they are audited by."""
+"""REST: audits of pipelines, and audit plans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def start_audit(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.START_AUDIT)],
 ) -> Response:
-    """Ask for an audit; it begins as soon as the pipeline has passed the window. One at a time for a pipeline."""
+    """Request an audit, which begins as soon as the pipeline has passed the window. A pipeline has one at a time."""
 
     async def act() -> Audit:
         wish = Wish(
@@ -62,7 +62,7 @@ async def list_audits(
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Audit]]:
-    """Audits of all pipelines or of one, newest first, without their examples."""
+    """List audits of all pipelines or of one, newest first, without their examples."""
     return await asking.list_audits(uow, pipeline=pipeline, after=after, limit=limit)
 
 
@@ -73,9 +73,11 @@ async def get_audit(
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.VIEW)],
     *,
-    with_ids: Annotated[bool, Query(description="With the ids of the examples: operators only, and logged.")] = False,
+    with_ids: Annotated[
+        bool, Query(description="Include the ids of the examples. Requires the role operator, and is logged.")
+    ] = False,
 ) -> Audit | Answer:
-    """One audit with its examples."""
+    """Return one audit with its examples."""
     if with_ids:
         access.require(by, Verb.READ_RECORDS)
     audit = await asking.get_audit(uow, audit_id)
@@ -94,7 +96,7 @@ async def stop_audit(
     by: Annotated[Principal, may(Verb.STOP_AUDIT)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """End it without a result."""
+    """Stop an audit, which then has no result."""
 
     async def act() -> Audit:
         return await asking.stop_audit(uow, audit_id, by=by, why=body.why, now=wiring.clock.now())
@@ -104,7 +106,7 @@ async def stop_audit(
 
 @router.get("/pipelines/{name}/audit-plan", responses=refusals(404))
 async def get_audit_plan(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[AuditPlan]:
-    """How the pipeline is audited: by which id, and how often by itself."""
+    """Return the pipeline's audit plan: the id of its records, and the schedule."""
     return await planning.get_plan(uow, name)
 
 
@@ -116,7 +118,7 @@ async def change_audit_plan(
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
 ) -> Shown[AuditPlan]:
-    """Give the pipeline an audit plan, or change it. It is no part of a revision: nothing restarts for it."""
+    """Create or change the pipeline's audit plan. It is not part of a revision, so nothing restarts."""
     plan = await planning.change_plan(
         uow,
         pipeline=name,
@@ -141,6 +143,6 @@ async def remove_audit_plan(
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
     why: Annotated[Why, Query()] = None,
 ) -> None:
-    """Audit nothing by itself any more; the audits there were stay."""
+    """Remove the audit plan; existing audits are kept."""
     await planning.remove_plan(uow, pipeline=name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()

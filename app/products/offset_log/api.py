@@ -1,4 +1,4 @@
-"""What the tasks of a pipeline recorded of their offsets: how it stands, and a check of any stretch of time."""
+"""REST: the offset log of a pipeline, with its status, contradictions and a check of any time range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/pipelines/{name}/offset-log", tags=["pipelines"])
 
 @router.get("", responses=refusals(404))
 async def get_offset_log(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[OffsetLog]:
-    """How the newest live check ended, and every contradiction that is kept."""
+    """Return the newest live check, and every contradiction that is kept."""
     return await offset_log.look(uow, pipeline=name)
 
 
@@ -30,7 +30,9 @@ async def check_offset_log(
     uow: Uow,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
-    since: Annotated[Moment | None, Query(description="Without it, all that is kept: 14 days.")] = None,
+    since: Annotated[
+        Moment | None, Query(description="Start of the range; by default all that is kept, 14 days.")
+    ] = None,
 ) -> Shown[PipelineCheck]:
-    """Replay what tasks told since then: gaps, overlaps, commits without ownership, rewinds. Nothing is written."""
+    """Replay the offset events since then: gaps, overlaps, commits without ownership, rewinds. Nothing is written."""
     return await offset_log.verify(uow, wiring.observations, pipeline=name, since=since, now=wiring.clock.now())

@@ -1,4 +1,4 @@
-"""A pipeline's offset log: what contradicts, with both sides, and a check of any stretch of time."""
+"""The page of a pipeline's offset log: contradictions with the events of both sides, and checks of a time range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPANS = ((1, "last hour"), (24, "last day"), (168, "last week"), (336, "all tha
 
 
 def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
-    """`hours`: what was told in them is replayed with each look; None: nothing is."""
+    """hours: the range that each view replays; None: no replay."""
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
@@ -51,5 +51,5 @@ async def show(
     name: str,
     hours: Annotated[int | None, Query(ge=1, le=336)] = None,
 ) -> Response:
-    # What is asked for is an answer of that moment, and does not change under its reader.
+    # A requested check is a result of that moment, so it is not updated live.
     return await screen.live(request, wiring, by, looking_at(wiring, name, hours=hours), is_live=hours is None)

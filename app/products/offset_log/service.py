@@ -1,4 +1,4 @@
-"""The offset log: what tasks tell is kept, and replayed, live and whenever somebody asks."""
+"""The offset log: store the events of tasks, and replay them, live and on request."""
 
 from __future__ import annotations
 
@@ -28,28 +28,27 @@ from app.products.offset_log.silence import Attempted
 from app.products.offset_log.store import OffsetLogStore
 
 LIVE_SPAN = timedelta(hours=1)
-"""What was told in this time is replayed live; what contradicts there is replayed with all that is kept before it is
-said."""
+"""Range of the live replay. A contradiction in it is replayed with all kept events before it is reported."""
 FINDINGS_SHOWN = 50
 FINDINGS_TOLD = 5
-"""Alerts of one pipeline and one turn: what goes wrong once goes wrong in many partitions."""
+"""Most alerts of one pipeline in one turn: one fault causes contradictions in many partitions."""
 
 
 class OffsetLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known without a new check. last: None as long as nothing was told. findings: the newest."""
+    """The status without a new check. last: None without events. findings: the newest."""
 
     last: CheckRecord | None
     findings: tuple[FindingRecord, ...]
 
 
 async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str, now: datetime) -> bool:
-    """Keep what a task tells of its offsets. Its lease was checked by whoever took the heartbeat.
+    """Store the offset events of a heartbeat, whose lease is already checked. Return false if they are not stored.
 
-    False: not kept. It leaves out what the database of another epoch had, and would be taken for all that there was:
-    after an older one was restored the task tells it anew, when the answer has named the epoch of now.
+    A report for another database epoch lacks the events that the other database had, and would count as complete. After
+    a restore the task reports all events again, once an answer has named the current epoch.
 
-    Durably, unlike the rest of a heartbeat: what is answered as stored is not told again, and an event that went back
-    to what it was before it grew would look like records that were skipped.
+    The write is durable, unlike the rest of a heartbeat: stored events are not reported again. An event that went back
+    to its state before it grew would look like skipped records.
     """
     heartbeat = storable(heartbeat)
     if heartbeat.offsets is None or heartbeat.offsets.database_epoch not in (None, database_epoch):
@@ -61,7 +60,7 @@ async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str
 async def verify(
     uow: UnitOfWork, observations: Observations, *, pipeline: str, since: datetime | None, now: datetime
 ) -> PipelineCheck:
-    """Replay what tasks of the pipeline told since then; None: all that is kept. Nothing is written.
+    """Replay the pipeline's events since then (None: all that is kept). Nothing is written.
 
     Raises NotFoundError when there is no such pipeline.
     """
@@ -73,19 +72,19 @@ async def verify(
     suspected = {(one.group, one.topic, one.partition) for one in found.findings}
     if not suspected:
         return found
-    # Who died may have filled the gap without a word of it.
+    # A dead attempt may have filled the gap without a report of it.
     attempted = await uow.of(OffsetLogStore).attempted(pipeline)
     if since is not None:
-        # What was told earlier may fill it: a task that was cut off tells late what it did long ago.
+        # Earlier events may fill it: an attempt without connection reports late.
         whole = await uow.of(OffsetLogStore).heard(pipeline, since=None, places=sorted(suspected))
         heard = [one for one in heard if one.place not in suspected] + [one for one in whole if one.place in suspected]
     return await asyncio.to_thread(_check, heard, inits, attempted, snapshot, since, now)
 
 
 async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: str, now: datetime) -> int:
-    """Replay the last hour; keep how it stands, and what contradicts. How many contradictions are new.
+    """Replay the last hour, and store its status and contradictions. Return the number of new contradictions.
 
-    Each is told once, whoever else checks.
+    Each is reported once, also with several servers.
     """
     found = await verify(uow, observations, pipeline=pipeline, since=now - LIVE_SPAN, now=now)
     await uow.of(OffsetLogStore).note_check(pipeline, found)
@@ -99,7 +98,7 @@ async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: s
 
 
 async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:
-    """What the newest live check said, and every contradiction that is kept, newest first.
+    """Return the newest live check, and every contradiction that is kept, newest first.
 
     Raises NotFoundError when there is no such pipeline.
     """
@@ -124,11 +123,11 @@ def _check(
 
 
 def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: datetime) -> tuple[str, ...]:
-    """What the coordinators know of the pipeline's ids, beside what was told of them."""
+    """Compare the coordinators' state of the pipeline's ids with the reported inits."""
     journal = snapshot.transaction_journal
     is_read = journal.phase in (Phase.LIVE, Phase.REFUSED) and journal.as_of_ms >= 0
     if not is_read or moment_of_ms(journal.as_of_ms) < newest:
-        return ("which inits the coordinators know is not read up to now",)
+        return ("the inits that the coordinators know are not read up to now",)
     known = snapshot.transactions
     now = {
         name: Init(known[name].state.producer_id, known[name].state.producer_epoch) if name in known else None
@@ -140,7 +139,7 @@ def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: da
 async def contradiction_needs(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
 ) -> Mapping[str, Sequence[Need]]:
-    """Return a need for each pipeline with contradicting offset events of the last days."""
+    """Return an issue for each pipeline with contradicting offset events of the last days."""
     del pipelines  # one statement reads all
     found = await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)
     return {name: (contradiction_need(name, number),) for name, number in found.items() if number}

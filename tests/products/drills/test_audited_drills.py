@@ -87,7 +87,7 @@ async def test_a_drill_that_is_stopped_ends_its_audit(plane: ControlPlane) -> No
     assert (stopped.state, stopped.verdict) == (DrillState.ENDED, DrillVerdict.STOPPED)
     audit = await audit_of(plane, drill)
     assert audit.state is AuditState.STOPPED
-    assert audit.reason == f"otto stopped it: drill {drill.id} was stopped"
+    assert audit.reason == f"stopped by otto: drill {drill.id} was stopped"
 
 
 async def test_an_audit_that_reads_is_told_to_end(plane: ControlPlane) -> None:

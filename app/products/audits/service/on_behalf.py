@@ -1,4 +1,4 @@
-"""The audit at the end of a drill: of its time, by the plan of its pipeline, launched like any other."""
+"""The audit at the end of a drill, of the drill's time range and by the pipeline's audit plan."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from app.products.drills.ports import AuditWord
 
 
 class PlannedAudits:
-    """See app/products/drills/ports.py, DrillAudits. The pipeline's plan names the id of its records."""
+    """Implement DrillAudits of app/products/drills/ports.py with the id of the pipeline's audit plan."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
 
     async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
-        """While another audit of the pipeline lives, the drill's waits for its end."""
+        """Request or check the drill's audit, which waits for the end of any other audit of the pipeline."""
         if drill.audit_id is not None:
             return word_of(await uow.of(AuditStore).get(drill.audit_id))
         try:
@@ -34,9 +34,7 @@ class PlannedAudits:
 
     async def _begin(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
         if await uow.of(AuditPlanStore).find(drill.pipeline) is None:
-            return AuditWord(
-                no_audit=f"pipeline {drill.pipeline} has no audit plan, which says by which id its records are known"
-            )
+            return AuditWord(no_audit=f"pipeline {drill.pipeline} has no audit plan, which names the id of its records")
         now = self._clock.now()
         window = time_window(drill.ordered_at, drill.recovered_at or now)
         audit = await ask_audit(
@@ -51,7 +49,7 @@ class PlannedAudits:
 
 
 def word_of(audit: Audit) -> AuditWord:
-    """What an audit, over or not, says of the drill that asked for it."""
+    """Return the state of an audit for its drill."""
     if not audit.has_ended:
         return AuditWord(audit_id=audit.id)
     if audit.result is None:
@@ -77,9 +75,9 @@ def figures_of(result: AuditResult) -> AuditFigures:
 def _incomplete(result: AuditResult) -> str:
     match verdict(result):
         case Verdict.EMPTY:
-            return "the pipeline read and wrote nothing in its time"
+            return "the pipeline read and wrote nothing in the drill's time"
         case Verdict.NOT_SHOWN:
             gaps = [gap.sentence for gap in result.gaps[:1]]
-            return f"not everything could be read or told apart{''.join(f': {sentence}' for sentence in gaps)}"
+            return f"not all could be read or judged{''.join(f': {sentence}' for sentence in gaps)}"
         case Verdict.BROKEN | Verdict.CLEAN:
             return ""
