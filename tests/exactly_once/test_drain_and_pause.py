@@ -190,7 +190,7 @@ def test_drain_that_a_frozen_broker_does_not_answer_ends_in_time_and_claims_noth
     monkeypatch.undo()
     with running(pipeline.specification(attempt=1)) as task:
         task.wait_until(lambda seen: [p.committed for p in seen.partitions] == [20, 20], "everything committed")
-        assert task.drain().message == "drained: nothing is open, the group is left"
+        assert task.drain().message == "drained: no transaction is open, the group is left"
     pipeline.assert_whole()
 
 

@@ -193,7 +193,7 @@ def test_sink_that_is_made_anew_with_fewer_partitions_stops_the_pipeline(make_pi
         pipeline.feed(20)
         error = task.join_error()
     assert isinstance(error, PipelineStopError)
-    assert "deleted and created anew, with 1 instead of 4 partitions" in str(error)
+    assert "deleted and recreated, with 1 instead of 4 partitions" in str(error)
 
 
 def look_for(topic: str, client: Any, *, writes: bool = False) -> None:

@@ -31,7 +31,7 @@ def test_topic_made_anew_unnoticed_stops_the_pipeline(make_pipeline: MakePipelin
         read_then_make_anew(pipeline, task)
         error = task.join_error()
     assert isinstance(error, PipelineStopError)
-    assert f"{pipeline.source} was deleted and created anew while the pipeline was reading it" in str(error)
+    assert f"{pipeline.source} was deleted and recreated while it was read" in str(error)
 
 
 def test_without_a_look_at_its_id_what_lies_below_the_old_position_is_lost_in_silence(

@@ -82,7 +82,7 @@ def test_lane_that_is_settled_twice_before_a_record_comes_is_not_read_where_an_o
     many.settle()
     assert many.group.calls == [("seek", NAMES[1], 10)] * 2
     assert many.needing == [1]
-    assert "10 has been confirmed" in (many.lane(1).obstacle or "")
+    assert "10 was confirmed" in (many.lane(1).obstacle or "")
 
 
 @pytest.mark.parametrize(("committed", "refuses"), [(None, False), (10, True)])

@@ -98,7 +98,7 @@ def test_topic_made_anew_between_two_looks_stops_the_pipeline(scene: Scene, reba
     if rebalanced:
         scene.ownership.given_up([T0, T1])
         scene.ownership.assigned([T0, T1])
-    with pytest.raises(PipelineStopError, match="t was deleted and created anew while"):
+    with pytest.raises(PipelineStopError, match="t was deleted and recreated while"):
         scene.look()
 
 
