@@ -212,7 +212,7 @@ class Server:
         )
         folders = FolderRetention(
             StateFolders(settings.state_dir),
-            (audits,),
+            others=(audits,),
             unit_of_work=self._database.unit_of_work,
             clock=self._clock,
             where=self._where,
