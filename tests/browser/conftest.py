@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.kit.web.dependencies import Wiring
 from app.products.demo.server import DemoServer
 from app.products.demo.stage import sweep
 from app.products.migrations.look import AuditNow

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.kit.web.dependencies import Wiring
 from app.products.files.orphan_findings import Amount, Collected
 from app.products.files.orphan_look import OrphanLook, OrphanResult
 from tests.browser.test_verification_pages import look_at, tab_to

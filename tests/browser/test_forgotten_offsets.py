@@ -13,9 +13,9 @@ from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.kit.web.dependencies import Wiring
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, assert_accessible, assert_fits, visitor_of
 from tests.support.control_plane import ControlPlane

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.kit.web.dependencies import Wiring
 from tests.support.browser import visitor_of
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import create_database, drop_database

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.kit.web.dependencies import Wiring
 from app.products.drills.drill import Drill
 from tests.support.audit_states import add_audits
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, visitor_of

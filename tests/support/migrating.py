@@ -28,10 +28,10 @@ from app.core.runs.mode import DEFINED_BY, Mode, mode_of
 from app.core.runs.run import Run
 from app.core.runs.store.runs import RunStore
 from app.core.runs.task import OutcomeKind, PartitionProgress
+from app.core.wiring import Wiring
 from app.kit.access import Principal, Role
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError
-from app.kit.web.dependencies import Wiring
 from app.products.migrations.decision import Patience
 from app.products.migrations.look import AuditNow, Incarnation, Look, PreflightFacts
 from app.products.migrations.loop import MigrationDriver

@@ -14,6 +14,7 @@ import httpx
 from app.core.access.service import tokens
 from app.core.clusters.surveys import Surveys
 from app.core.observing.service.observations import Observations
+from app.core.wiring import Wiring
 from app.edges.db.changes import ChangeFeed
 from app.edges.db.database import Database
 from app.edges.kafka.admin import KafkaBrokers
@@ -23,7 +24,7 @@ from app.edges.main.users_app import create_users_app
 from app.kit.access import COMMAND_LINE, Role
 from app.kit.clock import SystemClock
 from app.kit.settings import Settings
-from app.kit.web.dependencies import PartHealth, Wiring
+from app.kit.web.dependencies import PartHealth
 from app.kit.web.security.login_limit import LoginLimit
 from app.products.migrations.service.questions import BrokerQuestions
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.overview import service as overview
-from app.core.overview.needs import NeedsOf
+from app.core.overview.product_views import NeedsOf
 from app.core.pipelines.pipeline import FileSink
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.runs.needs import Need, Severity

@@ -7,7 +7,7 @@ from app.core.alerts.store.deliveries import DeliveryStore
 from app.core.alerts.store.webhooks import WebhookStore
 from app.core.alerts.webhook import Webhook
 from app.core.overview import service as overview
-from app.core.overview.needs import NeedsOf
+from app.core.overview.product_views import NeedsOf
 from app.edges.main.needs import NEEDS
 from app.products.audits.audit import MARKED_FOR
 from app.products.audits.service.needs import audit_needs
