@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from app.core.wire.drill import Act
 from app.kit.errors import IllegalTransitionError
 from app.products.drills.timeline import Entry, Watched
 
@@ -24,22 +25,6 @@ class DrillKind(StrEnum):
     FREEZE_INSTANCE = "freeze_instance"
     KILL_INSTANCE = "kill_instance"
     FREEZE_SERVER = "freeze_server"
-
-
-class Act(StrEnum):
-    """What is done to a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
-
-    FREEZE = "freeze"
-    KILL = "kill"
-
-
-class ActStep(StrEnum):
-    """A word of a process that is drilled, or of the watchdog beside it, which also speaks while it is frozen."""
-
-    CLAIMED = "claimed"
-    FROZEN = "frozen"
-    THAWED = "thawed"
-    REFUSED = "refused"
 
 
 class DrillState(StrEnum):

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from app.core.observing.service.observations import Observations
 from app.core.runs.store.runs import RunStore
+from app.core.wire.drill import ActStep
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.products.drills import judging
-from app.products.drills.drill import ActStep, Drill, DrillKind, DrillState, Target
+from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.ports import DrillAudits, FreezeSelf
 from app.products.drills.service.drills import notify
 from app.products.drills.service.looks import look_at

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from app.products.drills import schemas  # first: it declares what the routes show
+
+# isort: split
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.core.wire.drill import DRILL_PATH
 from app.kit.access import Verb
@@ -11,6 +14,8 @@ from app.products.drills.loop import DrillWatch
 from app.products.drills.ports import DrillAudits
 from app.products.drills.service.drills import why_disturbed
 from app.products.drills.store import DrillStore
+
+__all__ = ["DRILLS", "schemas"]
 
 
 def _loops(server: ServerParts) -> tuple[Loop, ...]:

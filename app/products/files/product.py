@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+from app.products.files.api import file_schemas, orphan_schemas  # first: they declare what the routes show
+
+# isort: split
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.kit.loops.supervisor import Loop
 from app.products.files import pages
@@ -15,6 +18,8 @@ from app.products.files.reference_topics import KafkaReferenceTopics
 from app.products.files.service.collecting import FileOrphanCollectors
 from app.products.files.service.needs import repeated_file_needs
 from app.products.files.store.retention import FileRetentionStore
+
+__all__ = ["FILES", "file_schemas", "orphan_schemas"]
 
 
 def _loops(server: ServerParts) -> tuple[Loop, ...]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.products.migrations.api import foreign_schemas, migration_schemas  # first: they declare what routes show
+
+# isort: split
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.kit.loops.supervisor import Loop
@@ -16,6 +19,8 @@ from app.products.migrations.pages import acts, foreign, migrations, plans
 from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service import guard
 from app.products.migrations.service.questions import BrokerActs, BrokerQuestions
+
+__all__ = ["MIGRATIONS", "foreign_schemas", "migration_schemas"]
 
 
 def _parts(server: ServerParts) -> Mapping[type, object]:

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-
-class Init(NamedTuple):
-    """What the coordinator gave a producer when it began. transactional_id: where its task has several; else None."""
-
-    producer_id: int
-    epoch: int
-    transactional_id: str | None = None
-
+from app.core.wire.offset_report import Init
 
 _MOST_NAMED = 5
 

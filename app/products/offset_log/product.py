@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from app.products.offset_log import schemas  # first: it declares what the routes show
+
+# isort: split
 from app.core.product import Product, Routes, ServerParts
 from app.kit.loops.supervisor import Loop
 from app.products.offset_log import api, pages
@@ -9,6 +12,8 @@ from app.products.offset_log.loop import OffsetWatch
 from app.products.offset_log.metrics import offset_log_metrics
 from app.products.offset_log.retention_store import OffsetLogRetentionStore
 from app.products.offset_log.service import contradiction_needs, keep, panel_of
+
+__all__ = ["OFFSET_LOG", "schemas"]
 
 
 def _loops(server: ServerParts) -> tuple[Loop, ...]:

@@ -18,12 +18,13 @@ from app.core.pipelines.store import PipelineStore
 from app.core.runs.needs import Need
 from app.core.runs.service.heartbeats import report_of
 from app.core.wire.heartbeat import TaskHeartbeat
+from app.core.wire.offset_report import Init
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import moment_of_ms, storable
 from app.products.offset_log.alerts import contradiction_alert
 from app.products.offset_log.check import PipelineCheck, check
 from app.products.offset_log.heard import Heard
-from app.products.offset_log.hearing import Init, unheard_inits
+from app.products.offset_log.hearing import unheard_inits
 from app.products.offset_log.needs import contradiction_need
 from app.products.offset_log.record import MARKED_FOR, CheckRecord, FindingRecord
 from app.products.offset_log.silence import Attempted

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from app.products.partition_log import schemas  # first: it declares what the routes show
+
+# isort: split
 from app.core.product import Product, Routes, Tag
 from app.products.partition_log import api, pages
+
+__all__ = ["PARTITION_LOG", "schemas"]
 
 PARTITION_LOG = Product(
     name="partition_log",

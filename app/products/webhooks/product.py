@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 
+from app.products.webhooks import schemas  # first: it declares what the routes show
+
+# isort: split
 from app.core.product import Product, Routes, ServerParts, Tag
 from app.kit.access import Verb
 from app.kit.loops.supervisor import Loop
@@ -14,6 +17,8 @@ from app.products.webhooks.loop import WebhookSender
 from app.products.webhooks.metrics import webhook_metrics
 from app.products.webhooks.post import HttpWebhookPost, KeysByReference
 from app.products.webhooks.retry import Pace
+
+__all__ = ["WEBHOOKS", "schemas"]
 
 
 def _loops(server: ServerParts) -> tuple[Loop, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from app.core.wire.drill import ActStep
 from app.kit.errors import IllegalTransitionError
 from app.products.drills import judging
 from app.products.drills.drill import (
     TRANSITIONS,
-    ActStep,
     AuditFigures,
     DrillKind,
     DrillState,

@@ -20,7 +20,7 @@ from app.core.runs.service.heartbeats import check_scope
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskState, TaskStatus
-from app.core.wire.drill import DrillAnswer, DrillReport
+from app.core.wire.drill import ActStep, DrillAnswer, DrillReport
 from app.kit.access import Principal, RunTokenScope, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError, NotFoundError
@@ -29,17 +29,7 @@ from app.kit.storable import storable
 from app.products.audits.audit import AuditState
 from app.products.audits.service.asking import stop_audit
 from app.products.audits.store import AuditStore
-from app.products.drills.drill import (
-    DISTURBS,
-    LONGEST_S,
-    SHORTEST_S,
-    ActStep,
-    Drill,
-    DrillKind,
-    DrillState,
-    Target,
-    TargetState,
-)
+from app.products.drills.drill import DISTURBS, LONGEST_S, SHORTEST_S, Drill, DrillKind, DrillState, Target, TargetState
 from app.products.drills.judging import hear, said, stop
 from app.products.drills.planning import UNKNOWN, BrokerTimes, plan_of
 from app.products.drills.store import DrillStore
