@@ -11,6 +11,8 @@ import msgspec
 from app.core.alerts.service import tell
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Phase, Snapshot
+from app.core.overview.product_views import Panel
+from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.needs import Need
@@ -97,6 +99,18 @@ async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: s
             await tell(uow, contradiction_alert(record, finding, others=len(new) - 1, now=now))
         uow.notify("pipeline", pipeline)
     return len(new)
+
+
+async def log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
+    """None where tasks record none, since their offsets may go back."""
+    if pipeline.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return None
+    return await look(uow, pipeline=pipeline.name)
+
+
+async def panel_of(uow: UnitOfWork, pipeline: Pipeline) -> Panel:
+    """The section of the pipeline's page."""
+    return Panel(template="components/offset_log_panel.html", content=await log_of(uow, pipeline))
 
 
 async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.core.runs.hooks import Hooks
 from app.core.runs.store.retention import RetentionStore
 from app.kit.db.unit_of_work import UnitOfWork
 
@@ -15,4 +16,7 @@ async def thin_samples(uow: UnitOfWork, *, now: datetime) -> int:
 
 async def expire(uow: UnitOfWork, *, now: datetime) -> dict[str, int]:
     """Remove what is used up or old; rows by table. For a loop, every minute or so."""
-    return await uow.of(RetentionStore).expire(now=now)
+    removed = await uow.of(RetentionStore).expire(now=now)
+    for expire_product in uow.part(Hooks).expire:
+        removed |= await expire_product(uow, now)
+    return removed

@@ -258,6 +258,14 @@ async def blocking(uow: UnitOfWork, pipeline: str) -> Drill | None:
     return None
 
 
+async def why_disturbed(uow: UnitOfWork, pipeline: str) -> str | None:
+    """Why no migration of the pipeline may begin now."""
+    drill = await blocking(uow, pipeline)
+    if drill is None:
+        return None
+    return f"a drill is {drill.state}: nobody could tell what came of which. Wait for its end"
+
+
 def _refuse_unless_all_runs(run: Run) -> None:
     if run.desired is not DesiredRunState.RUN:
         raise ConflictError(f"pipeline {run.pipeline} is {run.state}: a drill needs a run in which everything runs")
