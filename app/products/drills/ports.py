@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -9,11 +10,8 @@ import msgspec
 from app.kit.db.unit_of_work import UnitOfWork
 from app.products.drills.drill import AuditFigures, Drill
 
-
-class FreezeSelf(Protocol):
-    async def __call__(self, for_s: float) -> str:
-        """Stop this very process, thawed by a watchdog that stands before; why it was not done, empty if it was."""
-        ...
+FreezeSelf = Callable[[float], Awaitable[str]]
+"""Stops this very process for that many seconds, thawed by a watchdog; why it was not done, empty if it was."""
 
 
 class AuditWord(msgspec.Struct, frozen=True, kw_only=True):
