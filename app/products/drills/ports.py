@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
-
-class FreezeSelf(Protocol):
-    async def __call__(self, for_s: float) -> str:
-        """Stop this very process, thawed by a watchdog that stands before; why it was not done, empty if it was."""
-        ...
+FreezeSelf = Callable[[float], Awaitable[str]]
+"""Stops this very process for that many seconds, thawed by a watchdog; why it was not done, empty if it was."""
