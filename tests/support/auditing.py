@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from app.core.clusters.brokers import Connection, PartitionOffsets, TopicPartition
@@ -57,12 +57,6 @@ class RecordingLauncher:
 
     async def signal(self, audit: Audit, *, is_kill: bool) -> None:
         self.signals.append("kill" if is_kill else "stop")
-
-    async def trim_logs(self) -> int:
-        raise AssertionError("the auditor does not")
-
-    async def remove_folders(self, *, unchanged_since: datetime) -> int:
-        raise AssertionError(unchanged_since)
 
 
 @dataclass

@@ -17,11 +17,11 @@ from fastapi import FastAPI
 
 from app.core.clusters.brokers import Connection
 from app.core.runs.workers_api import create_workers_app
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.serving import Serving
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET

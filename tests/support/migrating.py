@@ -28,14 +28,15 @@ from app.core.runs.mode import DEFINED_BY, Mode, mode_of
 from app.core.runs.run import Run
 from app.core.runs.store.runs import RunStore
 from app.core.runs.task import OutcomeKind, PartitionProgress
+from app.core.wiring import Wiring
 from app.kit.access import Principal, Role
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError
-from app.kit.web.dependencies import Wiring
 from app.products.migrations.decision import Patience
 from app.products.migrations.look import AuditNow, Incarnation, Look, PreflightFacts
 from app.products.migrations.loop import MigrationDriver
 from app.products.migrations.migration import Migration
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service import asking
 from app.products.migrations.service.looking import look_at
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock, task_heartbeat
@@ -345,4 +346,4 @@ def played(wiring: Wiring, one: Migrating) -> None:
     """Have the pages and the API of this wiring ask what is played, not brokers."""
     # It is frozen so that nothing is exchanged while a server runs; here nothing runs yet.
     object.__setattr__(wiring, "brokers", PlayedBrokers())
-    object.__setattr__(wiring, "migration_questions", one)
+    object.__setattr__(wiring, "parts", {MigrationQuestions: one})

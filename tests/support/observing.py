@@ -24,7 +24,7 @@ from app.core.journals.transaction_state import (
 )
 from app.core.observing.live_cluster import Folds, LiveCluster
 from app.core.observing.snapshot import Phase
-from app.kit.web.dependencies import Wiring
+from app.core.wiring import Wiring
 from tests.core.journals.batches import batch_of
 
 ODD = "a/b ?#%й🚀"

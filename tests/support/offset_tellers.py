@@ -14,10 +14,9 @@ from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.core.runs.run import Run
 from app.core.wire.heartbeat import TaskHeartbeat
 from app.core.wire.offset_events import Assigned, Checkpoint, Event, GivenUp, Leaving, Outcome, Positioned
-from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
 from app.products.offset_log import service as offset_log
 from app.products.offset_log.check import PipelineCheck
-from app.products.offset_log.hearing import Init
 from tests.support.control_plane import CLUSTER, ControlPlane, task_heartbeat
 from tests.support.observing import live_transaction, state_of
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from app.core.wire import protocol
-from app.core.wire.drill import DRILL_PATH, DrillAnswer, DrillOrder, DrillReport
-from app.products.drills.drill import Act, ActStep
+from app.core.wire.drill import DRILL_PATH, Act, ActStep, DrillAnswer, DrillOrder, DrillReport
 from workers.drills.freezing import NoWatchdogError, Watchdog
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 

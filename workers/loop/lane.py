@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from app.core.wire.offset_events import Outcome
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init
 from workers.loop.checkpoint import Checkpoint, CheckpointState
 from workers.loop.checkpoint_size import CheckpointSize
 from workers.loop.control import ProducerIdentity

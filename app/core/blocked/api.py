@@ -7,16 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.blocked.diagnosis import Explanation, Kind
 from app.core.blocked.ending import EndPlan, Plan
 from app.core.blocked.schemas import EndGiven, EndTarget, FenceGiven, FenceTarget
 from app.core.blocked.service import operating
 from app.core.blocked.service.ending import Ended, Fenced
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/clusters/{name}", tags=["stuck"])
 Target = Annotated[

@@ -8,15 +8,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.blocked.chain import as_text, clause
 from app.core.blocked.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
 from app.core.blocked.service import operating
 from app.core.clusters import service as clusters
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError
 from app.kit.storable import moment_of_ms
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen

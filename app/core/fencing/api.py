@@ -6,19 +6,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from app.core.access.signed_in import may
 from app.core.fencing.fencing_event import Cause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.schemas import FencingEventDetail
 from app.core.fencing.service import feed as fencing_feed
 from app.core.fencing.service.feed import FencingLine
 from app.core.observing.service import groups
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import IdInPath, Moment, Name
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/fencing", tags=["fencing"])
 

@@ -6,16 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
+from app.core.access.signed_in import may
 from app.core.hanging import service as hanging
 from app.core.hanging.record import HangingRecord
 from app.core.hanging.schemas import Hanging
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/clusters/{name}/hanging", tags=["stuck"])
 

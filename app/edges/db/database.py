@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 import sqlalchemy as sa
 from sqlalchemy import make_url
@@ -28,9 +30,15 @@ def database_url(url: str) -> str:
 
 
 class Database:
-    """Opens nothing until it is used, and comes back by itself after Postgres was away. `close` when done."""
+    """Opens nothing until it is used, and comes back by itself after Postgres was away. `close` when done.
 
-    def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
+    parts: what services ask a unit of work for beside its stores, by class.
+    """
+
+    def __init__(
+        self, url: str, *, parts: Mapping[type, object] = MappingProxyType({}), pool_size: int = POOL_SIZE
+    ) -> None:
+        self._parts = parts
         self.url = database_url(url)
         self.engine = create_async_engine(
             self.url,
@@ -52,7 +60,7 @@ class Database:
         return address_of(self.engine)
 
     def unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(self.engine)
+        return UnitOfWork(self.engine, self._parts)
 
     async def ping(self) -> None:
         """Raises UnavailableError, naming address, error and how long it was tried, when Postgres does not answer."""

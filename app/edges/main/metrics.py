@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
-from app.core.alerts.store.webhooks import WebhookStore
-from app.core.alerts.webhook import DeliveryState, WebhookCounts
 from app.core.fencing.fencing_event import Cause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds
@@ -16,21 +13,12 @@ from app.core.hanging.report import SearchReport
 from app.core.observing.snapshot import Phase, Snapshot, Source
 from app.core.overview import service as overview
 from app.core.overview.service import PipelineLine
-from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.runs.crash_loop import failures_so_far
 from app.core.runs.run import RunState
 from app.core.runs.series import RunTotals
 from app.core.runs.store.tasks import TaskStore
+from app.core.wiring import Wiring
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Wiring
-from app.products.audits.audit import COUNTED
-from app.products.audits.plan import AuditPlan
-from app.products.audits.store import AuditPlanStore, AuditStore
-from app.products.files.metrics import file_metrics, orphan_metrics
-from app.products.files.service.showing import standings_of_all
-from app.products.files.store.orphan_looks import OrphanLookStore
-from app.products.offset_log.record import MARKED_FOR
-from app.products.offset_log.store import OffsetLogStore
 
 
 async def exposition(wiring: Wiring) -> bytes:
@@ -52,24 +40,20 @@ async def exposition(wiring: Wiring) -> bytes:
             lines = await overview.pipeline_lines(uow, needs=wiring.needs, now=wiring.clock.now())
             runs = [line.run.id for line in lines if line.run is not None]
             totals = await uow.of(TaskStore).totals(runs)
-            webhooks = await uow.of(WebhookStore).counts()
-            contradictions = await uow.of(OffsetLogStore).contradicted(since=wiring.clock.now() - MARKED_FOR)
             fencings = await fencing_feed.told_by_cluster(uow)
-            audits = await uow.of(AuditStore).counts()
-            plans = await uow.of(AuditPlanStore).scheduled()
             pipelines = [line.pipeline for line in lines]
-            files = await standings_of_all(uow, pipelines, now=wiring.clock.now())
-            orphans = await uow.of(OrphanLookStore).newest_findings(list(files))
+            of_products = [
+                await product.metrics(uow, pipelines, wiring.clock.now())
+                for product in wiring.products
+                if product.metrics is not None
+            ]
     except FencelineError:
         return generate_latest(registry)
-    _webhooks(registry, webhooks, now=wiring.clock.now())
     _pipelines(registry, lines)
-    _offset_log(registry, lines, contradictions)
     _fencings(registry, fencings)
-    file_metrics(registry, files)
-    orphan_metrics(registry, orphans)
-    _audits(registry, {line.pipeline.name: audits.get(line.pipeline.name, {}) for line in lines}, plans)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
+    for write in of_products:
+        write(registry)
     return generate_latest(registry)
 
 
@@ -188,36 +172,6 @@ def _dropped(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int])
         dropped.labels(pipeline, field).inc(count)
 
 
-def _offset_log(registry: CollectorRegistry, lines: Sequence[PipelineLine], found: Mapping[str, int]) -> None:
-    """Of pipelines that record their offsets only: of the others nobody can tell."""
-    gauge = Gauge(
-        "fenceline_offset_contradictions",
-        "Contradictions in what a pipeline's tasks recorded of their offsets, of the last seven days",
-        ["pipeline"],
-        registry=registry,
-    )
-    for line in lines:
-        if line.pipeline.definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE:
-            gauge.labels(line.pipeline.name).set(found.get(line.pipeline.name, 0))
-
-
-def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts], *, now: datetime) -> None:
-    deliveries = Gauge(
-        "fenceline_webhook_deliveries", "Deliveries that are kept, by state", ["webhook", "state"], registry=registry
-    )
-    oldest = Gauge(
-        "fenceline_webhook_oldest_pending_seconds",
-        "Age of the oldest delivery on its way",
-        ["webhook"],
-        registry=registry,
-    )
-    for name, each in counts.items():
-        for state in DeliveryState:
-            deliveries.labels(name, state.value).set(getattr(each, state.value))
-        waiting = now - each.oldest_pending_at if each.oldest_pending_at is not None else timedelta()
-        oldest.labels(name).set(max(0.0, waiting.total_seconds()))
-
-
 def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
     state = Gauge("fenceline_pipeline_state", "1 for the state of its run", ["pipeline", "state"], registry=registry)
     failures = Gauge(
@@ -268,35 +222,6 @@ def _fencings(registry: CollectorRegistry, told: dict[str, dict[Cause, int]]) ->
     for cluster, of_cluster in told.items():
         for cause, number in of_cluster.items():
             events.labels(cluster, cause.value, str(cause.is_fencing).lower()).inc(number)
-
-
-def _audits(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]], plans: Sequence[AuditPlan]) -> None:
-    """Kept in Postgres: every server says the same, and a restart loses nothing."""
-    counters = {
-        "audits": Counter(
-            "fenceline_audits", "Audits that have ended, by verdict or end", ["pipeline", "end"], registry=registry
-        ),
-        "outputs": Counter(
-            "fenceline_audited_outputs",
-            "Outputs that audits found, or missed",
-            ["pipeline", "finding"],
-            registry=registry,
-        ),
-    }
-    for pipeline, of_pipeline in counts.items():
-        # From zero on: Prometheus sees no increase in a counter that begins with its first event.
-        for what in COUNTED:
-            kind, _, word = what.partition("_")
-            counters[kind].labels(pipeline, word).inc(max(0, of_pipeline.get(what, 0)))
-    shown = Gauge(
-        "fenceline_audit_shown_until_timestamp_seconds",
-        "The end of the newest window of which an audit by plan has shown that every output is there, once",
-        ["pipeline"],
-        registry=registry,
-    )
-    for plan in plans:
-        # Without a number for "nothing yet" an alert would not see it.
-        shown.labels(plan.pipeline).set((plan.shown_until or plan.changed_at).timestamp())
 
 
 def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:

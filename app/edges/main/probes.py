@@ -8,11 +8,13 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from app.core.access.signed_in import principal_of
+from app.core.wiring import WiringDep
 from app.edges.main.metrics import exposition
 from app.kit import access
 from app.kit.access import Verb
 from app.kit.errors import UnauthenticatedError
-from app.kit.web.dependencies import WiringDep, credential_of, principal_of
+from app.kit.web.dependencies import credential_of
 from app.kit.web.http_protocol import authenticated
 from app.kit.web.problems import ProblemResponse
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -21,6 +21,7 @@ MAX_NOTICES = 64
 """More changed things than this are told as one: look at everything."""
 
 S = TypeVar("S", bound=DatabaseStore)
+P = TypeVar("P")
 
 
 class UnitOfWork:
@@ -31,8 +32,9 @@ class UnitOfWork:
     the first statement.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, parts: Mapping[type, object]) -> None:
         self._db = Connection(engine)
+        self._parts = parts
         self._notices: dict[str, None] = {}
         self._stores: dict[type[DatabaseStore], DatabaseStore] = {}
 
@@ -41,6 +43,12 @@ class UnitOfWork:
         if store not in self._stores:
             self._stores[store] = store(self._db)
         return cast(Any, self._stores[store])
+
+    def part(self, kind: type[P]) -> P:
+        """The part of that class, which its `Database` was given. Raises LookupError when it was given none."""
+        if kind not in self._parts:
+            raise LookupError(f"this database was opened without {kind.__name__}: give it to `Database` as a part")
+        return cast(Any, self._parts[kind])
 
     @property
     def connection(self) -> Connection:

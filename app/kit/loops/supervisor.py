@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -38,6 +38,13 @@ class Loop(Protocol):
     def interrupted(self) -> None:
         """The lock was lost or a turn failed: what was remembered of the world may be out of date."""
         ...
+
+
+@runtime_checkable
+class ClosedLoop(Protocol):
+    """A loop with connections of its own, which go when the server ends."""
+
+    async def close(self) -> None: ...
 
 
 class LoopState(StrEnum):

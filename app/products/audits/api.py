@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs.api.run_schemas import Reason
+from app.core.wiring import WiringDep
 from app.kit import access
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
@@ -16,7 +18,7 @@ from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath, Why
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.audits import schemas as schemas
 from app.products.audits.audit import Audit
 from app.products.audits.plan import AuditPlan

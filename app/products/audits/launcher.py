@@ -1,4 +1,4 @@
-"""Start, observe and end the drivers of audits on this host (see app/core/runs/launcher.py)."""
+"""Starts, watches and ends the drivers of audits on this host (the port app/products/audits/ports.py)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ import psutil
 from app.core.allow_lists.spark_master import parse
 from app.core.runs.launcher import Submitted
 from app.core.runs.observation import ProcessWord
-from app.edges.spark import conf, driver_processes, package
+from app.edges.spark import driver_processes, package
+from app.edges.spark.conf import is_on_this_machine
 from app.edges.spark.driver_files import DriverFiles
 from app.edges.spark.spark_submit import SparkSubmit
 from app.kit.errors import UnavailableError
 from app.products.audits import wire as wire
 from app.products.audits.audit import Audit
 from app.products.audits.decision import DriverWord, SeenDriver
+from app.products.audits.submission import of_audit
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class AuditFiles(DriverFiles, frozen=True):
 
 class SubmitAuditLauncher:
     """Launch one application for each audit, in a folder of its own below `audits` in the state folder."""
+
+    of = "audits"
 
     def __init__(self, spark_submit: SparkSubmit, *, state_dir: Path) -> None:
         self._spark_submit = spark_submit
@@ -67,7 +71,7 @@ class SubmitAuditLauncher:
         self._spark_submit.refuse_without_java()
         specification = order.specification
         files = self._files(specification.audit_id)
-        submission = conf.of_audit(
+        submission = of_audit(
             specification,
             python=self._spark_submit.worker_python,
             driver_python=self._spark_submit.python,
@@ -84,7 +88,7 @@ class SubmitAuditLauncher:
                 argv,
                 log=files.log,
                 folder=files.folder,
-                is_on_this_machine=conf.is_on_this_machine(parse(specification.spark.master)),
+                is_on_this_machine=is_on_this_machine(parse(specification.spark.master)),
             )
         except UnavailableError:
             files.withdraw()

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
-from app.core.runs.launcher import AuditLauncher, Submitted
+from app.core.runs.launcher import Submitted
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import ConflictError, FencelineError, IllegalTransitionError, NotFoundError, UnavailableError
@@ -31,6 +31,7 @@ from app.products.audits.decision import (
 )
 from app.products.audits.passing import NotPassed
 from app.products.audits.plan import due_windows
+from app.products.audits.ports import AuditLauncher
 from app.products.audits.service import carrying_out, planning
 from app.products.audits.service.passing import why_not_passed
 from app.products.audits.store import AuditPlanStore, AuditStore

@@ -20,7 +20,7 @@ from app.kit.db.store import DatabaseStore
 from app.kit.errors import NotFoundError
 from app.kit.page import Page, decode_cursor, encode_cursor
 from app.kit.storable import storable
-from app.products.audits.audit import Audit, AuditProgress, AuditState
+from app.products.audits.audit import KEPT_FOR, Audit, AuditProgress, AuditState
 from app.products.audits.doubts import InForce
 from app.products.audits.plan import AuditPlan
 from app.products.audits.result import AuditResult, Verdict
@@ -172,6 +172,11 @@ class AuditStore(DatabaseStore):
         for row in rows:
             found.setdefault(row.name, {})[row.what] = row.number
         return found
+
+    async def expire(self, *, now: datetime) -> dict[str, int]:
+        """Remove audits that ended long ago; the number of rows by table."""
+        result = await self._db.execute(sa.delete(audits).where(_A.ended_at < now - KEPT_FOR))
+        return {"audits": result.rowcount}
 
 
 class AuditPlanStore(DatabaseStore):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from app.kit.db.store import DatabaseStore
 from app.kit.errors import NotFoundError
 from app.kit.page import Page, decode_cursor, encode_cursor
 from app.kit.storable import storable
-from app.products.drills.drill import Drill
+from app.products.drills.drill import KEPT_FOR, Drill
 from app.products.drills.tables import drills
 
 _C = drills.c
@@ -64,6 +65,11 @@ class DrillStore(DatabaseStore):
         items = tuple(_drill(row) for row in rows[:limit])
         cursor = encode_cursor(items[-1].ordered_at.isoformat(), items[-1].id) if len(rows) > limit else None
         return Page(items=items, next_cursor=cursor)
+
+    async def expire(self, *, now: datetime) -> dict[str, int]:
+        """Remove drills that ended long ago; the number of rows by table."""
+        result = await self._db.execute(sa.delete(drills).where(_C.ended_at < now - KEPT_FOR))
+        return {"drills": result.rowcount}
 
 
 def _changeable(drill: Drill) -> dict[str, Any]:

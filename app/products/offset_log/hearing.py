@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-
-class Init(NamedTuple):
-    """Producer id and epoch that a producer was initialised with.
-
-    transactional_id: its id if the task has several, else None.
-    """
-
-    producer_id: int
-    epoch: int
-    transactional_id: str | None = None
-
+from app.core.wire.offset_report import Init
 
 _MOST_NAMED = 5
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.core.overview import service as overview
+from app.core.access.signed_in import may
 from app.core.pipelines.store import PipelineStore
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
@@ -26,7 +26,7 @@ def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        log = await overview.offset_log_of(uow, await uow.of(PipelineStore).get(name))
+        log = await offset_log.log_of(uow, await uow.of(PipelineStore).get(name))
         check = None
         if hours is not None and log is not None:
             check = await offset_log.verify(

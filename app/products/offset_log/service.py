@@ -11,17 +11,20 @@ import msgspec
 from app.core.alerts.service import tell
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Phase, Snapshot
+from app.core.overview.product_views import Panel
+from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.needs import Need
 from app.core.runs.service.heartbeats import report_of
 from app.core.wire.heartbeat import TaskHeartbeat
+from app.core.wire.offset_report import Init
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import moment_of_ms, storable
 from app.products.offset_log.alerts import contradiction_alert
 from app.products.offset_log.check import PipelineCheck, check
 from app.products.offset_log.heard import Heard
-from app.products.offset_log.hearing import Init, unheard_inits
+from app.products.offset_log.hearing import unheard_inits
 from app.products.offset_log.needs import contradiction_need
 from app.products.offset_log.record import MARKED_FOR, CheckRecord, FindingRecord
 from app.products.offset_log.silence import Attempted
@@ -95,6 +98,18 @@ async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: s
             await tell(uow, contradiction_alert(record, finding, others=len(new) - 1, now=now))
         uow.notify("pipeline", pipeline)
     return len(new)
+
+
+async def log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
+    """None where tasks record none, since their offsets may go back."""
+    if pipeline.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return None
+    return await look(uow, pipeline=pipeline.name)
+
+
+async def panel_of(uow: UnitOfWork, pipeline: Pipeline) -> Panel:
+    """The section of the pipeline's page."""
+    return Panel(template="components/offset_log_panel.html", content=await log_of(uow, pipeline))
 
 
 async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:

@@ -17,13 +17,12 @@ from app.core.pipelines.tables import pipelines, transactional_ids
 from app.core.runs.tables.runs import runs
 from app.core.runs.task import TaskReport
 from app.core.wire.offset_events import Checkpoint, Event, Teller
-from app.core.wire.offset_report import OffsetReport
+from app.core.wire.offset_report import Init, OffsetReport
 from app.kit.access import Verb
 from app.kit.db.store import DatabaseStore
 from app.kit.storable import moment_of_ms
 from app.products.offset_log.check import Finding, PipelineCheck
 from app.products.offset_log.heard import Heard
-from app.products.offset_log.hearing import Init
 from app.products.offset_log.keeping import Known, Place, keeping
 from app.products.offset_log.record import CheckRecord, FindingRecord
 from app.products.offset_log.silence import Attempted

@@ -98,20 +98,3 @@ offset_contradictions = sa.Table(
     one_of("kind", Kind),
     sa.Index("ix_offset_contradictions_found", "pipeline_id", "found_at", "id"),
 )
-
-# The last reported offset of each partition with a confirmed commit; it outlasts the retention of committed offsets.
-recorded_offsets = sa.Table(
-    "recorded_offsets",
-    metadata,
-    text("kafka_cluster_id", primary_key=True),
-    text("group_id", primary_key=True),
-    text("topic", primary_key=True),
-    integer("partition", primary_key=True),
-    sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False, index=True),
-    sa.Column("offset", sa.BigInteger, nullable=False),
-    text("topic_id", nullable=True),
-    sa.Column("is_final", sa.Boolean, nullable=False),
-    # Start of its run, or time of the offset reset: older reports change nothing.
-    moment("began_at"),
-    postgresql_with={"fillfactor": "50"},
-)

@@ -6,13 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from app.core.access.signed_in import may
 from app.core.journals.log_look import Landmark, parse_start
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import MAX_LIMIT
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import WiringDep, may
 from app.products.partition_log.service import PartitionLog
 from app.products.partition_log.web_looks import look_for
 

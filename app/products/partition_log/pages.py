@@ -7,15 +7,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.journals.log_entries import LogEntry
 from app.core.journals.log_look import Landmark, parse_start
 from app.core.observing.service.observations import notice_of
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb, allows
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, ForbiddenError, InvalidError, NotFoundError
 from app.kit.page import MAX_LIMIT
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute

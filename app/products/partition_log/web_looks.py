@@ -8,8 +8,8 @@ from app.core.clusters.brokers import TransactionalIds
 from app.core.clusters.service import get_cluster
 from app.core.journals.log_look import Landmark
 from app.core.observing.service.transactional_ids import transactional_ids_of
+from app.core.wiring import Wiring
 from app.kit.access import Principal, Verb, require
-from app.kit.web.dependencies import Wiring
 from app.products.partition_log.service import PartitionLog, look_into_log
 from app.products.partition_log.shown_records import note_look_at_records
 

@@ -7,15 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.alerts.webhook import Delivery
 from app.core.runs.api.run_schemas import Reason
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import NameInPath, Why
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.webhooks import service as webhooks
 from app.products.webhooks.schemas import WebhookChangeGiven, WebhookGiven
 from app.products.webhooks.service import WebhookLine

@@ -17,13 +17,13 @@ from app.core.alerts.alert import message_of
 from app.core.alerts.service import NOTICE
 from app.core.alerts.store.deliveries import DeliveryStore
 from app.core.alerts.store.webhooks import WebhookStore
-from app.core.alerts.webhook import DeliveryAttempt, Webhook
+from app.core.alerts.webhook import Answered, DeliveryAttempt, Webhook
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import FencelineError
 from app.kit.storable import storable_text
 from app.products.webhooks.ports import SigningKeys, WebhookPost
-from app.products.webhooks.retry import Answered, Pace
+from app.products.webhooks.retry import Pace
 from app.products.webhooks.signature import headers_of
 
 log = logging.getLogger(__name__)

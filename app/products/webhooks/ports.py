@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from app.products.webhooks.retry import Answered
+from app.core.alerts.webhook import Answered
 
 
 class WebhookPost(Protocol):

@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx
 
 from app.core.alerts.target import host_and_port_of, origin_of, problem_of_addresses, problem_of_url
+from app.core.alerts.webhook import Answered
 from app.core.clusters import secret_reference
 from app.kit.errors import InvalidError, UnavailableError
-from app.products.webhooks.retry import Answered
 from app.products.webhooks.signature import key_of
 
 ANSWER_BYTES = 500

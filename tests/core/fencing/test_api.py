@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.core.fencing.coordinator import ID
 from tests.support.fencing import clean_restart, lost_membership, put_down, refusal, register, takeover, timeout
 from tests.support.fixtures import AsRole

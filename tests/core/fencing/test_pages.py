@@ -11,8 +11,8 @@ import pytest
 
 from app.core.fencing.pages.incarnations import drawing_of
 from app.core.fencing.story import Story, story_of
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages.timeline import Tone
 from tests.core.fencing.coordinator import CLUSTER, ID, Coordinator
 from tests.core.fencing.scenes import epoch_event, felt, word

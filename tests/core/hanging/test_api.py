@@ -14,8 +14,8 @@ from app.core.hanging.report import SearchReport
 from app.core.hanging.search import Unclear
 from app.core.journals import group_records
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.fixtures import AsRole
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import NOW_MS, hear, observed_cluster, offset_batch, publish

@@ -14,8 +14,8 @@ from app.core.fencing.fencing_event import Cause
 from app.core.hanging.report import SearchReport
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.products.audits.audit import ENDED
 from app.products.audits.result import Verdict
 from tests.support.fencing import register

@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.overview import service as overview
-from app.core.overview.needs import NeedsOf
+from app.core.overview.product_views import NeedsOf
 from app.core.pipelines.pipeline import FileSink
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.runs.needs import Need, Severity
-from app.edges.main.needs import NEEDS
 from app.products.audits.audit import MARKED_FOR as AUDITS_MARKED_FOR
 from app.products.audits.service.needs import audit_needs
 from app.products.audits.store import AuditStore
@@ -26,6 +25,7 @@ from app.products.offset_log.service import contradiction_needs
 from app.products.offset_log.store import OffsetLogStore
 from tests.support import page_samples as samples
 from tests.support.control_plane import ControlPlane
+from tests.support.needs import NEEDS
 from tests.support.unit_of import UnitOf
 
 NOW = samples.NOW

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
 
+from app.core.access.signed_in import Allowed
 from app.kit.access import NEEDED_ROLE, Role, Verb
-from app.kit.web.dependencies import Allowed
 from app.kit.web.security.cookies import COOKIE_NAMES
 from tests.support.fixtures import AsRole
 from tests.support.wiring import USERS_URL

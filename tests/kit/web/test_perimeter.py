@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.core.wiring import Wiring
 from app.edges.main.users_app import create_users_app
 from app.kit.web.bugs import BugBarrier
-from app.kit.web.dependencies import Wiring
 from app.kit.web.security.perimeter import Perimeter, hosts_of
 from tests.support.wiring import USERS_URL, client_of, settings_for_test
 

@@ -10,9 +10,9 @@ import httpx
 import msgspec
 import pytest
 
+from app.core.wiring import Wiring
 from app.kit.access import Role
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.web.dependencies import Wiring
 from app.products.audits.audit import AuditState
 from app.products.audits.service import carrying_out
 from app.products.audits.store import AuditStore

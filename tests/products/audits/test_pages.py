@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.wiring import browser_of
 

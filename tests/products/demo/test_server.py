@@ -13,7 +13,8 @@ import pytest
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.processes import ChildProcess
 from app.kit.patience import AWAY_S, Patience
-from app.products.demo.server import DemoServer
+from app.products.demo.server import LONGEST_DRILL_S, DemoServer
+from app.products.drills.drill import LONGEST_S
 
 
 class Living(ChildProcess):
@@ -136,3 +137,7 @@ def test_a_run_that_does_not_end_in_time_is_named_by_its_state(tmp_path: Path) -
     server = _server(tmp_path, lambda _: httpx.Response(200, json={"id": "a", "state": "draining"}))
     with pytest.raises(EmbeddedError, match="the run is still draining 0 s after its drain"):
         server.end_run("a", "drain", timeout_s=0)
+
+
+def test_requests_outlast_the_longest_drill_of_the_server() -> None:
+    assert LONGEST_DRILL_S >= LONGEST_S

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from app.core.wire.drill import ActStep
 from app.products.drills import judging
-from app.products.drills.drill import ActStep, Drill, DrillKind, DrillState, DrillVerdict, TargetState
+from app.products.drills.drill import Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.products.drills.timeline import FencingLook
 from tests.products.drills.told import a_drill, at, hear, look, sentences
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.wiring import browser_of, settings_for_test, wired
 

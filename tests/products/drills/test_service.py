@@ -11,10 +11,10 @@ from app.core.access.store.commands import CommandStore
 from app.core.runs.instance import InstanceState
 from app.core.runs.run import DesiredRunState, Run
 from app.core.runs.store.runs import RunStore
-from app.core.wire.drill import DrillAnswer, DrillReport
+from app.core.wire.drill import ActStep, DrillAnswer, DrillReport
 from app.kit.access import Principal, Role, RunTokenScope
 from app.kit.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
-from app.products.drills.drill import ActStep, Drill, DrillKind, DrillState, DrillVerdict, TargetState
+from app.products.drills.drill import Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.products.drills.service import drills
 from tests.support.control_plane import ControlPlane, task_heartbeat
 

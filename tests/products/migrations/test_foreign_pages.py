@@ -13,10 +13,11 @@ from app.core.clusters.survey import Survey
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
+from app.products.migrations.ports import MigrationQuestions
 from tests.support.control_plane import CLUSTER, ControlPlane
 from tests.support.observing import live_transaction, state_of
 from tests.support.wiring import browser_of, client_of, token_of
@@ -41,7 +42,7 @@ async def coordinator(wiring: Wiring, database: Database) -> Played:
     plane = ControlPlane(database, now=wiring.clock.now())
     await plane.pipeline("ours")
     played = Played()
-    object.__setattr__(wiring, "migration_questions", played)
+    object.__setattr__(wiring, "parts", {MigrationQuestions: played})
     publish(wiring, 3)
     return played
 

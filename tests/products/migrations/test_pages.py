@@ -11,9 +11,9 @@ from app.core.runs.instance import InstanceState
 from app.core.runs.mode import DEFINED_BY, Mode
 from app.core.runs.run import DesiredRunState
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.products.migrations.look import AuditNow
 from app.products.migrations.migration import MigrationState, Stage
 from tests.support.control_plane import ControlPlane

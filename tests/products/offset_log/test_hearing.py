@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.products.offset_log.hearing import Init, unheard_inits
+from app.core.wire.offset_report import Init
+from app.products.offset_log.hearing import unheard_inits
 
 ID = "orders.t.0.0"
 

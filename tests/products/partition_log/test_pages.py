@@ -18,12 +18,12 @@ from app.core.journals.log_content import Content, LogRecord
 from app.core.journals.log_entries import EntryState
 from app.core.journals.log_look import Look
 from app.core.journals.record_batch import MarkerType
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
 from app.kit import access
 from app.kit.access import Role
 from app.kit.errors import InvalidError
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages import display, screen
 from app.products.partition_log.service import PartitionLog
 from tests.core.journals.logs import WrittenLog, taken_over

@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.metrics import exposition
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.wiring import browser_of, client_of, settings_for_test, token_of, wired
 
 URL = "https://hooks.example.com/services/a-secret-path"

@@ -8,7 +8,7 @@ import msgspec
 
 from app.core.wire.heartbeat import HeartbeatAnswer, TaskState
 from app.core.wire.offset_events import Checkpoint, Outcome
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from tests.workers.reporting.reporter import answer, heard, reporter_to

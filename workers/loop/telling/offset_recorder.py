@@ -21,8 +21,7 @@ from app.core.wire.offset_events import (
     Positioned,
     checkpoints_of,
 )
-from app.core.wire.offset_report import PartitionOffsets
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init, PartitionOffsets
 from workers.loop.group.ownership import Ownership, Partition
 
 KEPT = 2000

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.fencing.fencing_event import Cause, Confidence
 from app.core.fencing.pages.incarnations import drawing_of
@@ -20,11 +21,11 @@ from app.core.fencing.story import story_of
 from app.core.observing.service import groups
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.printable import one_line
 from app.kit.storable import moment_of_ms
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import words
 from app.kit.web.pages.errors import PageRoute

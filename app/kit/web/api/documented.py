@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI
@@ -25,22 +26,16 @@ _MEANINGS = {
     429: "Too many failed logins; Retry-After says for how long to wait.",
     503: "Something that is needed does not answer: Postgres, a broker.",
 }
-_TAGS = {
+TAGS: Mapping[str, str] = {
     "clusters": "Kafka clusters that pipelines may name. Registering and removing is the administrator's.",
-    "partition log": "What lies in a partition, batch by batch, and what became of it.",
     "observing": "What the brokers of a cluster say now: transactions and groups of every client, ours and foreign.",
     "fencing": "Who or what ended a producer, a membership or a transaction, how sure that is, and what proves it.",
     "pipelines": "Definitions and their immutable revisions.",
     "mappings": "Which partition is read under which transactional id and by whom, now and at any moment that is kept.",
-    "files": "What pipelines with a file sink wrote, as the committed references in their sink topics name it.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
-    "drills": "Failures on purpose, on pipelines that allow them: what was expected, what happened, what came of it.",
-    "migrations": "From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
-    "audits": "Whether every id that a pipeline read has the outputs it should have, once, by what is in the topics.",
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
     "stuck": "Blocked consumers: the transaction that blocks them, its owner and its end; ending it by hand.",
     "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",
-    "webhooks": "Where alerts are sent, signed and tried again, and what became of them.",
     "access": "Who is asking, and the tokens of people and programs.",
     "command log": "Who changed what, when and why.",
 }
@@ -89,8 +84,11 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def document(app: FastAPI) -> None:
-    """Give the application an OpenAPI with problem documents and the two kinds of credentials."""
+def document(app: FastAPI, *, tags: Mapping[str, str]) -> None:
+    """Give the application an OpenAPI with problem documents and the two kinds of credentials.
+
+    tags: the sentence of each heading, in their order.
+    """
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -99,7 +97,7 @@ def document(app: FastAPI) -> None:
                 version=app.version,
                 routes=app.routes,
                 description="The control plane of exactly-once Kafka pipelines on Spark. Errors are RFC 9457.",
-                tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
+                tags=[{"name": name, "description": text} for name, text in tags.items()],
                 separate_input_output_schemas=False,
             )
             components = schema.setdefault("components", {})

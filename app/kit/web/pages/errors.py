@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
 from app.kit.errors import FencelineError, UnauthenticatedError, UnavailableError
-from app.kit.web.dependencies import Wiring
+from app.kit.web.dependencies import WebWiring
 from app.kit.web.pages import screen
 from app.kit.web.pages.screen import Screen
 
@@ -21,7 +21,7 @@ def error_page(
 ) -> HTMLResponse:
     """A page about an error. It needs neither database nor session, so it also works when those are what failed."""
     wiring = request.app.state.wiring
-    assert isinstance(wiring, Wiring)  # noqa: S101 - set by the app factory
+    assert isinstance(wiring, WebWiring)  # noqa: S101 - set by the app factory
     shown = Screen(template="errors/detail", title=title, context={"status": status, "detail": detail}, status=status)
     response = screen.show(request, shown, principal=None, now=wiring.clock.now())
     response.headers.update(headers or {})

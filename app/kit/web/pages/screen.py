@@ -28,10 +28,11 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError, UnavailableError
 from app.kit.printable import clipboard_text
 from app.kit.web.base_path import links_below
-from app.kit.web.dependencies import Credential, Wiring, credential_of, principal_of
+from app.kit.web.dependencies import Credential, WebWiring, credential_of
 from app.kit.web.pages import display
 from app.kit.web.pages.admission import Admission
 from app.kit.web.pages.assets import STYLESHEETS, asset_integrity, asset_url
+from app.kit.web.pages.navigation import places_after
 from app.kit.web.pages.said import sentence_of
 from app.kit.web.pages.shared_looks import STORED, Frame, Rhythm, Seen, SharedLooks, Watching
 from app.kit.web.pages.stream_limit import LimitedStream, StreamLimit
@@ -80,7 +81,12 @@ def _environment() -> Environment:
     )
     # Jinja types its tables by what it puts there itself.
     cast("dict[str, Any]", environment.globals).update(
-        asset=asset_url, integrity=asset_integrity, stylesheets=STYLESHEETS, Verb=Verb, url=url_of
+        asset=asset_url,
+        integrity=asset_integrity,
+        stylesheets=STYLESHEETS,
+        Verb=Verb,
+        url=url_of,
+        places_after=places_after,
     )
     cast("dict[str, Any]", environment.filters).update(
         count=display.count,
@@ -142,7 +148,7 @@ def show(
 
 
 async def live(
-    request: Request, wiring: Wiring, principal: Principal, look: Look, *, is_live: bool = True
+    request: Request, wiring: WebWiring, principal: Principal, look: Look, *, is_live: bool = True
 ) -> HTMLResponse | EventSourceResponse:
     """The whole page, or its stream: as the route says by which the request came, for a name may be "stream", too."""
     if request.scope["route"].path.endswith(_STREAM):
@@ -152,7 +158,7 @@ async def live(
 
 async def page(
     request: Request,
-    wiring: Wiring,
+    wiring: WebWiring,
     principal: Principal,
     look: Look,
     *,
@@ -182,7 +188,7 @@ def fragment(request: Request, screen: Screen, *, principal: Principal, now: dat
     return HTMLResponse(render(_region(screen.template), context), status_code=screen.status)
 
 
-def stream(request: Request, wiring: Wiring, principal: Principal, look: Look) -> EventSourceResponse:
+def stream(request: Request, wiring: WebWiring, principal: Principal, look: Look) -> EventSourceResponse:
     """The page's region now, and again after every change, until the browser goes or its session ends.
 
     Each frame is the full state, so a browser that comes back needs nothing from before. What differs between the
@@ -202,7 +208,7 @@ def _used_query(request: Request) -> tuple[tuple[str, str], ...]:
 
 
 async def _frames(
-    request: Request, wiring: Wiring, principal: Principal, look: Look, key: Hashable
+    request: Request, wiring: WebWiring, principal: Principal, look: Look, key: Hashable
 ) -> AsyncGenerator[bytes]:
     async def take() -> Seen:
         return await _seen(request, wiring, principal, look)
@@ -241,13 +247,13 @@ async def _frames(
         stopping.cancel()
 
 
-async def _principal_now(wiring: Wiring, admission: Admission, credential: Credential) -> Principal | None:
+async def _principal_now(wiring: WebWiring, admission: Admission, credential: Credential) -> Principal | None:
     if credential.is_session:
         return await admission.principal_of(credential.secret)
-    return await admission.shared(credential.secret, lambda: principal_of(wiring, credential))
+    return await admission.shared(credential.secret, lambda: wiring.principal_of(credential))
 
 
-async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Look) -> Seen:
+async def _seen(request: Request, wiring: WebWiring, principal: Principal, look: Look) -> Seen:
     now = wiring.clock.now()
     try:
         async with wiring.unit_of_work() as uow:

@@ -7,17 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.clusters.store import ClusterStore
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.migrations.api.foreign_schemas import ForeignMigrationGiven
 from app.products.migrations.foreign import ForeignMigration
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service import foreign
 from app.products.migrations.service.foreign import ForeignView
 from app.products.migrations.store.foreign import ForeignMigrationStore
@@ -70,7 +73,7 @@ async def get_foreign(
 ) -> Shown[ForeignView]:
     """Its stage, which clauses hold by the brokers' word, and which evidence cannot be had."""
     return await foreign.view_foreign(
-        wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
+        wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=wiring.clock.now()
     )
 
 
@@ -89,7 +92,7 @@ async def go_on(
 ) -> Response:
     """Its operator begins the next stage; what is proven by then is kept. What is not takes a reason."""
     view = await foreign.view_foreign(
-        wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
+        wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=wiring.clock.now()
     )
 
     async def act() -> ForeignMigration:

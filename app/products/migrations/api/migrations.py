@@ -7,19 +7,22 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
 from app.core.runs.mode import Mode
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.migrations.alarms import Alarm
 from app.products.migrations.api.migration_schemas import Gate, IdToFence, MigrationGiven, RollbackGiven
 from app.products.migrations.migration import Migration
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.record import Evidence
 from app.products.migrations.service import asking, looking, planning
 from app.products.migrations.service.planning import Plan
@@ -66,7 +69,7 @@ async def plan_migration(
     return await planning.plan_migration(
         wiring.unit_of_work,
         wiring.brokers,
-        wiring.migration_questions,
+        wiring.part(MigrationQuestions),
         wiring.observations,
         pipeline=name,
         goal=goal,

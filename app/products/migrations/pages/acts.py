@@ -9,10 +9,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.runs.mode import Mode
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.products.migrations.look import Look

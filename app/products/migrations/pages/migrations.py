@@ -7,14 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.mode import Mode, mode_of
 from app.core.runs.service.switching import unsafe_switch
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen

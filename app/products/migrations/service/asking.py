@@ -15,20 +15,19 @@ from app.core.pipelines.pipeline import GroupProtocol, PipelineDefinition
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.mode import Mode, in_mode, mode_of
 from app.core.runs.run import DesiredRunState
+from app.core.runs.service.busy import refuse_while_busy, refuse_while_disturbed
 from app.core.runs.service.recorded_offsets import refuse_lost_offsets
 from app.core.runs.store.runs import RunStore
 from app.kit.access import Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError
 from app.kit.page import Page, checked_limit
-from app.products.drills.service.drills import blocking
 from app.products.migrations.alarms import Alarm
 from app.products.migrations.decision import go_back, settled_targets
 from app.products.migrations.gates import WAIVABLE
 from app.products.migrations.look import Look
 from app.products.migrations.migration import TRANSITIONS, Migration, MigrationState, Stage, StepKind, StepState
 from app.products.migrations.record import Evidence
-from app.products.migrations.service.guard import refuse_while_migrating
 from app.products.migrations.service.rows import gather_targets, lock, notify, revision_in, set_targets
 from app.products.migrations.store.migrations import MigrationStore
 
@@ -72,7 +71,7 @@ async def migration_to(
 ) -> Migration:
     """One that may begin now, unwritten; the pipeline's row is locked. Raises as `start_migration`."""
     record = await uow.of(PipelineStore).get(pipeline, for_update=True)
-    await refuse_while_migrating(uow, pipeline)
+    await refuse_while_busy(uow, pipeline)
     run = await uow.of(RunStore).find_live(pipeline)
     if run is None or run.desired is not DesiredRunState.RUN:
         raise ConflictError(f"pipeline {pipeline} does not run: a migration moves instances that run, one at a time")
@@ -88,8 +87,7 @@ async def migration_to(
             f"pipeline {pipeline} is {record.definition.processing_guarantee}: there is nothing to migrate"
         )
     _check_goal(record.definition, goal, field="goal")
-    if (drill := await blocking(uow, pipeline)) is not None:
-        raise ConflictError(f"a drill is {drill.state}: nobody could tell what came of which. Wait for its end")
+    await refuse_while_disturbed(uow, pipeline)
     before = await uow.of(MigrationStore).list(pipeline=pipeline, after=None, limit=1)
     cluster = await uow.of(ClusterStore).get(run.cluster)
     await refuse_lost_offsets(uow, brokers, record)

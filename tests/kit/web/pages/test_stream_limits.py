@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from app.core.wiring import Wiring
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages import screen, stream_limit
 from app.kit.web.pages.stream_limit import StreamLimit
 from tests.support.event_streams import streamed

@@ -7,13 +7,13 @@ from app.core.alerts.store.deliveries import DeliveryStore
 from app.core.alerts.store.webhooks import WebhookStore
 from app.core.alerts.webhook import Webhook
 from app.core.overview import service as overview
-from app.core.overview.needs import NeedsOf
-from app.edges.main.needs import NEEDS
+from app.core.overview.product_views import NeedsOf
 from app.products.audits.audit import MARKED_FOR
 from app.products.audits.service.needs import audit_needs
 from app.products.audits.wire import AuditEnd
 from tests.support.audit_samples import broken_result
 from tests.support.auditing import Audited
+from tests.support.needs import NEEDS
 
 
 async def test_lost_id_is_reported_by_webhook(audited: Audited) -> None:

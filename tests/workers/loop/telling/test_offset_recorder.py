@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from app.core.wire.offset_events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init
 from app.products.offset_log.stretch import Stretch
 from app.products.offset_log.verdict import Kind, Standing, Verdict
 from tests.support.offset_log import EVERYTHING, replayed

@@ -1,9 +1,11 @@
-"""What products tell of pipelines: each product has a function that `overview` asks."""
+"""What products show of pipelines on core's pages: each product has the functions that `overview` asks."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+
+import msgspec
 
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.runs.needs import Need
@@ -11,3 +13,14 @@ from app.kit.db.unit_of_work import UnitOfWork
 
 NeedsOf = Callable[[UnitOfWork, Sequence[Pipeline], datetime], Awaitable[Mapping[str, Sequence[Need]]]]
 """The needs of these pipelines at this moment, by the pipeline's name; a pipeline without any may be left out."""
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """A section of a pipeline's page. template: is included with `panel` in its context; content: what it shows."""
+
+    template: str
+    content: object
+
+
+PanelOf = Callable[[UnitOfWork, Pipeline], Awaitable[Panel | None]]
+"""The panel of a pipeline; None: the page shows none."""
