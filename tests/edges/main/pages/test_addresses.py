@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import pytest
 from fastapi.routing import APIRoute
 
@@ -15,10 +12,7 @@ from app.edges.main import page_routes as pages
 
 def words_below(noun: str) -> set[str]:
     """What stands at the place of a name in the addresses of pages below `/noun/`."""
-    modules = [
-        importlib.import_module(f"{pages.__name__}.{found.name}") for found in pkgutil.iter_modules(pages.__path__)
-    ]
-    routes = [route for module in modules for route in getattr(getattr(module, "router", None), "routes", [])]
+    routes = [route for router in pages.routers for route in router.routes]
     paths = [route.path.strip("/").split("/") for route in routes if isinstance(route, APIRoute)]
     return {path[1] for path in paths if path[0] == noun and len(path) == 2}
 
