@@ -74,7 +74,7 @@ MAY_USE: dict[str, tuple[str, ...]] = {
     "kit.db": ("sqlalchemy",),
     "kit.web": ("fastapi", "starlette", "jinja2"),
     "kit.cli": ("typer",),
-    "border": ("confluent_kafka", "kafka"),
+    "border": ("confluent_kafka", "kafka", "sqlalchemy"),
     "database": ("sqlalchemy",),
     "tables": ("sqlalchemy",),
     "store": ("sqlalchemy",),
