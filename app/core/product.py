@@ -20,7 +20,7 @@ from app.core.observing.service.observations import Observations
 from app.core.overview.product_views import NeedsOf, PanelOf
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline
-from app.core.runs.hooks import Expire, KeepOffsets, Refusal, ShutOut
+from app.core.runs.hooks import Expire, KeepOffsets, OrderOf, Refusal, ShutOut
 from app.core.runs.launcher import DriverFolders
 from app.kit.access import Verb
 from app.kit.clock import Clock
@@ -108,11 +108,12 @@ class Product:
     name: of its folder. pages: rendered routes. tones: the colour of each state. sentences: shown after a form.
     worker_routes: POST routes of the workers' listener, by path.
     loops: run beside core's. loops_after: the loop of core that stands before them (edges/main/server.py).
-    parts: what other products and routes ask for by class.
+    parts: what other products and routes ask for by class. row_parts: the same for services, of a unit of work.
     driver_folders: folders of drivers that are trimmed and removed with those of runs.
     needs, panel: shown on core's pages. expire: deletes old rows. keep_offsets: of heartbeats.
     busy: why the pipeline must not be changed now. disturbed: why no migration may begin now.
     shut_out: when it was proven that no client of a mode is left.
+    order_of: the order that a heartbeat's answer brings to an attempt that is drilled.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Product:
     loops: Callable[[ServerParts], Sequence[Loop]] = lambda _: ()
     loops_after: Literal["reconciler", "folders"] = "folders"
     parts: Callable[[ServerParts], Mapping[type, object]] = lambda _: {}
+    row_parts: Mapping[type, object] = field(default_factory=dict[type, object])
     driver_folders: Callable[[ServerParts], DriverFolders] | None = None
     needs: NeedsOf | None = None
     panel: PanelOf | None = None
@@ -138,6 +140,7 @@ class Product:
     busy: Refusal | None = None
     disturbed: Refusal | None = None
     shut_out: ShutOut | None = None
+    order_of: OrderOf | None = None
 
 
 def placed(core: Mapping[str, Sequence[T]], of_products: Iterable[tuple[str, Sequence[T]]]) -> list[T]:

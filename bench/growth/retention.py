@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from app.core.runs.hooks import Hooks
 from app.core.runs.loops.retention import Retention
 from app.core.runs.store.retention import COUNTS_FOR, EVENTS_FOR, FINE_COUNTS_FOR, FINE_SAMPLES_FOR, SAMPLES_FOR
 from app.edges.db import migrations
 from app.edges.db.database import Database
 from app.edges.embedded.postgres import EmbeddedPostgres
-from app.edges.main.products import HOOKS
+from app.edges.main.products import PARTS
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, PlaneClock
 from tests.support.databases import create_database
 
@@ -118,7 +117,7 @@ async def _grown(plane: ControlPlane, growing: Growing, run_id: str) -> dict[str
 
 async def _retention(url: str) -> Sequence[dict[str, object]]:
     await migrations.upgrade(url)
-    database = Database(url, parts={Hooks: HOOKS})
+    database = Database(url, parts=PARTS)
     try:
         plane = ControlPlane(database)
         run = await plane.running()

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from app.core.runs.hooks import Hooks
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.main.products import HOOKS
+from app.edges.main.products import PARTS
 from app.products.demo.server import DemoServer
 from app.products.demo.stage import sweep
 from app.products.migrations.look import AuditNow
@@ -102,7 +101,7 @@ def page(site: Site, logged_in: Any) -> Generator[Page]:
 def walked(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[Walked]:
     """A pipeline that may migrate; tasks, journals and brokers are played, pages and database real."""
     database_url = create_database(postgres_server_url)
-    database = Database(database_url, parts={Hooks: HOOKS})
+    database = Database(database_url, parts=PARTS)
 
     async def begin(wiring: Wiring) -> Migrating:
         one = Migrating(ControlPlane(database, now=wiring.clock.now()), wiring.observations)

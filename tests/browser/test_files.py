@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, cast
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.core.runs.hooks import Hooks
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.edges.main.products import HOOKS
+from app.edges.main.products import PARTS
 from app.products.files.orphan_findings import Amount, Collected
 from app.products.files.orphan_look import OrphanLook, OrphanResult
 from tests.browser.test_verification_pages import look_at, tab_to
@@ -41,7 +40,7 @@ def shown(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) ->
     database_url = create_database(postgres_server_url)
     try:
         with live_application(database_url, tmp_path_factory.mktemp("files")) as live:
-            database = Database(database_url, parts={Hooks: HOOKS})
+            database = Database(database_url, parts=PARTS)
 
             async def fill(wiring: Wiring) -> Shown:
                 plane = ControlPlane(database, now=wiring.clock.now() - timedelta(seconds=3))

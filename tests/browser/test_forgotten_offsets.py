@@ -11,13 +11,12 @@ from playwright.sync_api import Browser, Page, expect
 from app.core.clusters.brokers import TopicPartition
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
-from app.core.runs.hooks import Hooks
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.main.products import HOOKS
+from app.edges.main.products import PARTS
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, assert_accessible, assert_fits, visitor_of
 from tests.support.control_plane import ControlPlane
@@ -49,7 +48,7 @@ def live(
 ) -> Generator[LiveApplication]:
     """A stopped pipeline `flights` whose group has no offset where RECORDED was confirmed; no loop starts its runs."""
     database_url = create_database(postgres_server_url)
-    database = Database(database_url, parts={Hooks: HOOKS})
+    database = Database(database_url, parts=PARTS)
 
     async def begin(wiring: Wiring) -> None:
         plane = ControlPlane(database, now=wiring.clock.now())

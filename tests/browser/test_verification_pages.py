@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, cast
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from app.core.runs.hooks import Hooks
 from app.core.runs.store.runs import RunStore
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.edges.main.products import HOOKS
+from app.edges.main.products import PARTS
 from app.products.drills.drill import Drill
 from tests.support.audit_states import add_audits
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, visitor_of
@@ -46,7 +45,7 @@ def verified(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory)
     database_url = create_database(postgres_server_url)
     try:
         with live_application(database_url, tmp_path_factory.mktemp("verified")) as live:
-            yield from _filled(live, Database(database_url, parts={Hooks: HOOKS}))
+            yield from _filled(live, Database(database_url, parts=PARTS))
     finally:
         drop_database(postgres_server_url, database_url)
 

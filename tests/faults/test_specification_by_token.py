@@ -18,14 +18,13 @@ import pytest
 
 from app.core.pipelines.pipeline import SparkSettings
 from app.core.pipelines.store import PipelineStore
-from app.core.runs.hooks import Hooks
 from app.core.runs.service import instances
 from app.core.runs.service.run_endings import begin_run
 from app.edges.db.database import Database
 from app.edges.embedded.java import find_java
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.spark import SparkCluster
-from app.edges.main.products import HOOKS
+from app.edges.main.products import PARTS
 from app.edges.spark import conf, package
 from app.edges.spark.instance_files import InstanceFiles
 from tests.support.pipelines import TestPipeline
@@ -94,7 +93,7 @@ class Launch:
 
 async def _leased(database_url: str, pipeline: str) -> tuple[str, str]:
     """A run whose only instance is being submitted from its first moment on; with the token of its lease."""
-    database = Database(database_url, parts={Hooks: HOOKS})
+    database = Database(database_url, parts=PARTS)
     try:
         async with database.unit_of_work() as uow:
             found = await uow.of(PipelineStore).get(pipeline, for_update=True)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from app.core.asked_audits import AuditFigures
 from app.core.runs.run import Run
 from app.core.wire.drill import ActStep
 from app.products.drills import judging
-from app.products.drills.drill import AuditFigures, Drill, DrillKind, Target
+from app.products.drills.drill import Drill, DrillKind, Target
 from app.products.drills.store import DrillStore
 from app.products.drills.timeline import EntryKind, FencingLook
 from tests.products.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, until_well

@@ -14,13 +14,12 @@ import httpx
 from app.core.access.service import tokens
 from app.core.clusters.surveys import Surveys
 from app.core.observing.service.observations import Observations
-from app.core.runs.hooks import Hooks
 from app.core.wiring import Wiring
 from app.edges.db.changes import ChangeFeed
 from app.edges.db.database import Database
 from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.transactions.brokers import KafkaTransactions
-from app.edges.main.products import HOOKS, PRODUCTS
+from app.edges.main.products import PARTS, PRODUCTS
 from app.edges.main.users_app import create_users_app
 from app.kit.access import COMMAND_LINE, Role
 from app.kit.clock import SystemClock
@@ -42,7 +41,7 @@ def settings_for_test(folder: Path, **more: object) -> Settings:
 @asynccontextmanager
 async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]:
     """A wiring whose database is migrated already; the change feed hears nothing of Postgres."""
-    database = Database(database_url, parts={Hooks: HOOKS}, pool_size=5)
+    database = Database(database_url, parts=PARTS, pool_size=5)
     changes = ChangeFeed(database.url)
     brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.core.runs.mode import Mode
+from app.core.runs.task import TaskReport
+from app.core.wire.drill import DrillOrder
 from app.core.wire.heartbeat import TaskHeartbeat
 from app.kit.db.unit_of_work import UnitOfWork
 
@@ -22,6 +24,9 @@ Expire = Callable[[UnitOfWork, datetime], Awaitable[Mapping[str, int]]]
 KeepOffsets = Callable[[UnitOfWork, TaskHeartbeat, str, datetime], Awaitable[bool]]
 """Keeps the offset events of a heartbeat, with the database's epoch. False: not kept, the task repeats them."""
 
+OrderOf = Callable[[str, TaskReport, datetime], DrillOrder | None]
+"""The order for the attempt of a report, by the open drill of its lease (as JSON): for the heartbeat's answer."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
@@ -30,5 +35,6 @@ class Hooks:
     busy: tuple[Refusal, ...] = ()
     disturbed: tuple[Refusal, ...] = ()
     shut_out: tuple[ShutOut, ...] = ()
+    order_of: tuple[OrderOf, ...] = ()
     expire: tuple[Expire, ...] = ()
     keep_offsets: tuple[KeepOffsets, ...] = ()

@@ -50,16 +50,19 @@ class InstanceFolders(Protocol):
 
 
 class DriverFolders(Protocol):
-    """The folders on this host of drivers that are no instance's. `noun`: what they are of, in the plural."""
+    """Folders of drivers that are no instances, on this host."""
 
-    noun: str
+    @property
+    def of(self) -> str:
+        """What the drivers carry out, in the plural: for the log."""
+        ...
 
     async def trim_logs(self) -> int:
         """Cut drivers' logs that have become too long; how many."""
         ...
 
     async def remove_folders(self, *, unchanged_since: datetime) -> int:
-        """Remove the folders in which nothing was written since and no process works; how many."""
+        """Remove those in which nothing was written since, nor works; how many."""
         ...
 
 

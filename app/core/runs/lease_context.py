@@ -8,7 +8,6 @@ from app.core.runs.instance import ENDED, InstanceState
 from app.core.runs.lease_bounds import LeaseBounds
 from app.core.runs.run import DesiredRunState
 from app.core.runs.task import TaskStatus
-from app.products.drills.drill import Drill
 
 
 class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +15,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: its name here; kafka_cluster_id: as the brokers report it.
     lease: the asked one; instance_state and application_id are its. current_lease: the highest of the ordinal.
-    bounds: what its messages may speak of. drill: the open one that this lease is meant by.
+    bounds: what its messages may speak of. drill: the open one that this lease is meant by, as JSON.
     newest: the highest (lease, attempt) that was ever heard of this task; own: the last word of the asked attempt.
     """
 
@@ -32,7 +31,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
     application_id: str | None
     database_epoch: str
     bounds: LeaseBounds
-    drill: Drill | None = None
+    drill: str | None = None
     newest: tuple[int, int] | None = None
     own: TaskStatus | None = None
 

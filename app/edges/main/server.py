@@ -168,7 +168,7 @@ class Server:
         )
         folders = FolderRetention(
             StateFolders(settings.state_dir),
-            [one.driver_folders(self._parts) for one in PRODUCTS if one.driver_folders is not None],
+            others=[one.driver_folders(self._parts) for one in PRODUCTS if one.driver_folders is not None],
             unit_of_work=self._database.unit_of_work,
             clock=self._clock,
             where=self._where,

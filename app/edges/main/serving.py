@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from app.core.runs.hooks import Hooks
 from app.core.runs.workers_api import create_workers_app
 from app.edges.db.database import Database
 from app.edges.embedded.errors import EmbeddedError
@@ -23,7 +22,7 @@ from app.edges.kafka.transactions.brokers import KafkaTransactions
 from app.edges.main.errors import StartError
 from app.edges.main.log_lines import log_to
 from app.edges.main.own_database import start_postgres
-from app.edges.main.products import HOOKS
+from app.edges.main.products import PARTS
 from app.edges.main.server import LOOK_AGAIN_S, Server, Started
 from app.edges.main.users_app import create_users_app
 from app.kit.settings import Settings, url_of
@@ -62,7 +61,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             postgres = await asyncio.to_thread(start_postgres, settings)
             stack.callback(postgres.stop)
             database_url = postgres.url
-        database = Database(database_url, parts={Hooks: HOOKS})
+        database = Database(database_url, parts=PARTS)
         stack.push_async_callback(database.close)
         allowed = settings.allowed_broker_addresses
         brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir, allowed_addresses=allowed)

@@ -46,7 +46,7 @@ class AuditFiles(DriverFiles, frozen=True):
 class SubmitAuditLauncher:
     """One application for each audit, in a folder of its own below `audits` in the state folder."""
 
-    noun = "audits"
+    of = "audits"
 
     def __init__(self, spark_submit: SparkSubmit, *, state_dir: Path) -> None:
         self._spark_submit = spark_submit

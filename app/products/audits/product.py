@@ -7,6 +7,7 @@ from datetime import timedelta
 from app.products.audits import schemas  # first: it declares what the routes show
 
 # isort: split
+from app.core.asked_audits import AskedAudits
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.edges.spark.spark_submit import SparkSubmit
 from app.kit.loops.supervisor import Loop
@@ -18,7 +19,6 @@ from app.products.audits.metrics import audit_metrics
 from app.products.audits.service.needs import audit_needs
 from app.products.audits.service.on_behalf import PlannedAudits
 from app.products.audits.store import AuditStore
-from app.products.drills.ports import DrillAudits
 
 __all__ = ["AUDITS", "schemas"]
 
@@ -69,7 +69,7 @@ AUDITS = Product(
     },
     loops=_loops,
     loops_after="reconciler",
-    parts=lambda server: {DrillAudits: PlannedAudits(clock=server.clock)},
+    row_parts={AskedAudits: PlannedAudits()},
     driver_folders=_launcher,
     needs=audit_needs,
     metrics=audit_metrics,

@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from app.core.asked_audits import AuditFigures
 from app.core.wire.drill import Act
 from app.kit.errors import IllegalTransitionError
 from app.products.drills.timeline import Entry, Watched
@@ -141,23 +142,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stands_still_s: float | None
     expected: tuple[Expectation, ...]
     commits_every_s: float = 0.0
-
-
-class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit of the drill's time has counted, in ids; `read` and `expected` in records.
-
-    unexpected: outputs without an input. dangling: committed references to files that are missing or other ones.
-    incomplete: why it could not see everything; else empty.
-    """
-
-    audit_id: str
-    read: int
-    expected: int
-    lost: int
-    duplicated: int
-    unexpected: int = 0
-    dangling: int = 0
-    incomplete: str = ""
 
 
 class Drill(msgspec.Struct, frozen=True, kw_only=True):

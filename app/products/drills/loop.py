@@ -19,8 +19,8 @@ from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.products.drills import judging
 from app.products.drills.drill import Drill, DrillKind, DrillState, Target
-from app.products.drills.ports import DrillAudits, FreezeSelf
-from app.products.drills.service.drills import notify
+from app.products.drills.ports import FreezeSelf
+from app.products.drills.service.drills import audit_word, notify
 from app.products.drills.service.looks import look_at
 from app.products.drills.store import DrillStore
 
@@ -40,7 +40,6 @@ class DrillWatch:
         *,
         unit_of_work: UnitOfWorkFactory,
         observations: Observations,
-        audits: DrillAudits,
         freeze_self: FreezeSelf,
         clock: Clock,
         host: str,
@@ -48,7 +47,6 @@ class DrillWatch:
     ) -> None:
         self._unit_of_work = unit_of_work
         self._observations = observations
-        self._audits = audits
         self._freeze_self = freeze_self
         self._clock = clock
         self._host = host
@@ -105,7 +103,7 @@ class DrillWatch:
         await self._change(claimed, over)
 
     async def _audited(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
-        word = await self._audits.ask(uow, drill)
+        word = await audit_word(uow, drill, now=now)
         drill = replace(drill, audit_id=word.audit_id)
         return judging.conclude(drill, word.figures, no_audit=word.no_audit, now=now) if word.is_through else drill
 

@@ -11,7 +11,7 @@ from app.kit.access import Verb
 from app.kit.loops.supervisor import Loop
 from app.products.drills import api, pages, tones, workers_api
 from app.products.drills.loop import DrillWatch
-from app.products.drills.ports import DrillAudits
+from app.products.drills.ordering import order_of
 from app.products.drills.service.drills import why_disturbed
 from app.products.drills.store import DrillStore
 
@@ -22,7 +22,6 @@ def _loops(server: ServerParts) -> tuple[Loop, ...]:
     watch = DrillWatch(
         unit_of_work=server.unit_of_work,
         observations=server.observations,
-        audits=server.part(DrillAudits),
         freeze_self=server.freeze_self,
         clock=server.clock,
         host=server.host,
@@ -62,4 +61,5 @@ DRILLS = Product(
     loops_after="reconciler",
     expire=lambda uow, now: uow.of(DrillStore).expire(now=now),
     disturbed=why_disturbed,
+    order_of=order_of,
 )

@@ -28,7 +28,6 @@ OLD_S = timedelta(days=15).total_seconds()
 def loop(plane: ControlPlane, tmp_path: Path) -> FolderRetention:
     return FolderRetention(
         StateFolders(tmp_path),
-        (),
         unit_of_work=plane.uow,
         clock=PlaneClock(plane),
         where="here",

@@ -21,7 +21,7 @@ async def test_the_folder_of_an_audit_goes_with_time_but_not_under_its_driver(
     submit = SparkSubmit(cache_dir=tmp_path / "cache", version="1", python=sys.executable)
     loop = FolderRetention(
         StateFolders(tmp_path),
-        (SubmitAuditLauncher(submit, state_dir=tmp_path),),
+        others=(SubmitAuditLauncher(submit, state_dir=tmp_path),),
         unit_of_work=plane.uow,
         clock=PlaneClock(plane),
         where="here",

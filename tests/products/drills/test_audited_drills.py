@@ -11,14 +11,13 @@ from app.kit.errors import ConflictError
 from app.products.audits.audit import Audit, AuditState
 from app.products.audits.service import planning
 from app.products.audits.service.carrying_out import begin_submission
-from app.products.audits.service.on_behalf import PlannedAudits
 from app.products.audits.specification import JsonField
 from app.products.audits.store import AuditStore
 from app.products.drills.drill import Drill, DrillState, DrillVerdict
-from app.products.drills.service.drills import blocking
+from app.products.drills.service.drills import audit_word, blocking
 from app.products.drills.store import DrillStore
 from tests.products.drills.test_service import get, order, running, stop
-from tests.support.control_plane import ControlPlane, PlaneClock, task_heartbeat
+from tests.support.control_plane import ControlPlane, task_heartbeat
 
 
 async def recovered(plane: ControlPlane) -> Drill:
@@ -60,7 +59,7 @@ async def save(plane: ControlPlane, drill: Drill) -> None:
 async def with_audit(plane: ControlPlane) -> Drill:
     drill = await recovered(plane)
     async with plane.uow() as uow:
-        word = await PlannedAudits(clock=PlaneClock(plane)).ask(uow, drill)
+        word = await audit_word(uow, drill, now=plane.now)
         drill = replace(drill, audit_id=word.audit_id)
         await uow.of(DrillStore).save(drill)
         await uow.commit()
@@ -100,7 +99,7 @@ async def test_an_audit_that_reads_is_told_to_end(plane: ControlPlane) -> None:
 async def test_an_audit_that_its_drill_does_not_come_to_know_is_none(plane: ControlPlane) -> None:
     drill = await recovered(plane)
     async with plane.uow() as uow:
-        assert (await PlannedAudits(clock=PlaneClock(plane)).ask(uow, drill)).audit_id is not None
+        assert (await audit_word(uow, drill, now=plane.now)).audit_id is not None
     async with plane.uow() as uow:
         assert await uow.of(AuditStore).find_living("flights") is None, "the server went before its commit"
 

@@ -5,18 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from app.core.asked_audits import AuditFigures
 from app.core.wire.drill import ActStep
 from app.kit.errors import IllegalTransitionError
 from app.products.drills import judging
-from app.products.drills.drill import (
-    TRANSITIONS,
-    AuditFigures,
-    DrillKind,
-    DrillState,
-    DrillVerdict,
-    Target,
-    TargetState,
-)
+from app.products.drills.drill import TRANSITIONS, DrillKind, DrillState, DrillVerdict, Target, TargetState
 from app.products.drills.timeline import FencingLook, Look
 from tests.products.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, sentences, until_well
 

@@ -6,12 +6,12 @@ import os
 
 from msgspec.structs import replace
 
+from app.core.asked_audits import AskedAudits, AuditFigures, AuditWord
 from app.core.observing.service.observations import Observations
 from app.core.runs.task import PartitionProgress
 from app.kit.db.unit_of_work import UnitOfWork
-from app.products.drills.drill import AuditFigures, Drill, DrillKind, DrillState, DrillVerdict, TargetState
+from app.products.drills.drill import Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.products.drills.loop import DrillWatch
-from app.products.drills.ports import AuditWord
 from app.products.drills.service import drills
 from tests.products.drills.test_service import order, running, stop
 from tests.support.control_plane import ControlPlane, PlaneClock, task_heartbeat
@@ -25,10 +25,21 @@ class Audits:
     def __init__(self) -> None:
         self.asked: list[str | None] = []
 
-    async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
+    async def ask(self, uow: UnitOfWork, **asked: object) -> AuditWord:
+        del uow, asked
+        self.asked.append(None)
+        return AuditWord(audit_id="a1")
+
+    async def word(self, uow: UnitOfWork, audit_id: str) -> AuditWord:
         del uow
-        self.asked.append(drill.audit_id)
-        return AuditWord(audit_id="a1", figures=CLEAN if drill.audit_id else None)
+        self.asked.append(audit_id)
+        return AuditWord(audit_id=audit_id, figures=CLEAN)
+
+    async def stop(self, uow: UnitOfWork, audit_id: str, **asked: object) -> None:
+        raise AssertionError(f"the watch does not stop {audit_id}")
+
+    async def is_waiting(self, uow: UnitOfWork, audit_id: str) -> bool:
+        raise AssertionError(f"the watch does not ask for {audit_id}")
 
 
 class Server:
@@ -40,9 +51,8 @@ class Server:
         self.frozen_for: list[float] = []
         self.audits = Audits()
         self.watch = DrillWatch(
-            unit_of_work=plane.database.unit_of_work,
+            unit_of_work=lambda: UnitOfWork(plane.database.engine, {AskedAudits: self.audits}),
             observations=Observations(is_on=False),
-            audits=self.audits,
             freeze_self=self._freeze,
             clock=PlaneClock(plane),
             host="s1",

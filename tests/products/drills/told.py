@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.core.asked_audits import AuditFigures
 from app.core.wire.drill import ActStep
 from app.products.drills import judging
-from app.products.drills.drill import AuditFigures, Drill, DrillKind, DrillState, Target
+from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.planning import plan_of
 from app.products.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
 from tests.support.definitions import a_definition

@@ -31,8 +31,8 @@ class FolderRetention:
     def __init__(
         self,
         folders: InstanceFolders,
-        others: Sequence[DriverFolders],
         *,
+        others: Sequence[DriverFolders] = (),
         unit_of_work: UnitOfWorkFactory,
         clock: Clock,
         where: str,
@@ -48,9 +48,7 @@ class FolderRetention:
         self._kept_for = kept_for
 
     async def turn(self) -> None:
-        trimmed = await self._folders.trim_logs()
-        for others in self._others:
-            trimmed += await others.trim_logs()
+        trimmed = await self._folders.trim_logs() + sum([await others.trim_logs() for others in self._others])
         if trimmed:
             log.info("%d drivers' logs had become too long; their last part is in driver.log.1", trimmed)
         before = self._clock.now() - self._kept_for
@@ -67,10 +65,7 @@ class FolderRetention:
         for others in self._others:
             if gone := await others.remove_folders(unchanged_since=before):
                 log.info(
-                    "removed the folders of %d %s in which nothing was written for %s",
-                    gone,
-                    others.noun,
-                    self._kept_for,
+                    "removed the folders of %d %s in which nothing was written for %s", gone, others.of, self._kept_for
                 )
 
     async def _remove(self, folder: LeaseFolder) -> bool:

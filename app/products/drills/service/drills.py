@@ -10,6 +10,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from app.core.access.service import command_log
+from app.core.asked_audits import AskedAudits, AuditWord
 from app.core.clusters.store import ClusterStore
 from app.core.clusters.survey import ABORT_SWEEP, GROUP_SESSION, longest_ms
 from app.core.clusters.surveys import Surveys
@@ -21,14 +22,11 @@ from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskState, TaskStatus
 from app.core.wire.drill import ActStep, DrillAnswer, DrillReport
-from app.kit.access import Principal, RunTokenScope, Verb, require
+from app.kit.access import DRILLS, Principal, RunTokenScope, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError, NotFoundError
 from app.kit.page import Page, checked_limit
 from app.kit.storable import storable
-from app.products.audits.audit import AuditState
-from app.products.audits.service.asking import stop_audit
-from app.products.audits.store import AuditStore
 from app.products.drills.drill import DISTURBS, LONGEST_S, SHORTEST_S, Drill, DrillKind, DrillState, Target, TargetState
 from app.products.drills.judging import hear, said, stop
 from app.products.drills.planning import UNKNOWN, BrokerTimes, plan_of
@@ -154,8 +152,8 @@ async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str 
         outcome=f"drill {drill_id} was {drill.state}",
         details={"drill": drill_id},
     )
-    if drill.audit_id is not None and not (await uow.of(AuditStore).get(drill.audit_id, for_update=True)).has_ended:
-        await stop_audit(uow, drill.audit_id, by=by, why=f"drill {drill_id} was stopped", now=now)
+    if drill.audit_id is not None:
+        await uow.part(AskedAudits).stop(uow, drill.audit_id, by=by, why=f"drill {drill_id} was stopped", now=now)
     notify(uow, stopped)
     return stopped
 
@@ -180,6 +178,28 @@ async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunToke
         await uow.of(DrillStore).save(heard)
         notify(uow, heard)
     return DrillAnswer(goes_on=heard.stop_requested_at is None)
+
+
+async def audit_word(uow: UnitOfWork, drill: Drill, *, now: datetime) -> AuditWord:
+    """Ask for the audit of the drill's time, or for the state of the one that was asked for (`drill.audit_id`).
+
+    The caller holds the drill's row. While another audit of the pipeline lives, the drill's waits for its end.
+    """
+    audits = uow.part(AskedAudits)
+    if drill.audit_id is not None:
+        return await audits.word(uow, drill.audit_id)
+    try:
+        return await audits.ask(
+            uow,
+            pipeline=drill.pipeline,
+            begin=drill.ordered_at,
+            end=drill.recovered_at or now,
+            by=DRILLS,
+            why=f"drill {drill.id}",
+            now=now,
+        )
+    except ConflictError:
+        return AuditWord()
 
 
 async def list_drills(
@@ -252,7 +272,7 @@ async def blocking(uow: UnitOfWork, pipeline: str) -> Drill | None:
         if one.state in DISTURBS:
             return one
         if one.pipeline == pipeline and (
-            one.audit_id is None or (await uow.of(AuditStore).get(one.audit_id)).state is AuditState.PENDING
+            one.audit_id is None or await uow.part(AskedAudits).is_waiting(uow, one.audit_id)
         ):
             return one
     return None
