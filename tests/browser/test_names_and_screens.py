@@ -22,7 +22,9 @@ from app.core.observing.pages.groups import row_of
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import mark_of
 from app.core.observing.snapshot import Phase
+from app.core.pipelines.pages.pipelines import links_of
 from app.core.runs.pages.charts import chart_of
+from app.edges.main.products import PRODUCTS
 from app.kit.access import Principal, Role
 from app.kit.web.pages import screen
 from app.kit.web.pages.assets import STATIC_DIR
@@ -71,6 +73,7 @@ def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) ->
         "run": run(),
         "is_live": True,
         "chart": chart_of(view.series),
+        "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "beside": {
             (one.topic, one.partition): {"state": "Ongoing", "opened_at": NOW, "held_back": 7} for one in mappings

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from app.core.asked_audits import AuditFigures
+from app.core.audit_figures import AuditFigures
 from app.core.runs.run import Run
 from app.core.wire.drill import ActStep
 from app.products.drills import judging

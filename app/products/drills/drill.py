@@ -16,7 +16,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from app.core.asked_audits import AuditFigures
+from app.core.audit_figures import AuditFigures
 from app.core.wire.drill import Act
 from app.kit.errors import IllegalTransitionError
 from app.products.drills.timeline import Entry, Watched

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.core.asked_audits import AuditFigures
+from app.core.audit_figures import AuditFigures
 from app.core.wire.drill import ActStep
 from app.products.drills.drill import (
     LIVES_ON_AFTER,

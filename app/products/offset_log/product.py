@@ -7,11 +7,10 @@ from app.products.offset_log import schemas  # first: it declares what the route
 # isort: split
 from app.core.product import Product, Routes, ServerParts
 from app.kit.loops.supervisor import Loop
-from app.products.offset_log import api, pages
+from app.products.offset_log import api, pages, service
 from app.products.offset_log.loop import OffsetWatch
 from app.products.offset_log.metrics import offset_log_metrics
 from app.products.offset_log.retention_store import OffsetLogRetentionStore
-from app.products.offset_log.service import contradiction_needs, keep, panel_of
 
 __all__ = ["OFFSET_LOG", "schemas"]
 
@@ -25,9 +24,9 @@ OFFSET_LOG = Product(
     api=(Routes(after="ids", routers=(api.router,)),),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),
     loops=_loops,
-    needs=contradiction_needs,
-    panel=panel_of,
+    needs=service.contradiction_needs,
+    panel=service.panel_of,
     metrics=offset_log_metrics,
     expire=lambda uow, now: uow.of(OffsetLogRetentionStore).expire(now=now),
-    keep_offsets=lambda uow, heartbeat, epoch, now: keep(uow, heartbeat, database_epoch=epoch, now=now),
+    keep_offsets=lambda uow, heartbeat, epoch, now: service.keep(uow, heartbeat, database_epoch=epoch, now=now),
 )

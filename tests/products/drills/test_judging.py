@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.core.asked_audits import AuditFigures
+from app.core.audit_figures import AuditFigures
 from app.core.wire.drill import ActStep
 from app.kit.errors import IllegalTransitionError
 from app.products.drills import judging

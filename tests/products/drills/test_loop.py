@@ -6,7 +6,8 @@ import os
 
 from msgspec.structs import replace
 
-from app.core.asked_audits import AskedAudits, AuditFigures, AuditWord
+from app.core.asked_audits import AskedAudits
+from app.core.audit_figures import AuditFigures, AuditWord
 from app.core.observing.service.observations import Observations
 from app.core.runs.task import PartitionProgress
 from app.kit.db.unit_of_work import UnitOfWork

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.core.asked_audits import AuditFigures
+from app.core.audit_figures import AuditFigures
 from app.core.wire.drill import ActStep
 from app.products.drills import judging
 from app.products.drills.drill import Drill, DrillKind, DrillState, Target

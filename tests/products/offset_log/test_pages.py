@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.core.overview.product_views import Panel
 from app.core.wire.offset_events import Event, Teller
 from app.kit.web.pages import screen
 from app.products.offset_log.check import PipelineCheck, check
@@ -91,7 +92,8 @@ def test_kept_and_checked_contradiction_have_two_ids_on_the_page() -> None:
 
 
 def test_section_of_the_pipelines_page_shows_the_newest_contradiction() -> None:
-    view = msgspec.structs.replace(samples.pipeline_view(samples.run()), offset_log=log_of(handed_over(began=15)))
+    panel = Panel(template="components/offset_log_panel.html", content=log_of(handed_over(began=15)))
+    view = msgspec.structs.replace(samples.pipeline_view(samples.run()), panels=(panel,))
     html = pipeline_page(samples.run(), view=view)
     assert "1 contradiction," in html
     assert "offsets 10 to 14 were not committed" in html

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.core.asked_audits import AuditFigures, AuditWord
+from app.core.audit_figures import AuditFigures, AuditWord
 from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import InvalidError

@@ -10,7 +10,8 @@ import uuid
 from datetime import datetime, timedelta
 
 from app.core.access.service import command_log
-from app.core.asked_audits import AskedAudits, AuditWord
+from app.core.asked_audits import AskedAudits
+from app.core.audit_figures import AuditWord
 from app.core.clusters.store import ClusterStore
 from app.core.clusters.survey import ABORT_SWEEP, GROUP_SESSION, longest_ms
 from app.core.clusters.surveys import Surveys

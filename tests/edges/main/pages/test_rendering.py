@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from app.core.journals.transaction_state import TOPIC
 from app.core.observing.snapshot import Phase
 from app.core.overview.service import PipelinePage
-from app.core.pipelines.pages.pipelines import unreached
+from app.core.pipelines.pages.pipelines import links_of, unreached
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
 from app.core.pipelines.pipeline_ids import id_forms
 from app.core.runs.needs import Need, Severity
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.pages.log_tail import LogTail
 from app.core.runs.run import DesiredRunState, Run, RunState
+from app.edges.main.products import PRODUCTS
 from app.kit import access
 from app.kit.access import Role, Verb
 from app.kit.web.pages import screen
@@ -56,6 +57,7 @@ def pipeline_page(
         "run": current,
         "is_live": current is not None and current.ended_at is None,
         "chart": chart_of(view.series),
+        "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "columns": "carrier and date",
         "beside": {
