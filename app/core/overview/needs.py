@@ -1,4 +1,4 @@
-"""What products tell of pipelines: each product has a function that `overview` asks."""
+"""The products' issues of pipelines: each product has a function that `overview` calls."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from app.core.runs.needs import Need
 from app.kit.db.unit_of_work import UnitOfWork
 
 NeedsOf = Callable[[UnitOfWork, Sequence[Pipeline], datetime], Awaitable[Mapping[str, Sequence[Need]]]]
-"""The needs of these pipelines at this moment, by the pipeline's name; a pipeline without any may be left out."""
+"""Returns the issues of these pipelines now, by the pipeline's name; a pipeline without any may be left out."""
