@@ -23,7 +23,7 @@ def test_files_are_defined_with_their_columns_and_said_in_words(site: Site, page
     name = unique_name("files")
     fill_in(page, name, make_topic)
     expect(page.get_by_label("Root")).to_have_count(0)
-    outputs = page.get_by_label("Outputs are")
+    outputs = page.get_by_label("Outputs", exact=True)
     # What is to be said of the topics is there before the place is taken down.
     expect(page.locator(".field", has=page.get_by_label("Sink topic")).locator(".problem")).to_be_visible()
     outputs.focus()
@@ -44,7 +44,7 @@ def test_files_are_defined_with_their_columns_and_said_in_words(site: Site, page
     page.locator("#column-0").get_by_label("Field").fill("carrier..x")
     page.locator("#column-1").get_by_label("Column 2").select_option("date")
     expect(page.locator("#column-1").get_by_label("Field")).to_have_count(0)
-    page.get_by_label("Uploads take at most").fill("200000")
+    page.get_by_label("Upload timeout").fill("200000")
     page.get_by_role("button", name="Create the pipeline").click()
 
     expect(page.get_by_role("alert")).to_contain_text("4 fields below need a change")
@@ -52,8 +52,8 @@ def test_files_are_defined_with_their_columns_and_said_in_words(site: Site, page
     expect(root.locator(".problem")).to_contain_text("Files need a root")
     expect(page.get_by_label("Root")).to_have_attribute("aria-invalid", "true")
     expect(page.locator("#column-0 .problem").first).to_contain_text("empty name between its dots")
-    expect(page.get_by_label("Uploads take at most")).to_have_value("200000")
-    uploads = page.locator(".field", has=page.get_by_label("Uploads take at most"))
+    expect(page.get_by_label("Upload timeout")).to_have_value("200000")
+    uploads = page.locator(".field", has=page.get_by_label("Upload timeout"))
     expect(uploads.locator(".problem")).to_contain_text("100000 of 300000 ms")
     assert_accessible(page, what="files with errors")
     site.picture(page, "files-errors", height=2_000)
@@ -63,7 +63,7 @@ def test_files_are_defined_with_their_columns_and_said_in_words(site: Site, page
 
     page.get_by_label("Root").fill("s3://flights/files")
     page.locator("#column-0").get_by_label("Field").fill("carrier")
-    page.get_by_label("Uploads take at most").fill("20000")
+    page.get_by_label("Upload timeout").fill("20000")
     page.get_by_role("button", name="Create the pipeline").click()
     page.wait_for_url(re.compile(f"/pipelines/{name}"))
     expect(page.locator(".flow")).to_contain_text("Avro files by carrier and date")
@@ -82,7 +82,7 @@ def test_files_can_be_defined_without_scripts(site: Site, logged_in: Any, make_t
     with site.visitor(storage=logged_in, has_javascript=False) as visitor:
         page = visitor.new_page()
         fill_in(page, name, make_topic)
-        page.get_by_label("Outputs are").select_option("files")
+        page.get_by_label("Outputs", exact=True).select_option("files")
         page.get_by_role("button", name="Check without saving").click()
         page.get_by_label("Root").fill("file:///data/files")
         page.get_by_role("button", name="Add a column").click()

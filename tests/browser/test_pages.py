@@ -134,7 +134,7 @@ def test_another_window_sees_a_new_revision_without_a_reload(
     with site.visitor(storage=logged_in) as visitor:
         editor = visitor.new_page()
         editor.goto(f"/pipelines/{pipeline}/edit")
-        editor.get_by_label("Commit every").fill("250")
+        editor.get_by_label("Commit interval").fill("250")
         editor.get_by_label("Note on this revision").fill("calmer")
         editor.get_by_role("button", name="Save as a new revision").click()
         editor.wait_for_url(re.compile(f"/pipelines/{pipeline}"))
@@ -152,13 +152,13 @@ def test_a_change_from_an_old_revision_is_refused_and_nothing_typed_is_lost(
     with site.visitor(storage=logged_in) as visitor:
         other = visitor.new_page()
         other.goto(f"/pipelines/{pipeline}/edit")
-        other.get_by_label("Commit every").fill("300")
+        other.get_by_label("Commit interval").fill("300")
         other.get_by_role("button", name="Save as a new revision").click()
         other.wait_for_url(re.compile(f"/pipelines/{pipeline}"))
-    page.get_by_label("Commit every").fill("400")
+    page.get_by_label("Commit interval").fill("400")
     page.get_by_role("button", name="Save as a new revision").click()
     expect(page.get_by_role("alert")).to_contain_text("revision 2")
-    expect(page.get_by_label("Commit every")).to_have_value("400")
+    expect(page.get_by_label("Commit interval")).to_have_value("400")
 
 
 def test_a_stream_that_could_not_begin_is_tried_again_and_the_page_says_that_it_is_not_live(page: Page) -> None:
@@ -211,7 +211,7 @@ def test_a_table_keeps_its_order_while_it_changes(site: Site, page: Page, pipeli
     with site.visitor(storage=logged_in) as visitor:
         editor = visitor.new_page()
         editor.goto(f"/pipelines/{pipeline}/edit")
-        editor.get_by_label("Commit every").fill("150")
+        editor.get_by_label("Commit interval").fill("150")
         editor.get_by_role("button", name="Save as a new revision").click()
         editor.wait_for_url(re.compile(f"/pipelines/{pipeline}"))
     expect(page.locator(f"#pipeline-{pipeline} td[data-label=Revision]")).to_have_text("2", timeout=5_000)

@@ -1,4 +1,4 @@
-"""The overview: is everything exactly once right now, and if not, where?"""
+"""The overview: all issues, rates and pipelines at one glance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What products show of pipelines on core's pages: each product has the functions that `overview` asks."""
+"""Issues and panels of products on core's pages: each product has the functions that `overview` calls."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.core.runs.needs import Need
 from app.kit.db.unit_of_work import UnitOfWork
 
 NeedsOf = Callable[[UnitOfWork, Sequence[Pipeline], datetime], Awaitable[Mapping[str, Sequence[Need]]]]
-"""The needs of these pipelines at this moment, by the pipeline's name; a pipeline without any may be left out."""
+"""Returns the issues of these pipelines now, by the pipeline's name; a pipeline without any may be left out."""
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """A section of a pipeline's page. template: is included with `panel` in its context; content: what it shows."""
+    """A section of a pipeline's page. template: included with `panel` in its context. content: the data of the section."""
 
     template: str
     content: object
 
 
 PanelOf = Callable[[UnitOfWork, Pipeline], Awaitable[Panel | None]]
-"""The panel of a pipeline; None: the page shows none."""
+"""Returns the panel of a pipeline, or None for no panel."""

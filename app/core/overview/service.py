@@ -1,4 +1,4 @@
-"""What the pages show, read at one moment: a page and its live region are made from the same answer."""
+"""The content of pages, read at one moment: a page and its live region are made from the same answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EVENTS_SHOWN = 20
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over tasks that were heard of in the last seconds; `p99` is the worst task's. None: nobody says."""
+    """Sums over tasks with a heartbeat in the last seconds; `p99` is the worst task's. None: not reported."""
 
     records_in_per_s: float | None = None
     records_out_per_s: float | None = None
@@ -59,8 +59,8 @@ NOTHING_RUNS = Rates(records_in_per_s=0.0, records_out_per_s=0.0, commits_per_s=
 class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline in a list. `run` is the live run, else the last; `state` None: it was never started.
 
-    needs: those that products found first, then those of the run.
-    not_progressing_ms: for how long a task of it has committed nothing, the one that is worst off; 0: none.
+    needs: those of the products first, then those of the run.
+    not_progressing_ms: the longest time in which one of its tasks has committed nothing; 0: all progress.
     """
 
     pipeline: Pipeline
@@ -77,10 +77,10 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """`series` is the sum of all live runs; `states` counts pipelines (`never started` among the words).
+    """`series` is the sum of all live runs; `states` counts pipelines (with `never started`).
 
-    fencings: the newest of the last day, whoever's; fencing_counts: all of that day, by cause, the commonest first.
-    happened: what tasks told, without what a fencing has as its proof.
+    fencings: the newest of the last day, of all clients; fencing_counts: all of that day, by cause, the most frequent
+    first. happened: task events, without those that are the evidence of a fencing event.
     """
 
     at: datetime
@@ -97,7 +97,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
-    """fencings: the pipeline's newest. panels: the sections of products."""
+    """fencings: the pipeline's newest. panels: sections of products."""
 
     at: datetime
     line: PipelineLine
@@ -131,7 +131,7 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def overview(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) -> Overview:
-    """Is everything exactly once right now, and if not, where?"""
+    """Return the overview: issues, rates and pipelines."""
     lines = await pipeline_lines(uow, needs=needs, now=now)
     live = [line.run.id for line in lines if line.run is not None and line.run.ended_at is None]
     of_a_day = FencingFilter(since=now - FENCING_SPAN)
@@ -162,7 +162,7 @@ async def overview(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) 
 
 
 async def pipeline_lines(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) -> list[PipelineLine]:
-    """Every pipeline with its run and rates, by name. needs: what products tell of pipelines, the first one first."""
+    """Return every pipeline with its run and rates, by name. needs: the products' issues, in this order."""
     page = await uow.of(PipelineStore).list(after=None, limit=LIST_LIMIT)
     runs = {
         run.id: run
@@ -185,7 +185,7 @@ async def pipeline_lines(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: date
 async def pipeline_page(
     uow: UnitOfWork, name: str, *, needs: Sequence[NeedsOf], panels: Sequence[PanelOf] = (), now: datetime
 ) -> PipelinePage:
-    """What is it doing, who owns what, can I change or stop it?"""
+    """Return one pipeline with its run, owners, rates and history."""
     pipeline = await uow.of(PipelineStore).get(name)
     cluster = await uow.of(ClusterStore).get(pipeline.cluster)
     run = None if pipeline.current_run is None else await uow.of(RunStore).get(pipeline.current_run.id)
@@ -221,7 +221,7 @@ async def pipeline_page(
 async def _asked(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], needs: Sequence[NeedsOf], *, now: datetime
 ) -> dict[str, list[Need]]:
-    """What the functions tell of each of the pipelines, in their order."""
+    """Return the issues of each pipeline from the products' functions, in their order."""
     found: dict[str, list[Need]] = {pipeline.name: [] for pipeline in pipelines}
     for needs_of_product in needs:
         told = await needs_of_product(uow, pipelines, now)
@@ -235,7 +235,7 @@ def _with_needs(line: PipelineLine, needs: Sequence[Need]) -> PipelineLine:
 
 
 async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
-    """One run: its instances with every lease, its tasks, what happened, and who was seen that should be gone."""
+    """Return one run: its instances with every lease, its tasks, their events, and zombies."""
     run = await uow.of(RunStore).get(run_id)
     pipeline = await uow.of(PipelineStore).get(run.pipeline)
     revision = await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)
@@ -294,7 +294,7 @@ FRESH_FOR = timedelta(seconds=3)
 
 
 def rates_of(tasks: Sequence[TaskStatus], *, now: datetime) -> Rates:
-    """The sum over the tasks that were heard of just now; what a silent task did last is not what it does."""
+    """Return the sum over the tasks with a recent heartbeat; an older report does not describe the present."""
     fresh = [status for status in tasks if now - status.received_at <= FRESH_FOR]
     lags = [
         max(0, progress.end - at)
@@ -315,14 +315,14 @@ def rates_of(tasks: Sequence[TaskStatus], *, now: datetime) -> Rates:
 
 
 def _known_sum(rates: Iterable[float | None]) -> float | None:
-    """None where nobody says a number, or where some do not and the others have nothing."""
+    """Return None if no task reports a number, or if some do not and the others have nothing."""
     told = list(rates)
     known = [rate for rate in told if rate is not None]
     return sum(known) if any(known) or (known and len(known) == len(told)) else None
 
 
 def sum_of(rates: Sequence[Rates]) -> Rates:
-    """Of all pipelines; without any, nothing runs."""
+    """Return the sum over all pipelines; without any, nothing runs."""
     if not rates:
         return NOTHING_RUNS
     lags = [rate.lag_records for rate in rates if rate.lag_records is not None]

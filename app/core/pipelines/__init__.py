@@ -1,1 +1,1 @@
-"""What a pipeline is: its definition, its revisions, its file, and whether it makes sense."""
+"""Pipelines: definitions, revisions, files and checks."""

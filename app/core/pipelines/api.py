@@ -1,4 +1,4 @@
-"""Pipelines and their revisions: defined, checked, changed, compared, deleted."""
+"""Pipelines and their revisions over REST: create, check, change, compare, delete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.kit.web.dependencies import Uow
 router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", max_length=100, description="The ETag of the pipeline that the change was made from."),
+    Header(alias="If-Match", max_length=100, description="The ETag of the pipeline on which the change is based."),
 ]
 
 
@@ -34,7 +34,7 @@ IfMatch = Annotated[
 async def list_pipelines(
     uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
 ) -> Shown[Page[Pipeline]]:
-    """All pipelines with their current definition and run, by name."""
+    """List all pipelines with their current definition and run, by name."""
     return await pipelines.list_pipelines(uow, after=after, limit=limit)
 
 
@@ -42,7 +42,7 @@ async def list_pipelines(
 async def create_pipeline(
     body: PipelineGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.CREATE_PIPELINE)]
 ) -> Response:
-    """Keep a pipeline with its first revision. Nothing runs yet."""
+    """Create a pipeline with its first revision. Nothing runs yet."""
 
     async def act() -> SavedPipeline:
         return await pipelines.create_pipeline(
@@ -70,7 +70,7 @@ async def validate_definition(
 ) -> Validation:
     """Check a definition against the rules, the other pipelines and the cluster. Nothing is saved.
 
-    It answers also when the brokers are away; a warning then says what could not be checked.
+    It answers also without the brokers; a warning then names the parts that could not be checked.
     """
     problems = await validate_pipeline(
         uow,
@@ -90,7 +90,7 @@ async def validate_definition(
 async def get_pipeline(
     name: NameInPath, uow: Uow, response: Response, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[Pipeline]:
-    """Its current definition and run. The ETag is what If-Match of a change takes."""
+    """Return its current definition and run. If-Match of a change takes the ETag."""
     pipeline = await pipelines.get_pipeline(uow, name)
     response.headers["ETag"] = f'"{pipeline.current_revision}"'
     return pipeline
@@ -106,7 +106,7 @@ async def change_pipeline(
     by: Annotated[Principal, may(Verb.CHANGE_PIPELINE)],
     if_match: IfMatch = None,
 ) -> Response:
-    """Make a new revision. A run that lives moves to it one instance at a time, where that is safe."""
+    """Make a new revision. A live run moves to it one instance at a time, if that is safe."""
 
     async def act() -> SavedPipeline:
         return await pipelines.change_pipeline(
@@ -140,7 +140,7 @@ async def delete_pipeline(
 
 @router.get("/{name}/revisions", responses=refusals(404))
 async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Revision]]:
-    """All revisions with their definitions, newest first."""
+    """List all revisions with their definitions, newest first."""
     return Items(await pipelines.list_revisions(uow, name))
 
 
@@ -148,7 +148,7 @@ async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may
 async def get_revision(
     name: NameInPath, number: NumberInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[Revision]:
-    """The definition as it was made then; a revision never changes."""
+    """Return the definition of a revision, which never changes."""
     return await pipelines.get_revision(uow, name, number)
 
 
@@ -160,7 +160,7 @@ async def diff_revisions(
     before: Annotated[int, Query(alias="from", ge=1, lt=2**31)],
     after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
 ) -> Diff:
-    """What two revisions differ in, a sentence for each difference."""
+    """List the differences of two revisions, a sentence for each."""
     changes = await pipelines.diff_revisions(uow, name, before, after)
     return Diff(
         pipeline=name,
@@ -171,7 +171,7 @@ async def diff_revisions(
 
 
 def _revision_of(etag: str) -> int:
-    """The revision number that an ETag of ours carries. Raises InvalidError on another one."""
+    """Return the revision number of an ETag. Raises InvalidError for any other text."""
     word = etag.strip().removeprefix("W/").strip('"')
     if not (word.isascii() and word.isdigit() and len(word) < 10):
         raise InvalidError('If-Match must be the ETag of the pipeline, such as "3"', field="If-Match")

@@ -22,11 +22,11 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def decode_definition(data: object, *, strict: bool = True) -> PipelineDefinition | list[Problem]:
-    """The definition that `data` (JSON-like mappings, lists, scalars) spells out, or everything that is wrong with it.
+    """Return the definition in `data` (JSON-like mappings, lists, scalars), or all of its problems.
 
     strict: False reads numbers from text too, as they come from a form.
     Values of client overrides and Spark conf are text; numbers and truth values become text there in any case.
-    Only shape and types are looked at; `pipeline_checks` says whether the definition makes sense.
+    Only shape and types are checked; `pipeline_checks` checks the meaning.
     """
     problems: list[Problem] = []
     definition = _decode(PipelineDefinition, data, "", strict, problems)
@@ -112,7 +112,7 @@ def _decode_tuple(
 
 
 def _decode_options(value: object, path: str, problems: list[Problem]) -> dict[str, str] | None:
-    """Names to text. Whoever writes `linger.ms: 5` in a file means the text `5`."""
+    """Return names to text: `linger.ms: 5` in a file means the text `5`."""
     given = _object(value, path, problems)
     if given is None:
         return None
@@ -134,7 +134,7 @@ def _decode_options(value: object, path: str, problems: list[Problem]) -> dict[s
 
 
 def _decode_object(value: object, path: str, problems: list[Problem]) -> dict[str, object] | None:
-    """Any JSON object."""
+    """Return any JSON object."""
     given = _object(value, path, problems)
     if given is not None:
         _decode_json(given, path, problems)
@@ -188,7 +188,7 @@ def _decode_json(value: object, path: str, problems: list[Problem]) -> object:
 
 
 def _not_json(value: object, depth: int) -> str | None:
-    """Why `value` cannot be written as JSON and stored; None if it can."""
+    """Return why `value` cannot be written as JSON and stored; None if it can."""
     match value:
         case None | bool():
             return None
@@ -218,7 +218,7 @@ def _first(reasons: Iterable[str | None]) -> str | None:
 
 
 def _unfit(text: str) -> str | None:
-    """Postgres stores no NUL character, and half of a surrogate pair is not text at all."""
+    """Postgres stores no NUL character, and half of a surrogate pair is not text."""
     if len(text) > _MAX_TEXT:
         return f"has {len(text)} characters; at most {_MAX_TEXT} are accepted"
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
@@ -267,7 +267,7 @@ def _one_of(words: Iterable[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Short scalars as they are, everything else by its type."""
+    """Return short scalars as they are, all others by their type."""
     if isinstance(value, str | int | float) and not isinstance(value, bool) and len(str(value)) <= 40:
         return f"`{value}`"
     return kind_of(value)

@@ -1,4 +1,4 @@
-"""A definition at the edge: app/core/pipelines/pipeline.py with the bounds and words that OpenAPI shows."""
+"""A definition in REST: app/core/pipelines/pipeline.py with the bounds and values that OpenAPI shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TopicName = Annotated[str, Field(min_length=1, max_length=249)]
 Text = Annotated[str, Field(min_length=1)]
 FieldPath = Annotated[str, Field(min_length=1, description="A path such as `arrival.delay`.")]
 ColumnName = Annotated[
-    str, Field(min_length=1, description="Stands in paths as `name=value`: ASCII letters, digits and `_`.")
+    str, Field(min_length=1, description="Part of paths as `name=value`: ASCII letters, digits and `_`.")
 ]
 EXAMPLE: dict[str, Any] = {
     "cluster": "demo",
@@ -93,7 +93,7 @@ class PythonTransform:
 
 @takes(pipeline.ErrorHandling)
 class ErrorHandling:
-    """What happens to a record that cannot be processed."""
+    """The treatment of a record that cannot be processed."""
 
 
 @takes(pipeline.ByField)
@@ -120,13 +120,13 @@ class HourColumn:
 
 @takes(pipeline.FileSink)
 class FileSink:
-    """Outputs, JSON objects, go into Avro files; references to these go to the sink topic, in one transaction with the
-    input offsets, once all files of the checkpoint are uploaded and verified."""
+    """Outputs, JSON objects, are written to Avro files, with references to the files in the sink topic. One transaction
+    commits the references with the input offsets, after all files of the checkpoint are uploaded and verified."""
 
     root: Annotated[
-        str, Field(min_length=1, description="Where files are written: `file:///folder`, or `s3://bucket/prefix`.")
+        str, Field(min_length=1, description="The folder of the files: `file:///folder`, or `s3://bucket/prefix`.")
     ]
-    partition_by = "What the records of one file have in common, in the order of the path. At most 6 columns."
+    partition_by = "The partition values that all records of a file share, in the order of the path. At most 6 columns."
     event_time: Annotated[
         FieldPath | None,
         Field(
@@ -134,44 +134,44 @@ class FileSink:
             "timestamp of the Kafka record."
         ),
     ]
-    codec = "How blocks of a file are compressed."
+    codec = "The compression of a file's blocks."
     rotate_ms = (
-        "How long records wait at most until their files are uploaded and committed, 1 s to 1 h; it "
-        "stands in for `commit_interval_ms`."
+        "The longest time until records are uploaded in files and committed, 1 s to 1 h; it "
+        "replaces `commit_interval_ms`."
     )
-    max_file_mb = "A file that has grown to this size ends its checkpoint before its time."
+    max_file_mb = "A file of this size ends its checkpoint early."
     upload_timeout_ms = (
-        "How long all uploads of a checkpoint may take together; after that it is aborted and its "
+        "The longest time for all uploads of a checkpoint; after it the checkpoint is aborted and its "
         "input is read again. With `transaction_timeout_ms` at most a third of `max.poll.interval.ms`."
     )
-    conflict = "Of a record whose type at a place is another than before: a union of both, or a bad record."
+    conflict = "The treatment of a field whose type has changed: a union of both, or a bad record."
     schema = (
         "An Avro record schema that every output must fit, or it is a bad record; null: inferred from "
         "the records of each file."
     )
     id_field: Annotated[FieldPath | None, Field(description="The field with the id of a record, for `verifies`.")]
     verifies = (
-        "Whether the files of each commit are read again and their ids compared with those that came "
-        "in; a difference stops the pipeline."
+        "Read the files of each commit again and compare their ids with those of the "
+        "input; a difference stops the pipeline."
     )
 
 
 @takes(pipeline.SparkSettings)
 class SparkSettings:
-    """Where the instances run; `conf` takes allow-listed keys only."""
+    """The Spark master and resources of the instances; `conf` takes allow-listed keys only."""
 
 
 @takes(pipeline.PipelineDefinition, example=EXAMPLE)
 class Definition:
-    """Everything that a revision fixes. A change is a new revision."""
+    """All settings of a revision. A change is a new revision."""
 
-    cluster = "A registered Kafka cluster, by its name here."
+    cluster = "The name of a registered Kafka cluster."
     source_topics: Annotated[list[TopicName], Field(min_length=1)]
     group_id: Text
     sink_topic: TopicName
-    files = "Write files, and to the sink topic references to them; null: outputs are its records."
-    commit_interval_ms = "How long a transaction is fed. With `files` it has no effect: see `files.rotate_ms`."
-    allows_drills = "Whether operators may freeze and kill its instances on purpose, as a drill."
+    files = "Write files, with references to them in the sink topic; null: outputs are records of the sink topic."
+    commit_interval_ms = "The time from the begin of a transaction to its commit. No effect with `files.rotate_ms`."
+    allows_drills = "Allow operators to freeze and kill its instances in a drill."
 
 
 TakenDefinition = Taken[pipeline.PipelineDefinition]

@@ -1,8 +1,8 @@
-"""Whether a file sink makes sense: its guarantee, its place, its columns and fields, its times.
+"""Checks of a file sink: guarantee, root, columns, fields and times.
 
-How long things take is bounded by the group. On a revoke the loop uploads and commits inside the callback, within a
-third of `max.poll.interval.ms`; so upload_timeout_ms and transaction_timeout_ms together may take no longer. Rotation
-does not count: while files are filled the task polls.
+The group bounds all durations. On a revoke the loop uploads and commits inside the callback, within a third of
+`max.poll.interval.ms`; so upload_timeout_ms and transaction_timeout_ms together may take no longer. Rotation does not
+count: the task polls while it fills files.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_FILE_MB = 4_096
 MAX_MS = 3_600_000
 MIN_MS = 1_000
 REVOKE_SHARE = 3
-"""A revoke callback may use one part in so many of max.poll.interval.ms."""
+"""A revoke callback may use one part in this many of max.poll.interval.ms."""
 
 _FILE_NAME_LENGTH = len("0123456789abcdef0123456789abcdef.avro")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
@@ -52,9 +52,9 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 def check(
     definition: PipelineDefinition, *, name: str, facts: ClusterFacts | None, allowed: AllowedOptions
 ) -> Iterator[Problem]:
-    """The problems of a pipeline that writes files, each at its form field; none for one that writes records.
+    """Yield the problems of a pipeline that writes files, each at its form field; none for one that writes records.
 
-    facts: what the cluster says of itself; None leaves out whatever needs it.
+    facts: the cluster's own report; None leaves out the checks that need it.
     """
     files = definition.files
     if files is None:
@@ -75,7 +75,7 @@ def check(
 def _check_guarantee(definition: PipelineDefinition) -> Iterator[Problem]:
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         message = (
-            "Files need transactions: a reference and the offsets of what its file holds are committed together, or "
+            "Files need transactions: a reference and the offsets of its file's records are committed together, or "
             "readers would find records in two files. Use exactly_once_v2"
         )
         yield Problem(field="processing_guarantee", message=message)
@@ -91,7 +91,7 @@ def _check_guarantee(definition: PipelineDefinition) -> Iterator[Problem]:
 
 
 def _check_routes(definition: PipelineDefinition) -> Iterator[Problem]:
-    """What a Python function sends elsewhere is seen only when it runs."""
+    """Only steps are checked: the topics of a Python function are known when it runs."""
     if not isinstance(definition.transform, Steps):
         return
     for index, step in enumerate(definition.transform.steps):
@@ -109,24 +109,24 @@ def _check_root(definition: PipelineDefinition, files: FileSink, allowed: Allowe
         yield Problem(field="files.root", message=message)
     elif patterns and not any(fnmatchcase(files.root, pattern) for pattern in patterns):
         message = (
-            f"`{files.root}` is none of the roots that may be written under ({', '.join(sorted(patterns))}); an "
+            f"`{files.root}` is not below an allowed root ({', '.join(sorted(patterns))}); an "
             "administrator allows it by adding it to FENCELINE_ALLOWED_FILE_ROOTS"
         )
         yield Problem(field="files.root", message=message)
     elif file_root.is_local(files.root) and (where := _spread(definition)) is not None:
         message = (
-            f"{where}: each host writes to a folder of its own by this name, unless it is one that all of them "
-            "share. Use `s3://`, or mount it on every host and where files are read"
+            f"{where}: each host writes to its own folder of this name, unless all of them share it. "
+            "Use `s3://`, or mount it on every host and where files are read"
         )
         yield Problem(field="files.root", message=message, is_warning=True)
 
 
 def _spread(definition: PipelineDefinition) -> str | None:
-    """How tasks come to be on several hosts; None where they do not."""
+    """Return why tasks are on several hosts; None if they are not."""
     try:
         master = spark_master.parse(definition.spark.master)
     except SparkMasterError:
-        return None  # said by the options' check
+        return None  # a problem of the options' check
     if not all(host.is_loopback for host in master.hosts):
         return f"Tasks run wherever `{definition.spark.master}` has executors"
     if definition.instances > 1:
@@ -145,12 +145,12 @@ def _check_columns(columns: Sequence[ByField | ByDate | ByHour]) -> Iterator[Pro
             yield Problem(field=field, message="A column needs a name")
         elif not _COLUMN.fullmatch(column.name):
             message = (
-                f"`{column.name[:80]}` cannot be a column: it stands in paths and in tables, so it has 1 to 40 letters "
-                "of ASCII, digits and `_`, and does not begin with a digit"
+                f"`{column.name[:80]}` cannot be a column: its name is in paths and tables, so it has 1 to 40 ASCII "
+                "letters, digits and `_`, and does not begin with a digit"
             )
             yield Problem(field=field, message=message)
         elif column.name.lower() in seen:
-            message = f"`{column.name}` is there twice; readers such as Spark take upper and lower case for the same"
+            message = f"`{column.name}` occurs twice; readers such as Spark do not distinguish upper and lower case"
             yield Problem(field=field, message=message)
         seen.add(column.name.lower())
 
@@ -169,7 +169,7 @@ def _check_key_length(files: FileSink, name: str) -> Iterator[Problem]:
     longest = sum(parts) + len(parts) - 1
     if longest > file_root.MAX_KEY_LENGTH:
         message = (
-            f"A file's key in the bucket could have {longest} characters with these columns, and S3 takes "
+            f"A file's key in the bucket could have {longest} characters with these columns, and S3 accepts "
             f"{file_root.MAX_KEY_LENGTH}: use a shorter prefix, shorter names or fewer columns"
         )
         yield Problem(field="files.partition_by", message=message)
@@ -186,7 +186,7 @@ def _check_fields(definition: PipelineDefinition, files: FileSink) -> Iterator[P
     if files.id_field is not None:
         named["files.id_field"] = files.id_field
     elif files.verifies:
-        message = "To verify its files the pipeline must know which field has the id of a record"
+        message = "The verification of files needs the field with the id of a record"
         yield Problem(field="files.id_field", message=message)
     left = _left_by(definition.transform.steps) if isinstance(definition.transform, Steps) else None
     for field, path in named.items():
@@ -196,7 +196,7 @@ def _check_fields(definition: PipelineDefinition, files: FileSink) -> Iterator[P
             yield Problem(field=field, message=f"This is not the path of a field: {error}")
             continue
         if left is not None and not any(_overlap(names, kept) for kept in left):
-            message = f"The steps leave no field `{path}`; a `project` step has to keep it"
+            message = f"The steps leave no field `{path}`; a `project` step must keep it"
             yield Problem(field=field, message=message, is_warning=True)
     has_time = any(isinstance(column, ByDate | ByHour) for column in files.partition_by)
     if files.event_time is not None and not has_time:
@@ -205,7 +205,7 @@ def _check_fields(definition: PipelineDefinition, files: FileSink) -> Iterator[P
 
 
 def _left_by(steps: Sequence[Step]) -> list[tuple[str, ...]] | None:
-    """The fields that may be there after the steps; None: any."""
+    """Return the fields that may exist after the steps; None: any."""
     left: list[tuple[str, ...]] | None = None
     for step in steps:
         try:
@@ -217,7 +217,7 @@ def _left_by(steps: Sequence[Step]) -> list[tuple[str, ...]] | None:
                 case _:
                     pass
         except FieldPathError:
-            return None  # said by the steps' check
+            return None  # a problem of the steps' check
     return left
 
 
@@ -229,7 +229,7 @@ def _check_schema(files: FileSink) -> Iterator[Problem]:
     for message in [] if files.schema is None else given.problems(files.schema):
         yield Problem(field="files.schema", message=message)
     if files.schema is not None and files.conflict is not SchemaConflict.UNION:
-        message = f"{files.conflict} has no effect: with a schema given every record has to fit that"
+        message = f"{files.conflict} has no effect: with a given schema every record must fit it"
         yield Problem(field="files.conflict", message=message, is_warning=True)
 
 
@@ -240,7 +240,7 @@ def _check_bounds(files: FileSink) -> Iterator[Problem]:
         ("max_file_mb", files.max_file_mb, 1, MAX_FILE_MB, "MB"),
     ):
         if not least <= value <= most:
-            message = f"{name} lies between {least} and {most} {unit}, not at {value}"
+            message = f"{name} must be between {least} and {most} {unit}, not {value}"
             yield Problem(field=f"files.{name}", message=message)
 
 
@@ -266,14 +266,14 @@ def _check_revoke(definition: PipelineDefinition, files: FileSink) -> Iterator[P
 
 
 def _check_retention(name: str, topic: TopicFacts) -> Iterator[Problem]:
-    """No file can be found but by its reference. Compaction takes none: each has a key of its own."""
+    """A file can only be found by its reference. Compaction removes none: each has its own key."""
     limits = [
         *([f"retention.ms={topic.retention_ms}"] if topic.retention_ms not in (None, -1) else []),
         *([f"retention.bytes={topic.retention_bytes}"] if topic.retention_bytes not in (None, -1) else []),
     ]
     if limits and topic.deletes is not False:
         message = (
-            f"The sink topic `{name}` loses references after a while ({', '.join(limits)}): who reads later does not "
+            f"The sink topic `{name}` loses references after a while ({', '.join(limits)}): later readers do not "
             "find their files, which stay in the store. Set retention.ms and retention.bytes to -1, or "
             "cleanup.policy=compact, or keep references as long as files are to be read"
         )

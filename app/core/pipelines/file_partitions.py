@@ -1,8 +1,8 @@
-"""Which files a record goes into: the value of each partition column, and the folder that they name.
+"""The partition columns of a record's file: the value of each column, and the folder of these values.
 
-The values are texts, as they stand in a reference; the folder is `<column>=<value>/…`, as Hive and Spark lay tables
-out, with everything but letters, digits, `.`, `_` and `-` percent-escaped, so that every other list of values has
-another folder and none leads anywhere else.
+The values are texts, as in a reference. The folder is `<column>=<value>/…`, the layout of tables in Hive and Spark.
+Everything except letters, digits, `.`, `_` and `-` is percent-escaped. So every other list of values has another
+folder, and none leads out of the root.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from app.core.transforms.comparison import kind_of
 from app.core.transforms.field_path import MISSING, JsonObject
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a field that is null or missing, which Hive and Spark read as null again. A text that is that, after no
-or more underscores, gets one underscore more in front, so that no text is taken for null."""
+"""The value of a null or missing field, which Hive and Spark read as null. A text that consists of it, after any number
+of underscores, gets one underscore more in front, so that no text is read as null."""
 MAX_PART_LENGTH: Final = 100
-"""Of a column's name or value in a path, in characters. A longer one is cut, and ends in `~` and 128 bits of a hash."""
+"""The longest name or value of a column in a path, in characters. A longer one is cut, and ends in `~` and 128 bits of
+a hash."""
 
 _HOUR_MS: Final = 3_600_000
 _FIRST_HOUR: Final = -719_162 * 24
@@ -41,7 +42,7 @@ PartitionColumns = Sequence[ByField | ByDate | ByHour]
 
 
 class PartitionError(ValueError):
-    """A record that belongs into no partition, so is bad; the message says why."""
+    """A record without a partition is a bad record; the message has the reason."""
 
 
 class FilePartitions:
@@ -51,9 +52,9 @@ class FilePartitions:
     """
 
     def __init__(self, columns: PartitionColumns, *, event_time: str | None) -> None:
-        """event_time: the path of the field that has it; None: it is the record's timestamp in Kafka.
+        """event_time: the path of its field; None: the event time is the record's timestamp in Kafka.
 
-        Raises FieldPathError when a path is none.
+        Raises FieldPathError for a text that is not a path.
         """
         self.names = tuple(column.name for column in columns)
         self._columns = [_compile(column) for column in columns]
@@ -61,21 +62,23 @@ class FilePartitions:
         self._hour_of = _event_hour(event_time) if needs_time else None
 
     def values(self, record: JsonObject, timestamp_ms: int | None) -> tuple[str, ...]:
-        """The values of the columns for a decoded record; timestamp_ms is Kafka's, None if it has none.
+        """Return the values of the columns for a decoded record; timestamp_ms is Kafka's, None if it has none.
 
-        Raises PartitionError for a record without a time that is needed, and for one with an object or a list where
-        a column is. The event time is looked at only if a column is made of it.
+        Raises PartitionError for a record without a time that is needed, and for one with an object or a list in a
+        column. The event time is read only if a column needs it.
         """
         hour = 0 if self._hour_of is None else self._hour_of(record, timestamp_ms)
         return tuple([column(record, hour) for column in self._columns])
 
     def folder(self, values: tuple[str, ...]) -> str:
-        """The folder of these values below the pipeline's: without a slash at its ends, empty without columns."""
+        """Return the folder of these values below the pipeline's: without a slash at its ends, empty without
+        columns.
+        """
         return "/".join(f"{escape(name)}={escape(value)}" for name, value in zip(self.names, values, strict=True))
 
 
 def escape(text: str) -> str:
-    """The text as a part of a path, another one for every text, of at most MAX_PART_LENGTH characters."""
+    """Return the text as a part of a path, unique for every text, of at most MAX_PART_LENGTH characters."""
     encoded = text.encode()
     escaped = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], encoded).decode("ascii")
     if len(escaped) <= MAX_PART_LENGTH:
@@ -101,6 +104,7 @@ def _compile(column: ByField | ByDate | ByHour) -> _Column:
 def _field(path: str) -> _Column:
     names = field_path.parse(path)
     # Missing is as good as null here, so the dictionary's own `get` will do: the call of a function less.
+    # A missing field counts as null here, so the dictionary's own `get` suffices and saves a call.
     get: Callable[[JsonObject], Any] = methodcaller("get", names[0]) if len(names) == 1 else field_path.getter(names)
 
     def text(record: JsonObject, _: int) -> str:
@@ -130,7 +134,7 @@ def _day(days: int) -> str:
 
 
 def _event_hour(path: str | None) -> Callable[[JsonObject, int | None], int]:
-    """A function from a record and its timestamp to the hour of the event time, counted from 1970."""
+    """Return a function from a record and its timestamp to the hour of the event time, counted from 1970."""
     if path is None:
         return _hour_of_timestamp
     get = field_path.getter(field_path.parse(path))
@@ -141,7 +145,7 @@ def _event_hour(path: str | None) -> Callable[[JsonObject, int | None], int]:
             hour = value // _HOUR_MS
             if _FIRST_HOUR <= hour <= _LAST_HOUR:
                 return hour
-            raise PartitionError(f"the event time `{path}` is {value} ms, which lies outside the years 1 to 9999")
+            raise PartitionError(f"the event time `{path}` is {value} ms, which is outside the years 1 to 9999")
         if type(value) is str:
             return _hour_of_text(value, path)
         found = "missing" if value is MISSING else f"{kind_of(value)}{f' ({value})' if type(value) is float else ''}"
@@ -157,7 +161,7 @@ def _hour_of_timestamp(_: JsonObject, timestamp_ms: int | None) -> int:
         raise PartitionError("the record has no timestamp, and no field is named for the event time")
     hour = timestamp_ms // _HOUR_MS
     if not _FIRST_HOUR <= hour <= _LAST_HOUR:
-        raise PartitionError(f"the record's timestamp is {timestamp_ms} ms, which lies outside the years 1 to 9999")
+        raise PartitionError(f"the record's timestamp is {timestamp_ms} ms, which is outside the years 1 to 9999")
     return hour
 
 

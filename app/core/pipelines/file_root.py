@@ -1,14 +1,14 @@
-"""The root of a file sink: under which addresses files can be written, and why one is none of them."""
+"""The root of a file sink: the supported addresses, and the reason against any other."""
 
 from __future__ import annotations
 
 import re
 
 SCHEMES = ("file", "s3")
-"""A folder that is there on every host that runs a task, and Amazon S3 or what speaks its API."""
+"""A folder on every host that runs a task, and Amazon S3 or a store with its API."""
 MAX_LENGTH = 400
 MAX_KEY_LENGTH = 1_024
-"""Of an object in S3: what follows the bucket."""
+"""The longest key of an object in S3, after the bucket."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.ASCII | re.DOTALL)
 _SEGMENT = re.compile(r"[A-Za-z0-9._=+-]+", re.ASCII)
@@ -22,21 +22,21 @@ _OTHERS = {
     "hdfs": "HDFS takes pyarrow with libhdfs",
     "sftp": "SFTP takes paramiko",
 }
-"""What fsspec needs beside itself for stores that are not written to yet."""
+"""The libraries that fsspec needs for stores that are not supported yet."""
 
 
 def is_local(root: str) -> bool:
-    """Whether it is a folder of the host that writes."""
+    """Return whether it is a folder of the host that writes."""
     return root.startswith("file://")
 
 
 def key_prefix(root: str) -> str | None:
-    """What the keys of its files begin with, after the bucket; None for a folder."""
+    """Return the prefix of its files' keys, after the bucket; None for a folder."""
     return None if is_local(root) else root.removeprefix("s3://").partition("/")[2]
 
 
 def problem(root: str) -> str | None:
-    """Why files cannot be written below `root`; None if they can. Nobody is asked whether it is there."""
+    """Return why files cannot be written below `root`; None if they can. Its existence is not checked."""
     if not root:
         return "Files need a root: a folder such as `file:///data/files`, or `s3://bucket/prefix`"
     if len(root) > MAX_LENGTH:
@@ -60,7 +60,7 @@ def _other_scheme(scheme: str) -> str:
     if scheme.lower() in SCHEMES:
         return f"Write the scheme in lower case: `{scheme.lower()}://`"
     if scheme in ("s3a", "s3n"):
-        return f"`{scheme}://` is Hadoop's word for it; write `s3://`"
+        return f"`{scheme}://` is Hadoop's name for it; write `s3://`"
     more = f" ({_OTHERS[scheme]} in the executors' Python, and a release that allows it)" if scheme in _OTHERS else ""
     return f"This release writes to `file://` and `s3://`, not to `{scheme}://`{more}"
 
@@ -87,7 +87,7 @@ def _path_problem(path: str) -> str | None:
         return "Leave out the slash at the end of the root"
     for segment in path.split("/"):
         if segment in ("", ".", ".."):
-            return f"The root is written out, without `{segment}` between its slashes: one folder has one name"
+            return f"The root must not contain `{segment}` between its slashes: one folder has one name"
         if not _SEGMENT.fullmatch(segment):
             return f"`{segment[:80]}` in the root has more than letters, digits, `.`, `_`, `-`, `=` and `+` of ASCII"
     return None

@@ -10,7 +10,7 @@ Column = ByField | ByDate | ByHour
 
 
 def describe_columns(columns: Sequence[Column]) -> str:
-    """What files are parted by, such as `user (user.id), date and hour`; `nothing` without columns."""
+    """Return the partition columns of files, such as `user (user.id), date and hour`; `nothing` without columns."""
     words = [_describe(column) for column in columns]
     if len(words) < 2:
         return words[0] if words else "nothing"
@@ -18,7 +18,7 @@ def describe_columns(columns: Sequence[Column]) -> str:
 
 
 def _describe(column: Column) -> str:
-    """Its name, and in brackets where its values come from unless the name says that."""
+    """Return its name, with the source of its values in brackets unless the name has it."""
     match column:
         case ByField(name=name, field=field):
             origin = field

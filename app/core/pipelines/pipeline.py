@@ -1,4 +1,4 @@
-"""A pipeline's definition: what is read, what is done with it, where it goes, and under which guarantee."""
+"""A pipeline's definition: sources, transform, sink and guarantee."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GroupProtocol(StrEnum):
 
 
 class StartPosition(StrEnum):
-    """Where a group that has committed nothing on any source topic begins; resolved once, then committed."""
+    """The start of a group without any committed offset on its source topics; resolved once, then committed."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -129,7 +129,7 @@ Transform = Identity | Steps | PythonFunction
 
 
 class ErrorHandling(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to a record that cannot be processed; more than `max_bad` in `window_records` stops the pipeline."""
+    """The treatment of a bad record; more than `max_bad` in `window_records` stops the pipeline."""
 
     policy: FailurePolicy = FailurePolicy.FAIL
     dead_letter_topic: str | None = None
@@ -138,7 +138,7 @@ class ErrorHandling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionColumn(msgspec.Struct, frozen=True, kw_only=True, tag_field="of"):
-    """One part of what a file's records have in common; `name` stands in its path."""
+    """One partition column of a file's records; its path has `name`."""
 
     name: str
 
@@ -164,21 +164,21 @@ class AvroCodec(StrEnum):
 
 
 class SchemaConflict(StrEnum):
-    """Of a record whose type at a place is another than before: a union of both, or a bad record."""
+    """The treatment of a field whose type has changed: a union of both types, or a bad record."""
 
     UNION = "union"
     BAD_RECORD = "bad_record"
 
 
 class FileSink(msgspec.Struct, frozen=True, kw_only=True):
-    """Outputs go into Avro files under `root`, and references to them to the sink topic, with the offsets.
+    """Outputs are written to Avro files under `root`, and references to them to the sink topic, with the offsets.
 
-    root: `file:///…`, or what fsspec opens, such as `s3://bucket/prefix`.
+    root: `file:///…`, or an address for fsspec, such as `s3://bucket/prefix`.
     event_time: a field with milliseconds since 1970 or an ISO 8601 text; None: the timestamp of the Kafka record.
-    rotate_ms: how long records wait for their checkpoint; it stands in for the commit interval.
-    upload_timeout_ms: how long all uploads of a checkpoint may take together; after that it is aborted, and read again.
+    rotate_ms: the longest wait of records for their checkpoint; it replaces the commit interval.
+    upload_timeout_ms: the longest time for all uploads of a checkpoint; after it the checkpoint is aborted.
     schema: an Avro record schema that every record must fit; None: the schema is inferred.
-    verifies: after each commit its files are read again and compared with the ids that came in (`id_field`).
+    verifies: after each commit its files are read again and compared with the ids of the input (`id_field`).
     """
 
     root: str
@@ -195,7 +195,7 @@ class FileSink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the instances run. `conf` holds allow-listed keys only (app/core/allow_lists/options.py)."""
+    """The place of the instances. `conf` has allow-listed keys only (app/core/allow_lists/options.py)."""
 
     master: str = "local"
     executor_memory_mb: int = 512
@@ -203,11 +203,11 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a revision fixes. Immutable; a change is a new revision.
+    """All settings of a revision. Immutable; a change is a new revision.
 
     files: None: outputs are records of the sink topic.
     commit_interval_ms: without effect on a pipeline with files; see `commits_every_ms`.
-    allows_drills: whether its instances may be frozen and killed on purpose (app/products/drills).
+    allows_drills: whether drills may freeze and kill its instances (app/products/drills).
     """
 
     cluster: str
@@ -234,5 +234,5 @@ class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     @property
     def commits_every_ms(self) -> int:
-        """How long a checkpoint is open before it ends by itself; that of files may end earlier, by their size."""
+        """Return the longest time that a checkpoint is open; one with files may end earlier, by their size."""
         return self.commit_interval_ms if self.files is None else self.files.rotate_ms

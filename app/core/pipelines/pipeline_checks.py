@@ -1,4 +1,4 @@
-"""Whether a definition makes sense: alone, on its cluster, and beside the other pipelines. All problems at once."""
+"""Checks of a definition: alone, on its cluster, and beside the other pipelines. All problems at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_NAME_LENGTH = 80
 MIN_EXECUTOR_MEMORY_MB = 450
 """Spark refuses to start an executor with less."""
 RESERVED_NAMES = frozenset({"new", "stream", "validate"})
-"""Words that stand where a pipeline's name does in the addresses of pages and API."""
+"""Names that the addresses of pages and API use in place of a pipeline's name."""
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH - 1}}}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -46,9 +46,9 @@ _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sh
 
 
 class OtherPipeline(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check must know of each other pipeline.
+    """The facts of another pipeline that a check needs.
 
-    kafka_cluster_id: the id that the brokers of its cluster report, None where that is not known.
+    kafka_cluster_id: the id that the brokers of its cluster report, None if it is not known.
     transactional_ids: the ids that it owns.
     """
 
@@ -67,9 +67,9 @@ def check(
     others: Sequence[OtherPipeline],
     allowed: AllowedOptions,
 ) -> list[Problem]:
-    """Everything that is wrong or (marked as warnings) unwise, each at its form field; the pipeline's name is `name`.
+    """Return all problems and (marked as warnings) advice, each at its form field; the pipeline's name is `name`.
 
-    facts: what the cluster says of itself; None leaves out whatever needs it.
+    facts: the cluster's own report; None leaves out the checks that need it.
     others: the pipelines besides this one, on any cluster.
     """
     problems: list[Problem] = []
@@ -89,9 +89,9 @@ def check(
 
 
 def name_problem(name: str) -> str | None:
-    """Why a pipeline cannot have this name; None if it can."""
+    """Return why a pipeline cannot have this name; None if it can."""
     if name in RESERVED_NAMES:
-        return f"`{name}` is a word of Fenceline's own addresses; choose another name"
+        return f"`{name}` is used by Fenceline's own addresses; choose another name"
     if not _NAME.fullmatch(name):
         return (
             f"A pipeline's name has 1 to {MAX_NAME_LENGTH} letters, digits, `-` and `_`, "
@@ -101,14 +101,14 @@ def name_problem(name: str) -> str | None:
 
 
 def file_name_problem(file_name: str) -> str | None:
-    """Why this is not the name of a transform's file; None if it is. A folder in it could lead anywhere."""
+    """Return why this is not the name of a transform's file; None if it is. A folder in it could lead anywhere."""
     if not _FILE_NAME.fullmatch(file_name):
         return f"`{file_name[:80]}` is not a Python file's name; one is `flights.py`, without a folder"
     return None
 
 
 def topic_problem(topic: str) -> str | None:
-    """Why Kafka does not accept this as a topic's name; None if it does."""
+    """Return why Kafka does not accept this topic name; None if it does."""
     if not topic:
         return "A topic needs a name"
     if topic in (".", "..") or not _TOPIC.fullmatch(topic):
@@ -131,7 +131,7 @@ def _check_names(definition: PipelineDefinition, name: str) -> Iterator[Problem]
 
 
 def _outputs(definition: PipelineDefinition) -> dict[str, str]:
-    """Every topic that the definition names for writing, by the field that names it; user code may name more."""
+    """Return every topic that the definition writes to, by its field; user code may name more."""
     fields = {"sink_topic": definition.sink_topic}
     if isinstance(definition.transform, Steps):
         fields |= {
@@ -153,14 +153,14 @@ def _check_topics(definition: PipelineDefinition) -> Iterator[Problem]:
         if (message := topic_problem(topic)) is not None:
             yield Problem(field=field, message=message)
         elif topic in _INTERNAL_TOPICS:
-            yield Problem(field=field, message=f"`{topic}` is Kafka's own; a pipeline cannot read it")
+            yield Problem(field=field, message=f"`{topic}` is an internal topic; a pipeline cannot read it")
         elif topic in sources[:index]:
             yield Problem(field=field, message=f"`{topic}` is named twice")
     for field, topic in _outputs(definition).items():
         if (message := topic_problem(topic)) is not None:
             yield Problem(field=field, message=message)
         elif topic in _INTERNAL_TOPICS:
-            yield Problem(field=field, message=f"`{topic}` is Kafka's own; a pipeline cannot write to it")
+            yield Problem(field=field, message=f"`{topic}` is an internal topic; a pipeline cannot write to it")
         elif topic in sources:
             message = f"`{topic}` is a source of this pipeline; it would read its own output for ever. Write to another"
             yield Problem(field=field, message=message)
@@ -180,7 +180,7 @@ def _check_guarantee(definition: PipelineDefinition) -> Iterator[Problem]:
         yield Problem(field="offset_fencing", message=message)
     elif definition.group_protocol is GroupProtocol.CONSUMER:
         message = (
-            "group_only is what clients before KIP-447 send, and those have classic groups only; "
+            "Only clients before KIP-447 send group_only, and those have classic groups only; "
             "use generation, or group_protocol classic"
         )
         yield Problem(field="offset_fencing", message=message)
@@ -190,7 +190,7 @@ def _check_errors(definition: PipelineDefinition) -> Iterator[Problem]:
     errors = definition.errors
     is_dead_letter = errors.policy is FailurePolicy.DEAD_LETTER
     if is_dead_letter and not errors.dead_letter_topic:
-        message = "The policy dead_letter needs the topic that bad records go to"
+        message = "The policy dead_letter needs a dead-letter topic"
         yield Problem(field="errors.dead_letter_topic", message=message)
     if not is_dead_letter and errors.dead_letter_topic:
         message = f"Nothing is written to `{errors.dead_letter_topic}`: the policy is {errors.policy}"
@@ -198,7 +198,7 @@ def _check_errors(definition: PipelineDefinition) -> Iterator[Problem]:
     if errors.window_records < 1:
         yield Problem(field="errors.window_records", message="The window has at least 1 record")
     if not 0 <= errors.max_bad <= max(errors.window_records, 1):
-        message = f"max_bad lies between 0 and the window of {errors.window_records} records, not at {errors.max_bad}"
+        message = f"max_bad must be between 0 and the window of {errors.window_records} records, not {errors.max_bad}"
         yield Problem(field="errors.max_bad", message=message)
 
 
@@ -256,12 +256,12 @@ def _check_slots(definition: PipelineDefinition) -> Iterator[Problem]:
     try:
         slots = spark_master.parse(definition.spark.master).slots
     except SparkMasterError:
-        return  # said by the options' check
+        return  # a problem of the options' check
     if slots is not None and slots < definition.tasks_per_instance:
         waiting = definition.tasks_per_instance - slots
         message = (
-            f"`{definition.spark.master}` has slots for {slots} of the {definition.tasks_per_instance} tasks of an "
-            f"instance; {waiting} would wait for ever. Write `local` for one slot a task"
+            f"`{definition.spark.master}` has cores for {slots} of the {definition.tasks_per_instance} tasks of an "
+            f"instance; {waiting} would wait for ever. Write `local` for one core a task"
         )
         yield Problem(field="spark.master", message=message, is_warning=True)
 
@@ -308,9 +308,9 @@ def _check_others(
 
 
 def _transactional_ids(definition: PipelineDefinition, name: str, facts: ClusterFacts | None) -> frozenset[str]:
-    """The ids that the definition's tasks or partitions would use.
+    """Return the ids that the definition's tasks or partitions would use.
 
-    None where its shape is out of bounds, it needs none, or nobody knows how many partitions there are.
+    None if its shape is out of bounds, it needs none, or the number of partitions is unknown.
     """
     if definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE:
         topics = {} if facts is None else facts.topics

@@ -1,9 +1,9 @@
-"""Pipeline files: what `fenceline apply -f` reads and `fenceline pipelines export` writes.
+"""Pipeline files: read by `fenceline apply -f`, written by `fenceline pipelines export`.
 
-A file is one YAML document, or JSON when it begins with `{`: the pipeline's `name` beside the fields of its definition,
-or beside a `definition` that has them, as the API answers.
-Of YAML only what JSON can say is read, so that nothing in a file is a surprise: `yes`, `12:30` and dates are text, and
-there are no aliases and no tags.
+A file is one YAML document, or JSON if it begins with `{`. It has the pipeline's `name` beside the fields of its
+definition, or beside a `definition` with them, as the API answers.
+Only the part of YAML that JSON has too is read, without surprises: `yes`, `12:30` and dates are text. There are no
+aliases and no tags.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ MAX_CHARACTERS = 1_000_000
 
 
 class PipelineFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says: a pipeline's name and its definition."""
+    """The content of a file: a pipeline's name and its definition."""
 
     name: str
     definition: PipelineDefinition
 
 
 class PipelineFileError(InvalidError):
-    """A file that cannot be read as a pipeline; each problem's message begins with the line where that is known."""
+    """A file that cannot be read as a pipeline; each problem's message begins with its line if that is known."""
 
 
 def read(text: str, *, sha256_of: Callable[[str], str] | None = None) -> PipelineFile:
-    """The pipeline in `text`. Raises PipelineFileError with everything that is wrong with it.
+    """Return the pipeline in `text`. Raises PipelineFileError with all of its problems.
 
-    sha256_of: for a Python transform whose file is named without its SHA-256, the hash of the file of that name;
-    what it raises passes through.
+    sha256_of: returns the hash of the file of this name, for a Python transform whose file is named without its
+    SHA-256. Its errors pass through.
     """
     if len(text) > MAX_CHARACTERS:
         raise _error([Problem(field="", message=f"the file has more than {MAX_CHARACTERS} characters")])
@@ -71,14 +71,16 @@ def read(text: str, *, sha256_of: Callable[[str], str] | None = None) -> Pipelin
 
 
 def write(name: str, definition: PipelineDefinition) -> str:
-    """The file, as YAML, that `read` reads as this pipeline; defaults are written out, as they may change some day."""
+    """Return the YAML file that `read` reads as this pipeline; defaults are written, since a release may change
+    them.
+    """
     data = {"name": name, **cast("dict[str, Any]", msgspec.to_builtins(definition))}
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def _complete_python(fields: dict[str, object], sha256_of: Callable[[str], str] | None) -> list[Problem]:
-    """Add the hash of a Python transform's file where it is left out. The file's name is looked at first: whoever wrote
-    the pipeline file must not choose which of the reader's files is read and uploaded."""
+    """Add the hash of a Python transform's file if it is missing. The file's name is checked first: the author of the
+    pipeline file must not choose which of the reader's files is read and uploaded."""
     match fields.get("transform"):
         case {"kind": "python", "file_name": str() as file_name}:
             transform = cast("dict[str, object]", fields["transform"])
@@ -97,11 +99,11 @@ def _error(problems: Sequence[Problem]) -> PipelineFileError:
 
 
 def _with_line(problem: Problem, lines: dict[str, int]) -> Problem:
-    """The line of the field, or of what it is missing in."""
+    """Add the line of the field, or of the object in which it is missing."""
     field = problem.field
     while field and field not in lines:
         field = field.rpartition(".")[0]
-    # What is missing at the top is on no line.
+    # A missing field at the top has no line.
     line = lines.get(field) if field else None
     return problem if line is None else msgspec.structs.replace(problem, message=f"line {line}: {problem.message}")
 
@@ -120,7 +122,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = (name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise ValueError(f"`{min(twice)}` stands twice in one object")
+        raise ValueError(f"`{min(twice)}` occurs twice in one object")
     return found
 
 
@@ -139,7 +141,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes whatever `_Loader`, or another reader of YAML, would not take for the same text."""
+    """Quotes text that `_Loader`, or another reader of YAML, would not read as the same text."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - always written out
         return True
@@ -175,7 +177,7 @@ _OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Left to itself PyYAML writes the other line breaks of Unicode as they are, and then reads them as blanks.
+    # By default PyYAML writes the other line breaks of Unicode as they are, and then reads them as blanks.
     style = '"' if _OTHER_BREAKS.search(text) else "|" if "\n" in text else None
     node: yaml.ScalarNode = cast(Any, dumper).represent_scalar(_TEXT, text, style=style)
     return node
@@ -222,7 +224,7 @@ def _mapping(node: yaml.MappingNode, path: str, lines: dict[str, int]) -> dict[s
             raise yaml.MarkedYAMLError(problem="a name must be text", problem_mark=key.start_mark)
         name = cast(str, key.value)
         if name in found:
-            raise yaml.MarkedYAMLError(problem=f"`{name}` stands twice", problem_mark=key.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"`{name}` occurs twice", problem_mark=key.start_mark)
         inner = f"{path}.{name}" if path else name
         found[name] = _value(value, inner, lines)
         lines[inner] = key.start_mark.line + 1
@@ -233,7 +235,7 @@ def _scalar(node: yaml.Node) -> object:
     text = cast(str, node.value)
     if node.tag == _TEXT:
         return text
-    # A tag that the file spells out, such as `!!int`, may stand beside any text.
+    # A tag in the file, such as `!!int`, may precede any text.
     if not _PATTERNS[node.tag].match(text):
         raise yaml.MarkedYAMLError(
             problem=f"`{text[:40]}` with the tag {node.tag} is not read", problem_mark=node.start_mark

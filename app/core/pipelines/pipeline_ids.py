@@ -1,4 +1,4 @@
-"""The transactional ids that a definition leads to, in the form in which they are shown."""
+"""The transactional ids of a definition, in the form in which they are shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 
 
 def id_forms(definition: PipelineDefinition, name: str) -> tuple[str, ...]:
-    """One form for each source topic with `exactly_once`, one with `exactly_once_v2`, none with `at_least_once`."""
+    """Return one form for each source topic with `exactly_once`, one with `exactly_once_v2`, none with
+    `at_least_once`.
+    """
     prefix = definition.transactional_id_prefix
     match definition.processing_guarantee:
         case ProcessingGuarantee.EXACTLY_ONCE:

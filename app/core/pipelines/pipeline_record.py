@@ -1,4 +1,4 @@
-"""A pipeline as it is kept: its name, its revisions, and the run that lives."""
+"""A pipeline as it is stored: its name, its revisions, and its live run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.core.runs.run import RunSummary
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
-    """`definition` is that of `current_revision`; `current_run` is the run that lives, else the last one that ended."""
+    """`definition` is that of `current_revision`; `current_run` is the live run, else the last one that ended."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransformSource(msgspec.Struct, frozen=True, kw_only=True):
-    """An uploaded Python file, kept by the SHA-256 of its text; many revisions may name it."""
+    """An uploaded Python file, stored by the SHA-256 of its text; many revisions may name it."""
 
     sha256: str
     source: str

@@ -1,4 +1,4 @@
-"""What makes two definitions the same revision, and how they differ in words."""
+"""The identity of revisions, and the differences of two definitions as sentences."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from app.core.transforms.step_text import describe_step
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One difference between two definitions.
 
-    field: the path as the form and the API name it.
-    before, after: JSON values; None for what was not there or is not there any more.
+    field: the path as in the form and the API.
+    before, after: JSON values; None for a value that did not exist or does not exist any more.
     sentence: the change in words.
-    consequence: what it means for records that are in the topics already, where that is not obvious.
+    consequence: the effect on records that are in the topics already, if it is not obvious.
     """
 
     field: str
@@ -31,21 +31,21 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canonical_json(definition: PipelineDefinition) -> bytes:
-    """One text for equal definitions: names sorted, no blanks, defaults written out."""
+    """Return one text for equal definitions: names sorted, no blanks, defaults written out."""
     return msgspec.json.encode(definition, order="sorted")
 
 
 def definition_sha256(definition: PipelineDefinition) -> str:
-    """The hash of the canonical JSON, in lower-case hex.
+    """Return the hash of the canonical JSON, in lower-case hex.
 
-    A release that adds a field to definitions gives another hash for the same one: it proves what a revision held when
-    it was made; whether two revisions differ is what `diff` says.
+    A release that adds a field to definitions gives another hash for the same one. The hash proves the content of a
+    revision at its creation; `diff` finds the differences of two revisions.
     """
     return hashlib.sha256(canonical_json(definition)).hexdigest()
 
 
 def diff(before: PipelineDefinition, after: PipelineDefinition) -> list[Change]:
-    """Every difference, in the order of the definition's fields; an empty list if there is none."""
+    """Return every difference, in the order of the definition's fields; an empty list if there is none."""
     changes: list[Change] = []
     for name in PipelineDefinition.__struct_fields__:
         old, new = getattr(before, name), getattr(after, name)
@@ -55,7 +55,7 @@ def diff(before: PipelineDefinition, after: PipelineDefinition) -> list[Change]:
 
 
 def canonical(value: object) -> bytes:
-    """One text for equal JSON values; unlike `==` it keeps `1`, `1.0` and `true` apart."""
+    """Return one text for equal JSON values; unlike `==` it distinguishes `1`, `1.0` and `true`."""
     return msgspec.json.encode(value, order="sorted")
 
 
@@ -94,18 +94,18 @@ _LABELS = {
 }
 _UNITS = {"_ms": " ms", "_mb": " MB", "window_records": " records"}
 _CONSEQUENCES = {
-    "cluster": "The other cluster's topics and offsets are others: it starts there as its group has it, or anew.",
-    "group_id": "The new group has its own offsets; without any it begins at the start position, so that records which "
-    "the old group has processed may be processed again, or some may be left out.",
-    "files.root": "Files that are written stay where they are, and references that are written name them there.",
+    "cluster": "The other cluster has other topics: its offsets of the group apply there, or the start position.",
+    "group_id": "The new group has its own offsets. Without any it begins at the start position, so that records may "
+    "be processed again, or skipped.",
+    "files.root": "Existing files stay where they are, and existing references name them there.",
     "transactional_id_prefix": "The next start does not end a transaction that the old ids left open; it ends by its "
-    "timeout, and readers wait for it until then.",
-    "processing_guarantee": "With at_least_once a failure can write records twice; with exactly_once_v2 records that "
-    "were written twice before stay so.",
+    "timeout, and read_committed consumers are blocked until then.",
+    "processing_guarantee": "With at_least_once a failure can duplicate records; with exactly_once_v2 existing "
+    "duplicates stay.",
 }
 _OTHER_SINK_CONSEQUENCE = (
-    "The sink topic then has records from one time and references to files from another: its readers must tell them "
-    "apart, or give it another sink topic."
+    "The sink topic then has records before and references to files after the change: its readers must distinguish "
+    "them, or give it another sink topic."
 )
 _TRANSFORM_CONSEQUENCE = "Records that are processed already stay as they are."
 
@@ -116,7 +116,7 @@ def _diff_scalar(field: str, before: Any, after: Any) -> Iterator[Change]:
     if before is None:
         sentence = f"The {label} is now {_shown(field, after)}."
     elif after is None:
-        sentence = f"The {label} {_shown(field, before)} is gone."
+        sentence = f"The {label} {_shown(field, before)} is removed."
     else:
         sentence = f"The {label} changes from {_shown(field, before)} to {_shown(field, after)}."
     yield Change(field=field, before=before, after=after, sentence=sentence, consequence=consequence)
@@ -153,7 +153,7 @@ def _diff_columns(field: str, before: tuple[Column, ...], after: tuple[Column, .
         before=msgspec.to_builtins(before),
         after=msgspec.to_builtins(after),
         sentence=f"Files are partitioned by {describe_columns(after)}, not by {describe_columns(before)} any more.",
-        consequence="Files that are written stay as they are: readers find both ways.",
+        consequence="Existing files stay as they are: readers find both layouts.",
     )
 
 
@@ -180,11 +180,11 @@ def _diff_sources(field: str, before: tuple[str, ...], after: tuple[str, ...]) -
     removed = [topic for topic in before if topic not in after]
     parts = [
         *([f"adds {_listed(added)}"] if added else []),
-        *([f"leaves out {_listed(removed)}"] if removed else []),
+        *([f"removes {_listed(removed)}"] if removed else []),
     ]
-    sentence = f"The source {' and '.join(parts)}." if parts else "The source topics stand in another order."
+    sentence = f"The source {' and '.join(parts)}." if parts else "The order of the source topics changes."
     consequence = (
-        "A topic that is new to the group begins at the start position; one that comes back begins at its old offsets."
+        "A topic that is new to the group begins at the start position; one that returns begins at its old offsets."
         if added
         else None
     )
@@ -239,7 +239,7 @@ def _diff_transform(field: str, before: Transform, after: Transform) -> Iterator
 
 
 def _diff_steps(field: str, before: tuple[Step, ...], after: tuple[Step, ...]) -> Iterator[Change]:
-    """By what the steps are, so that one put in front does not make all the others look changed."""
+    """Compare the steps by content, so that one new step in front does not change all the others."""
     matcher = difflib.SequenceMatcher(
         None, [canonical(s) for s in before], [canonical(s) for s in after], autojunk=False
     )
@@ -264,7 +264,7 @@ def _step_change(
     if was is None:
         sentence = f"Step {index + 1} is new: {describe_step(cast(Step, now))}."
     elif now is None:
-        sentence = f"The former step {index + 1} is gone: {describe_step(was)}."
+        sentence = f"The former step {index + 1} is removed: {describe_step(was)}."
     else:
         sentence = f"Step {index + 1} was: {describe_step(was)}. It is now: {describe_step(now)}."
     return Change(

@@ -1,4 +1,4 @@
-"""Pipelines, revisions and their checks at the edge."""
+"""Pipelines, revisions and their checks in REST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.kit.web.api.shown import Items, Json, Shown, shows
 from app.kit.web.api.taken import Count
 from app.kit.web.api.words import Name, Why
 
-Note = Annotated[str | None, Field(max_length=1000, description="What this revision is for, in a few words.")]
+Note = Annotated[str | None, Field(max_length=1000, description="The purpose of this revision, in a few words.")]
 
 
 class PipelineGiven(Body):
@@ -26,12 +26,12 @@ class PipelineGiven(Body):
 
 
 class ChangeGiven(Body):
-    """A new revision. A run that lives takes it up by a rolling bounce, one instance at a time."""
+    """A new revision. A live run moves to it by a rolling bounce, one instance at a time."""
 
     definition: TakenDefinition
     expected_revision: Annotated[
         Count | None,
-        Field(description="The revision that this change was made from; 412 if there is a newer one. Or use If-Match."),
+        Field(description="The revision on which this change is based; 412 if there is a newer one. Or use If-Match."),
     ] = None
     note: Note = None
     why: Why = None
@@ -42,7 +42,7 @@ class DefinitionGiven(Body):
 
 
 class Validation(Answer):
-    """is_valid: nothing but warnings was found."""
+    """is_valid: there are at most warnings."""
 
     is_valid: bool
     problems: list[ShownProblem]
@@ -50,16 +50,16 @@ class Validation(Answer):
 
 @shows(pipeline_record.Pipeline)
 class Pipeline:
-    """`definition` is that of `current_revision`; `current_run` the run that lives, else the last one that ended."""
+    """`definition` is that of `current_revision`; `current_run` the live run, else the last one that ended."""
 
 
 @shows(pipelines.SavedPipeline)
 class SavedPipeline:
-    """What creating or changing came to; `warnings` were not in the way.
+    """The result of creating or changing a pipeline; `warnings` did not prevent it.
 
-    is_changed: false when the definition equals the current one, which makes no new revision.
+    is_changed: false if the definition equals the current one, which makes no new revision.
     rolling: a run lives and its instances now move to the new revision, one at a time.
-    waits_for_restart: changed fields that only a full restart can bring in.
+    waits_for_restart: changed fields that only a full restart can apply.
     """
 
 
@@ -67,7 +67,7 @@ class SavedPipeline:
 class Change:
     """One field that differs, and the same as a sentence.
 
-    consequence: what it means for records that are in the topics already, where that is not obvious.
+    consequence: the effect on records that are in the topics already, if it is not obvious.
     """
 
     before: Json

@@ -17,7 +17,7 @@ from app.kit.db.store import DatabaseStore
 from app.kit.errors import NotFoundError
 from app.kit.page import Page, decode_cursor, encode_cursor
 
-# The run that lives, else the one that was started last.
+# The live run, else the last one that was started.
 _latest_run = (
     sa.select(runs.c.id)
     .where(runs.c.pipeline_id == pipelines.c.id)
@@ -36,7 +36,7 @@ _REVISION = sa.select(revisions, pipelines.c.name).join(pipelines, pipelines.c.i
 
 class PipelineStore(DatabaseStore):
     async def add(self, *, name: str, revision: Revision, cluster: str) -> Pipeline:
-        """Keep a new pipeline with its first revision. Raises ConflictError when name or consumer group is taken."""
+        """Store a new pipeline with its first revision. Raises ConflictError if name or consumer group is taken."""
         inserted = (
             sa.insert(pipelines)
             .from_select(
@@ -71,13 +71,13 @@ class PipelineStore(DatabaseStore):
 
     async def get(self, name: str, *, for_update: bool = False) -> Pipeline:
         if for_update:
-            # A statement of its own: the lock is waited for first, and what is read afterwards is what stands then.
+            # A statement of its own: it waits for the lock first, and the next one reads the state after that.
             await self._db.execute(
                 sa.select(pipelines.c.id).where(pipelines.c.name == name).with_for_update(key_share=True)
             )
         pipeline = await self.find(name)
         if pipeline is None:
-            raise NotFoundError(f"there is no pipeline {name}; `fenceline pipelines list` shows those there are")
+            raise NotFoundError(f"there is no pipeline {name}; `fenceline pipelines list` shows all pipelines")
         return pipeline
 
     async def find(self, name: str) -> Pipeline | None:
@@ -85,7 +85,7 @@ class PipelineStore(DatabaseStore):
         return found[0] if found else None
 
     async def list(self, *, after: str | None, limit: int) -> Page[Pipeline]:
-        """By name."""
+        """List them by name."""
         statement = _SELECT.limit(limit + 1)
         if after is not None:
             statement = statement.where(pipelines.c.name > decode_cursor(after, keys=1)[0])
@@ -94,11 +94,11 @@ class PipelineStore(DatabaseStore):
         return Page(items=tuple(items), next_cursor=encode_cursor(items[-1].name) if len(rows) > limit else None)
 
     async def list_all(self) -> list[Pipeline]:
-        """Every pipeline, by name."""
+        """Return every pipeline, by name."""
         return await self._with_runs(await self._db.rows(_SELECT))
 
     async def add_revision(self, revision: Revision) -> None:
-        """Keep the next revision and make it the current one. Raises ConflictError when another change was first."""
+        """Store the next revision and make it the current one. Raises ConflictError if another change was first."""
         row = await self._db.row(sa.select(pipelines.c.id).where(pipelines.c.name == revision.pipeline))
         if row is None:
             raise NotFoundError(f"there is no pipeline {revision.pipeline}")
@@ -126,18 +126,18 @@ class PipelineStore(DatabaseStore):
         return _revision(row)
 
     async def list_revisions(self, name: str) -> list[Revision]:
-        """Newest first."""
+        """List them newest first."""
         rows = await self._db.rows(_REVISION.where(pipelines.c.name == name).order_by(revisions.c.number.desc()))
         if not rows:
             await self.get(name)
         return [_revision(row) for row in rows]
 
     async def remove(self, name: str) -> None:
-        """Remove the pipeline with all that hangs on it; the command log stays."""
+        """Remove the pipeline with all rows that refer to it; the command log stays."""
         await self._db.execute(sa.delete(pipelines).where(pipelines.c.name == name))
 
     async def store_source(self, source: TransformSource) -> None:
-        """Keep a source text by its SHA-256; the same text again changes nothing."""
+        """Store a source text by its SHA-256; the same text again changes nothing."""
         await self._db.execute(
             postgresql.insert(transform_sources)
             .values(
@@ -202,7 +202,7 @@ class PipelineStore(DatabaseStore):
 
 
 def definition_from(stored: Any) -> PipelineDefinition:
-    """A definition as it was stored; what later releases added takes its default."""
+    """Return a definition as it was stored; fields of later releases take their default."""
     return msgspec.convert(stored, PipelineDefinition)
 
 

@@ -42,7 +42,8 @@ pipelines = sa.Table(
     text("created_by"),
     moment("changed_at"),
     sa.UniqueConstraint("name"),
-    # A consumer group is one pipeline's: two would take each other's partitions and commit over each other's offsets.
+    # A consumer group belongs to one pipeline: two would take each other's partitions and overwrite each other's
+    # offsets.
     sa.UniqueConstraint("kafka_cluster_id", "group_id"),
     # Deferred, since a pipeline and its first revision name each other.
     sa.ForeignKeyConstraint(
@@ -83,6 +84,6 @@ transactional_ids = sa.Table(
     one_of("kind", IdKind),
     sa.CheckConstraint("archived_by IS NULL OR archived_at IS NOT NULL", name="archived"),
     sa.CheckConstraint("num_nulls(ordinal, task) = 2 * (kind <> 'task')::int", name="place"),
-    # What a mapping's assigned id points at: it is its own pipeline's.
+    # A mapping's assigned id refers to an id of its own pipeline.
     sa.UniqueConstraint("kafka_cluster_id", "transactional_id", "pipeline_id", name="uq_transactional_ids_pipeline"),
 )

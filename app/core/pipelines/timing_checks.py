@@ -1,4 +1,4 @@
-"""Whether the times in a definition fit together: those that librdkafka and the brokers insist on, and what is wise.
+"""Checks of the times in a definition: the rules of librdkafka and the brokers, and advice.
 
 message.timeout.ms ≤ transaction timeout (≤ the broker's transaction.max.timeout.ms, see `cluster_checks`);
 commit interval < transaction timeout; session timeout ≤ max.poll.interval.ms. The times of a file sink: `file_checks`.
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?", re.ASCII)
 
 
 def check(definition: PipelineDefinition) -> Iterator[Problem]:
-    """The problems that need nobody's word but the definition's."""
+    """Yield the problems that need only the definition."""
     yield from _check_bounds(definition)
     yield from _check_commit_interval(definition)
     yield from _check_transaction(definition)
@@ -38,13 +38,15 @@ def check(definition: PipelineDefinition) -> Iterator[Problem]:
 
 
 def number(overrides: Mapping[str, str], name: str) -> float | None:
-    """The value of a numeric option, or None when it is not set or not a number (which the options' check says)."""
+    """Return the value of a numeric option, or None if it is not set or not a number (a problem of the options'
+    check).
+    """
     value = overrides.get(name, "")
     return float(value) if _NUMBER.fullmatch(value) else None
 
 
 def max_poll_interval_ms(definition: PipelineDefinition) -> float:
-    """How long a task may stay away from its consumer before the group goes on without it."""
+    """Return the longest time without a poll of a task before the group removes it."""
     return number(canonical(definition.consumer_overrides), "max.poll.interval.ms") or DEFAULT_MAX_POLL_INTERVAL_MS
 
 
@@ -55,7 +57,7 @@ def _check_bounds(definition: PipelineDefinition) -> Iterator[Problem]:
         ("session_timeout_ms", definition.session_timeout_ms, 1_000, 3_600_000),
     ):
         if not least <= value <= most:
-            message = f"{field} lies between {least} and {most} milliseconds, not at {value}"
+            message = f"{field} must be between {least} and {most} milliseconds, not {value}"
             yield Problem(field=field, message=message)
 
 
@@ -72,15 +74,15 @@ def _check_commit_interval(definition: PipelineDefinition) -> Iterator[Problem]:
     max_poll_ms = max_poll_interval_ms(definition)
     if interval_ms >= max_poll_ms:
         message = (
-            f"With {interval_ms} ms between commits a task would miss max.poll.interval.ms, {max_poll_ms:.0f}, and be "
-            "put out of its group; commit more often"
+            f"With {interval_ms} ms between commits a task would exceed max.poll.interval.ms, {max_poll_ms:.0f}, and "
+            "be removed from its group; commit more often"
         )
         yield Problem(field="commit_interval_ms", message=message)
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         return
     if interval_ms >= timeout_ms:
         message = (
-            f"With {interval_ms} ms between commits every transaction would run into its timeout of {timeout_ms} ms "
+            f"With {interval_ms} ms between commits every transaction would exceed its timeout of {timeout_ms} ms "
             "and be aborted; commit more often"
         )
         yield Problem(field="commit_interval_ms", message=message)
@@ -100,8 +102,8 @@ def _check_transaction(definition: PipelineDefinition) -> Iterator[Problem]:
     message_ms = number(overrides, "message.timeout.ms")
     if message_ms is not None and message_ms > timeout_ms:
         message = (
-            f"message.timeout.ms is {message_ms:.0f}, and a record cannot be tried for longer than its transaction "
-            f"lives: at most transaction_timeout_ms, {timeout_ms}"
+            f"message.timeout.ms is {message_ms:.0f}, but a record cannot be retried for longer than its transaction "
+            f"is open: at most transaction_timeout_ms, {timeout_ms}"
         )
         yield Problem(field="producer_overrides.message.timeout.ms", message=message)
     socket_ms = number(overrides, "socket.timeout.ms")
@@ -111,12 +113,12 @@ def _check_transaction(definition: PipelineDefinition) -> Iterator[Problem]:
 
 
 def _check_linger(definition: PipelineDefinition) -> Iterator[Problem]:
-    """Without an override a record is tried for as long as a transaction may live, whatever the guarantee."""
+    """Without an override a record is retried as long as a transaction may be open, with any guarantee."""
     overrides = canonical(definition.producer_overrides)
     linger_ms, message_ms = number(overrides, "linger.ms"), number(overrides, "message.timeout.ms")
     limit_ms = definition.transaction_timeout_ms if message_ms is None else message_ms
     if linger_ms is not None and linger_ms >= limit_ms:
-        message = f"linger.ms is {linger_ms:g}: records would wait longer than the {limit_ms:.0f} ms they are tried for"
+        message = f"linger.ms is {linger_ms:g}: records would wait longer than their timeout of {limit_ms:.0f} ms"
         yield Problem(field="producer_overrides.linger.ms", message=message)
 
 
@@ -138,7 +140,7 @@ def _check_group(definition: PipelineDefinition) -> Iterator[Problem]:
     if session_ms > max_poll_ms:
         message = (
             f"session_timeout_ms is {session_ms} and max.poll.interval.ms {max_poll_ms:.0f}; "
-            "the session may not be the longer one"
+            "the session timeout must not be longer"
         )
         yield Problem(field="session_timeout_ms", message=message)
 

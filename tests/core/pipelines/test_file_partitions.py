@@ -110,8 +110,8 @@ def test_every_offset_is_taken_into_account(time: datetime) -> None:
         ({"at": "x" * 1000}, "xxx…', which is no ISO 8601 time"),
         ({"at": "0001-01-01T00:00:00+01:00"}, "which is no ISO 8601 time of the years 1 to 9999"),
         ({"at": "9999-12-31T23:00:00-05:00"}, "which is no ISO 8601 time of the years 1 to 9999"),
-        ({"at": 1 << 62}, "lies outside the years 1 to 9999"),
-        ({"at": -(1 << 62)}, "lies outside the years 1 to 9999"),
+        ({"at": 1 << 62}, "is outside the years 1 to 9999"),
+        ({"at": -(1 << 62)}, "is outside the years 1 to 9999"),
     ],
 )
 def test_an_event_time_that_is_none_says_why(record: dict[str, Any], part: str) -> None:

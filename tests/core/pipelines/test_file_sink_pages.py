@@ -105,4 +105,4 @@ async def test_a_pipeline_of_files_is_saved_shown_edited_and_compared(
     assert (await browser.post(f"/pipelines/{name}/edit", data=changed)).status_code == 303
     compared = (await browser.get(f"/pipelines/{name}/diff?from=1&to=2")).text
     assert "Outputs are records of the sink topic, and no files any more." in compared
-    assert "its readers must tell them apart" in compared
+    assert "its readers must distinguish them" in compared

@@ -83,7 +83,7 @@ def test_another_name_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["new", "stream", "validate"])
 def test_words_of_our_own_addresses_are_no_names(name: str) -> None:
-    assert f"`{name}` is a word of Fenceline's own addresses" in only(problems(a_definition(), name=name)).message
+    assert f"`{name}` is used by Fenceline's own addresses" in only(problems(a_definition(), name=name)).message
 
 
 def test_a_pipeline_needs_a_cluster() -> None:
@@ -129,8 +129,8 @@ def test_a_source_that_is_named_twice_is_refused() -> None:
 
 
 def test_kafkas_own_topics_are_neither_read_nor_written() -> None:
-    assert "Kafka's own; a pipeline cannot read it" in refusal(source_topics=("__consumer_offsets",)).message
-    assert "Kafka's own; a pipeline cannot write to it" in refusal(sink_topic="__transaction_state").message
+    assert "an internal topic; a pipeline cannot read it" in refusal(source_topics=("__consumer_offsets",)).message
+    assert "an internal topic; a pipeline cannot write to it" in refusal(sink_topic="__transaction_state").message
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_dead_letters_do_not_go_to_the_sink() -> None:
 def test_the_policy_dead_letter_needs_its_topic() -> None:
     problem = refusal(errors=ErrorHandling(policy=FailurePolicy.DEAD_LETTER))
     assert problem.field == "errors.dead_letter_topic"
-    assert "needs the topic" in problem.message
+    assert "needs a dead-letter topic" in problem.message
 
 
 @pytest.mark.parametrize("policy", [FailurePolicy.FAIL, FailurePolicy.SKIP])
@@ -282,7 +282,7 @@ def test_a_local_master_with_too_few_slots_is_a_warning_that_counts_them() -> No
     problem = only(problems(definition))
     assert problem.is_warning
     assert problem.field == "spark.master"
-    assert "slots for 3 of the 4 tasks" in problem.message
+    assert "cores for 3 of the 4 tasks" in problem.message
     assert problems(a_definition(tasks_per_instance=4, spark=SparkSettings(master="local[4]"))) == []
     assert problems(a_definition(tasks_per_instance=4)) == []
 

@@ -167,8 +167,8 @@ def test_a_file_needs_a_name_that_is_one(line: str, part: str) -> None:
         ("", ["names and values"]),
         ("- a\n- b\n", ["names and values"]),
         ("just text", ["names and values"]),
-        ("name: x\nname: y\n", ["line 2, column 1", "`name` stands twice"]),
-        ("name: x\nspark: {master: local, master: local}\n", ["line 2, column 24", "`master` stands twice"]),
+        ("name: x\nname: y\n", ["line 2, column 1", "`name` occurs twice"]),
+        ("name: x\nspark: {master: local, master: local}\n", ["line 2, column 24", "`master` occurs twice"]),
         ("name: [x\n", ["line 2", "expected ',' or ']'"]),
         ("name: x\n\tcluster: y\n", ["line 2"]),
         ("a: &anchor 1\nb: *anchor\n", ["line 2, column 4", "aliases are not read"]),
@@ -181,7 +181,7 @@ def test_a_file_needs_a_name_that_is_one(line: str, part: str) -> None:
         ("[" * 5_000, ["nested too deeply"]),
         ("{", ["line 1, column 2", "this is not JSON"]),
         ('{"name": "x",\n "cluster": }', ["line 2, column 13", "this is not JSON"]),
-        ('{"name": "x", "name": "y"}', ["`name` stands twice in one object"]),
+        ('{"name": "x", "name": "y"}', ["`name` occurs twice in one object"]),
         ('{"name": NaN}', ["NaN is not a JSON value"]),
         ('{"a":' * 50_000, ["this is not JSON"]),
         ("x" * 1_000_001, ["more than 1000000 characters"]),
@@ -279,6 +279,6 @@ def test_a_large_object_is_read_in_one_go_through_its_names() -> None:
 
     pairs: list[tuple[str, object]] = [(Name(f"n{number}"), number) for number in range(5_000)]
     pairs.append((Name("n7"), 7))
-    with pytest.raises(ValueError, match="`n7` stands twice"):
+    with pytest.raises(ValueError, match="`n7` occurs twice"):
         pipeline_file._unique(pairs)  # pyright: ignore[reportPrivateUsage]
     assert Name.compared < 10 * len(pairs)

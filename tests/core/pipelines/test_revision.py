@@ -107,7 +107,7 @@ def test_values_that_python_holds_for_equal_are_a_difference(one: object, other:
         ({"sink_topic": "x"}, "sink_topic", "The sink topic changes from delayed to x."),
         ({"instances": 3}, "instances", "The number of instances changes from 1 to 3."),
         ({"source_topics": ("flights", "a", "b")}, "source_topics", "The source adds a and b."),
-        ({"source_topics": ("a",)}, "source_topics", "The source adds a and leaves out flights."),
+        ({"source_topics": ("a",)}, "source_topics", "The source adds a and removes flights."),
         (
             {"errors": ErrorHandling(window_records=10)},
             "errors.window_records",
@@ -154,14 +154,14 @@ def test_what_is_gone_is_said_to_be_gone() -> None:
     before = a_definition(errors=ErrorHandling(dead_letter_topic="dead"), consumer_overrides={"fetch.min.bytes": "5"})
     sentences = [item.sentence for item in diff(before, a_definition())]
     assert sentences == [
-        "The dead letter topic dead is gone.",
+        "The dead letter topic dead is removed.",
         "The consumer option fetch.min.bytes, which was 5, is not set any more.",
     ]
 
 
 def test_topics_in_another_order_are_said_to_be_just_that() -> None:
     found = only(a_definition(source_topics=("a", "b")), a_definition(source_topics=("b", "a")))
-    assert found.sentence == "The source topics stand in another order."
+    assert found.sentence == "The order of the source topics changes."
     assert found.consequence is None
 
 
@@ -170,7 +170,7 @@ def test_topics_in_another_order_are_said_to_be_just_that() -> None:
     [
         ({"group_id": "other"}, "may be processed again"),
         ({"transactional_id_prefix": "fl2"}, "ends by its timeout"),
-        ({"processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE}, "can write records twice"),
+        ({"processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE}, "can duplicate records"),
         ({"source_topics": ("flights", "new")}, "begins at the start position"),
         ({"transform": Steps(steps=())}, "Records that are processed already stay as they are"),
     ],
@@ -192,7 +192,7 @@ def test_from_records_to_files_is_one_change_that_warns_the_readers_of_the_sink_
         "Outputs go into files under s3://b/flights, partitioned by user (user.id) and date, and references to them to "
         "the sink topic."
     )
-    assert "its readers must tell them apart" in (found.consequence or "")
+    assert "its readers must distinguish them" in (found.consequence or "")
     back = only(a_definition(files=FILES), a_definition())
     assert back.sentence == "Outputs are records of the sink topic, and no files any more."
     assert back.consequence == found.consequence
@@ -272,7 +272,7 @@ def test_a_step_that_is_gone_and_one_that_changed() -> None:
     )
     assert [item.sentence for item in found] == [
         "Step 1 was: rename a to b. It is now: keep if delay ≥ 30.",
-        "The former step 2 is gone: keep if delay ≥ 15.",
+        "The former step 2 is removed: keep if delay ≥ 15.",
     ]
 
 

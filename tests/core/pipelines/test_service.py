@@ -150,7 +150,7 @@ async def test_of_two_changes_from_one_revision_the_second_is_told_to_look_again
     )
     (error,) = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert isinstance(error, PreconditionError)
-    assert "is at revision 2 by now, and your change started from revision 1" in error.message
+    assert "is at revision 2 by now, your change is based on 1" in error.message
 
 
 async def test_a_change_under_a_run_rolls_it(plane: ControlPlane) -> None:

@@ -1,4 +1,4 @@
-"""`fenceline apply -f`: make the server's pipeline be what the file says."""
+"""`fenceline apply -f`: create or change the server's pipeline after a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.kit.cli.output import AsJson, Why, print_json, say
 
 
 def apply(file: File, source: Source = None, note: Note = None, why: Why = None, as_json: AsJson = False) -> None:
-    """Create the pipeline of a file, or change it by a new revision where it differs. A second time changes nothing."""
+    """Create the pipeline of a file, or change it by a new revision if it differs. A repetition changes nothing."""
     name, definition = read_pipeline(file, source)
     client = connect()
     upload_source(client, definition, source, beside=file)
@@ -40,7 +40,7 @@ def apply(file: File, source: Source = None, note: Note = None, why: Why = None,
     if current is None:
         say(f"created {name}, revision {revision}; start it: fenceline runs start {name}")
     elif not saved["is_changed"]:
-        say(f"{name} is already so: revision {revision}")
+        say(f"{name} is unchanged: revision {revision}")
     else:
         say(f"changed {name}: revision {revision}; see it: fenceline pipelines diff {name}")
         if saved["rolling"]:

@@ -1,4 +1,4 @@
-"""Pipeline files on their way to the server, with the Python file that a transform may name."""
+"""The upload of pipeline files, with the Python file that a transform may name."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ File = Annotated[Path, typer.Option("--file", "-f", help="YAML or JSON; `-` read
 Source = Annotated[
     Path | None, typer.Option("--source", help="The Python file of a `python` transform; by default beside the file.")
 ]
-Note = Annotated[str | None, typer.Option("--note", "-n", help="What this revision is for.")]
+Note = Annotated[str | None, typer.Option("--note", "-n", help="The purpose of this revision.")]
 
 
 def read_pipeline(file: Path, source: Path | None) -> tuple[str, PipelineDefinition]:
-    """Name and definition in a file. Raises CommandError with every mistake at its line or field.
+    """Return name and definition in a file. Raises CommandError with every problem at its line or field.
 
     A `python` transform without a SHA-256 gets that of `source`, else of the file of that name beside this one.
     """
@@ -47,14 +47,14 @@ def read_pipeline(file: Path, source: Path | None) -> tuple[str, PipelineDefinit
 
 
 def body_of(definition: PipelineDefinition) -> Any:
-    """The definition as JSON data for a request."""
+    """Return the definition as JSON data for a request."""
     return msgspec.to_builtins(definition)
 
 
 def upload_source(client: Client, definition: PipelineDefinition, source: Path | None, *, beside: Path) -> None:
-    """Upload the Python file that the definition names, if it names one and the file is at hand.
+    """Upload the Python file that the definition names, if it names one and the file is available.
 
-    Its SHA-256 must be the definition's. A file that is not at hand may be on the server already, which will say.
+    Its SHA-256 must be the definition's. Without the file the server may have it already; otherwise it reports that.
     """
     transform = definition.transform
     if not isinstance(transform, PythonFunction):
@@ -76,7 +76,7 @@ def upload_source(client: Client, definition: PipelineDefinition, source: Path |
 
 
 def print_problems(problems: Iterable[Mapping[str, Any]]) -> None:
-    """Each problem at its field, warnings marked."""
+    """Print each problem at its field, with a mark for warnings."""
     for problem in problems:
         word = ("warning", "yellow") if problem["is_warning"] else ("error", "bold red")
         console.print(Text.assemble(word, f" {problem['field']}: {problem['message']}"), soft_wrap=True)

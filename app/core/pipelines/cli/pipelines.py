@@ -1,4 +1,4 @@
-"""`fenceline pipelines`: definitions, their revisions and what they differ in."""
+"""`fenceline pipelines`: definitions, their revisions and differences."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ app = typer.Typer(help="Pipelines: define, check, compare, remove.", no_args_is_
 
 @app.command("list")
 def list_(as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """All pipelines with the state of their run."""
+    """List all pipelines with the state of their run."""
     client = connect()
     present(lambda: list(client.items("/pipelines")), lambda: _list(client), as_json=as_json, watch_it=watch_it)
 
@@ -73,7 +73,7 @@ def _list(client: Client) -> RenderableType:
 
 @app.command()
 def show(name: PipelineName, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """One pipeline: its run, and each input partition with its owner and lag."""
+    """Show one pipeline: its run, and each input partition with its owner and lag."""
     client = connect()
 
     def data() -> Any:
@@ -118,7 +118,7 @@ def _show(client: Client, name: str) -> RenderableType:
         table(
             ("PARTITION", "TRANSACTIONAL ID", "INSTANCE/TASK", "GENERATION#", "COMMITTED#", "END#", "LAG#"),
             rows,
-            empty="No partition is mapped yet; that happens when the first run starts.",
+            empty="No partition is mapped yet; the first run maps them.",
         ),
     )
 
@@ -135,7 +135,7 @@ def validate(file: File, source: Source = None, as_json: AsJson = False) -> None
     elif result["problems"]:
         print_problems(result["problems"])
     else:
-        say(f"{name}: nothing to object to")
+        say(f"{name}: no problem found")
     if not result["is_valid"]:
         raise typer.Exit(ExitCode.INVALID)
 
@@ -157,7 +157,7 @@ def create(file: File, source: Source = None, note: Note = None, why: Why = None
 
 @app.command()
 def revisions(name: PipelineName, as_json: AsJson = False) -> None:
-    """All revisions, newest first."""
+    """List all revisions, newest first."""
     items = connect().get(f"/pipelines/{name}/revisions")["items"]
     if as_json:
         print_json(items)
@@ -179,12 +179,12 @@ def diff(
     after: Annotated[int | None, typer.Argument(help="A revision; by default the current one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What two revisions differ in."""
+    """Show the differences of two revisions."""
     client = connect()
     last = after if after is not None else int(client.get(f"/pipelines/{name}")["current_revision"])
     first = before if before is not None else last - 1
     if first < 1:
-        raise CommandError(f"{name} has one revision only; there is nothing to compare")
+        raise CommandError(f"{name} has only one revision, so there is no difference")
     result = client.get(f"/pipelines/{name}/diff", **{"from": first, "to": last})
     if as_json:
         print_json(result)
@@ -195,7 +195,7 @@ def diff(
         if change["consequence"]:
             say(f"    {change['consequence']}")
     if not result["changes"]:
-        say("  nothing differs")
+        say("  no difference")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Defining a pipeline: the form, checked while it is filled in, and saved as revision 1 or the next one."""
+"""The form of a pipeline: checked on input, and saved as revision 1 or the next one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
         (ProcessingGuarantee.EXACTLY_ONCE, "exactly_once (a producer for each input partition)"),
     ],
     "offset_fencing": [
-        (OffsetFencing.GENERATION, "generation: members that left are refused"),
+        (OffsetFencing.GENERATION, "generation: stale members are rejected"),
         (OffsetFencing.GROUP_ONLY, "group_only: as clients before KIP-447; exactly_once alone"),
     ],
     "errors.policy": [
@@ -82,12 +82,12 @@ FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
         (StepOperator.MISSING, "is missing"),
     ],
 }
-"""What can be chosen at each field, besides what depends on the server."""
+"""The choices of each field, except those that depend on the server."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Editing:
-    """What is edited: a new pipeline, or one by its name with the revision that the change starts from."""
+    """The edited pipeline: a new one, or an existing one with the revision that the change starts from."""
 
     name: str | None
     expected_revision: int | None = None
@@ -133,11 +133,11 @@ async def edit(
 
 
 async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editing) -> Response:
-    """One way for every button: change steps or columns, check, or save. `live` is the check while somebody types."""
+    """Handle every button: change steps or columns, check, or save. `live` is the check during input."""
     given = await request.form()
     do = _text(given, "do") or "live"
     typed = {name: value for name, value in given.multi_items() if isinstance(value, str)}
-    # Fields that were not on the page yet, as those of files before files are chosen, begin at their defaults.
+    # Fields that were not on the page yet, such as those of files before files are chosen, have their defaults.
     values = {**file_sink_form.DEFAULTS, **typed}
     if (name := editing.name) is not None:
         revision = _text(given, "expected_revision")
@@ -158,7 +158,7 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
     if do in ("check", "live"):
         problems, values = await _problems(wiring, by, values, given)
     if do == "live":
-        # Nobody wants to hear of the fields that they have not come to yet.
+        # Problems of fields that the user has not reached yet are not shown.
         problems = [problem for problem in problems if values.get(problem.field, "-").strip()]
     async with wiring.unit_of_work() as uow:
         shown = await _screen(uow, wiring, by, editing, values, problems, is_checked=do == "check")
@@ -170,7 +170,7 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
 async def _problems(
     wiring: Wiring, by: Principal, values: dict[str, str], given: FormData
 ) -> tuple[Sequence[Problem], dict[str, str]]:
-    """Everything that is wrong or unwise now, and the values with an uploaded file's sum among them."""
+    """Return all problems and advice now, and the values with the SHA-256 of an uploaded file."""
     try:
         values = await _with_source(wiring, by, values, given)
     except FencelineError as error:
@@ -244,7 +244,7 @@ async def _save(
 
 
 async def _with_source(wiring: Wiring, by: Principal, values: dict[str, str], given: FormData) -> dict[str, str]:
-    """Keep an uploaded Python file by its sum, so that it need not be chosen again after a mistake elsewhere."""
+    """Store an uploaded Python file by its SHA-256, so that it need not be chosen again after another problem."""
     file = given.get("transform.file")
     if not isinstance(file, UploadFile) or not file.filename or values.get("transform.kind") != "python":
         return values

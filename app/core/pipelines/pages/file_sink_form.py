@@ -1,4 +1,4 @@
-"""The file sink in a pipeline's form: whether there is one, its fields and the rows of its columns."""
+"""The file sink in a pipeline's form: its choice, its fields and the rows of its columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.kit.web.pages.form_rows import rows_of, with_rows
 
 SINK = "sink"
 RECORDS, FILES = "records", "files"
-"""What outputs are: the values of the field SINK, which no definition has."""
+"""The values of the field SINK, which no definition has."""
 COLUMNS = "files.partition_by"
 SCHEMA = "files.schema"
 COLUMN_FIELDS: dict[str, tuple[str, ...]] = {"field": ("field", "name"), "date": ("name",), "hour": ("name",)}
-"""What each kind of column asks for."""
+"""The fields of each kind of column."""
 CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     SINK: [
         (RECORDS, "records of the sink topic"),
@@ -57,7 +57,7 @@ _PLAIN = (
 
 
 def values_of(files: FileSink | None) -> dict[str, str]:
-    """The form's fields; those of a sink of records stand for what is shown once files are chosen."""
+    """Return the form's fields; without a file sink they have the values that are shown once files are chosen."""
     shown = files or FileSink(root="")
     values = {SINK: RECORDS if files is None else FILES}
     for part in _PLAIN:
@@ -68,11 +68,13 @@ def values_of(files: FileSink | None) -> dict[str, str]:
 
 
 def data_of(values: Mapping[str, str]) -> dict[str, Any] | None:
-    """The sink as plain data for the decoder; None: outputs are records. Empty fields but the root are left out."""
+    """Return the sink as plain data for the decoder; None: outputs are records. Empty fields but the root are left
+    out.
+    """
     if values.get(SINK) != FILES:
         return None
     data: dict[str, Any] = {part: text for part in _PLAIN if (text := values.get(f"files.{part}", "").strip())}
-    # Empty it is no mistake of shape, which would hide what else is wrong.
+    # An empty one is not an error of shape, which would hide the other problems.
     data.setdefault("root", "")
     data["partition_by"] = [_column(column) for column in columns_of(values)]
     if text := values.get(SCHEMA, "").strip():
@@ -82,7 +84,7 @@ def data_of(values: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def in_words(problems: Sequence[Problem], values: Mapping[str, str]) -> list[Problem]:
-    """The decoder's problems, with what is wrong with a schema that is no JSON in place of what it was taken for."""
+    """Return the decoder's problems; for a schema that is not JSON, the reason replaces the decoder's."""
     error = _json(values.get(SCHEMA, ""))[1]
     return [
         msgspec.structs.replace(problem, message=error) if error and problem.field == SCHEMA else problem
@@ -91,17 +93,17 @@ def in_words(problems: Sequence[Problem], values: Mapping[str, str]) -> list[Pro
 
 
 def columns_of(values: Mapping[str, str]) -> list[dict[str, str]]:
-    """The columns' fields, in order."""
+    """Return the columns' fields, in order."""
     return rows_of(values, COLUMNS)
 
 
 def with_columns(values: Mapping[str, str], columns: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """`values` with these columns instead of its own."""
+    """Return `values` with these columns instead of its own."""
     return with_rows(values, COLUMNS, columns)
 
 
 def known_fields(values: Mapping[str, str]) -> set[str]:
-    """The fields at which the form can show a problem."""
+    """Return the fields at which the form can show a problem."""
     known = {SINK, COLUMNS, SCHEMA, *(f"files.{part}" for part in _PLAIN)}
     for index, column in enumerate(columns_of(values)):
         base = f"{COLUMNS}.{index}"
@@ -112,13 +114,13 @@ def known_fields(values: Mapping[str, str]) -> set[str]:
 def _column(column: Mapping[str, str]) -> dict[str, str]:
     kind = column.get("of") or "field"
     data = {"of": kind, **{part: column.get(part, "").strip() for part in COLUMN_FIELDS.get(kind, ())}}
-    # A column without a name is called what it is.
+    # A column without a name gets the name of its kind.
     data["name"] = data.get("name") or data.get("field", kind)
     return data
 
 
 def _json(text: str) -> tuple[Any, str | None]:
-    """What the text says, and in what way it is no JSON."""
+    """Return the JSON value, or the reason why it is not JSON."""
     try:
         return json.loads(text), None
     except json.JSONDecodeError as error:
@@ -134,4 +136,4 @@ def _text(value: object) -> str:
 
 
 DEFAULTS: Mapping[str, str] = values_of(None)
-"""What the fields begin with where they have not been on the page yet."""
+"""The initial values of fields that have not been on the page yet."""

@@ -1,7 +1,7 @@
 """A pipeline's definition as the flat fields of an HTML form, and back.
 
-A field is named by its path, as problems name it: `sink_topic`, `transform.steps.2.value`. So a problem finds the field
-that a person would change, and what was typed comes back as it was typed, right or wrong.
+A field is named by its path, as problems name it: `sink_topic`, `transform.steps.2.value`. So a problem appears at the
+field to change, and the typed text is kept, right or wrong.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ STEP_FIELDS: dict[str, tuple[str, ...]] = {
     "set": ("field", "value"),
     "route": ("field", "operator", "value", "topic"),
 }
-"""What each kind of step asks for."""
+"""The fields of each kind of step."""
 WITHOUT_VALUE = frozenset({"exists", "missing"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What the page shows: values by field, problems by field, and those that no field owns."""
+    """The content of the page: values by field, problems by field, and problems without a field."""
 
     values: Mapping[str, str]
     steps: Sequence[Mapping[str, str]]
@@ -79,13 +79,13 @@ class Form:
 
     @property
     def errors(self) -> int:
-        """How many problems stand in the way of saving."""
+        """Return the number of problems that prevent saving."""
         everywhere = [*self.general, *(problem for found in self.problems.values() for problem in found)]
         return sum(not problem.is_warning for problem in everywhere)
 
 
 def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
-    """The form's fields for a definition that is there."""
+    """Return the form's fields for an existing definition."""
     data = cast("dict[str, Any]", msgspec.to_builtins(definition))
     values = {"name": name, **file_sink_form.values_of(definition.files)}
     for field in (*_PLAIN, *_NUMBERS):
@@ -109,9 +109,9 @@ def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
 
 
 def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
-    """The definition as plain data, ready for decoding that reads numbers from text (`strict=False`).
+    """Return the definition as plain data, ready for decoding that reads numbers from text (`strict=False`).
 
-    Empty fields are left out, so that they get their defaults, and required ones are named by the decoder.
+    Empty fields are left out, so that they get their defaults, and the decoder names the required ones.
     """
     data: dict[str, Any] = {}
     for field in (*_PLAIN, *_NUMBERS):
@@ -129,7 +129,7 @@ def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def definition_of(values: Mapping[str, str]) -> PipelineDefinition | list[Problem]:
-    """The definition that the form spells out, or everything in it that spells none."""
+    """Return the definition in the form, or all of its problems."""
     decoded = decode_definition(definition_data(values), strict=False)
     return file_sink_form.in_words(decoded, values) if isinstance(decoded, list) else decoded
 
@@ -147,12 +147,12 @@ def _transform(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def steps_of(values: Mapping[str, str]) -> list[dict[str, str]]:
-    """The steps' fields, in order."""
+    """Return the steps' fields, in order."""
     return rows_of(values, _STEPS)
 
 
 def with_steps(values: Mapping[str, str], steps: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """`values` with these steps instead of its own."""
+    """Return `values` with these steps instead of its own."""
     return with_rows(values, _STEPS, steps)
 
 
@@ -172,7 +172,7 @@ def _step(step: Mapping[str, str]) -> dict[str, Any]:
 
 
 def json_or_text(text: str) -> Any:
-    """What was typed as a JSON value: `15`, `true`, `"15"`, `["UA", "DL"]`; a bare word is a string."""
+    """Return the typed text as a JSON value: `15`, `true`, `"15"`, `["UA", "DL"]`; a bare word is a string."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -180,7 +180,7 @@ def json_or_text(text: str) -> Any:
 
 
 def form_of(values: Mapping[str, str], problems: Sequence[Problem] = (), *, is_checked: bool = False) -> Form:
-    """The form with each problem at the nearest field: `spark.conf.spark.ui.port` belongs to the field `spark.conf`."""
+    """Return the form with each problem at the nearest field: `spark.conf.spark.ui.port` belongs to `spark.conf`."""
     steps, columns = steps_of(values), file_sink_form.columns_of(values)
     values = file_sink_form.with_columns(with_steps(values, steps), columns)
     known = {
@@ -225,7 +225,7 @@ def _nearest(path: str, known: set[str]) -> str | None:
 
 
 def _options(text: str) -> dict[str, str]:
-    """Lines of `key=value`; a line without `=` becomes a key without a value, which the checks then name."""
+    """Return lines of `key=value`; a line without `=` is a key without a value, which the checks report."""
     options: dict[str, str] = {}
     for line in text.splitlines():
         key, _, value = line.partition("=")
@@ -259,5 +259,5 @@ def _step_text(part: str, value: Any) -> str:
         return ", ".join(value)
     if part != "value":
         return str(value)
-    # A string that would read as something else, such as "15", keeps its quotes.
+    # A string that would be read as another type, such as "15", keeps its quotes.
     return value if isinstance(value, str) and json_or_text(value) == value and value else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Pipelines: the list, and one of them: what is it doing, who owns what, can I change or stop it?"""
+"""Pipelines: the list, and one pipeline with its state, owners and actions."""
 
 from __future__ import annotations
 
@@ -93,14 +93,16 @@ def links_of(products: Sequence[Product], definition: PipelineDefinition) -> lis
 
 
 def unreached(snapshot: Snapshot) -> str | None:
-    """Why this server does not reach the cluster. Of a certificate it knows more than a task can say, whose librdkafka
-    suspects the authority whatever is wrong with it."""
+    """Return why this server does not reach the cluster. For a certificate it has more details than a task, whose
+    librdkafka always suspects the authority."""
     journal = snapshot.transaction_journal
     return journal.problem if journal.phase is Phase.LOST else None
 
 
 def beside(wiring: Wiring, view: PipelinePage) -> Mapping[tuple[str, int], Mapping[str, Any]]:
-    """What brokers say of each partition, beside what its task says: the transaction of its id, and who waits in it."""
+    """Return the brokers' report of each partition beside its task's: the transaction of its id, and blocked
+    records.
+    """
     known = wiring.observations.of(view.cluster.name).transactions
     partitions = [TopicPartition(one.topic, one.partition) for one in view.mappings]
     held = wiring.held_back.of(wiring.brokers, view.cluster, partitions)
@@ -116,7 +118,7 @@ def beside(wiring: Wiring, view: PipelinePage) -> Mapping[tuple[str, int], Mappi
 
 
 def timeline_beside(snapshot: Snapshot, view: PipelinePage, *, now: datetime) -> Timeline | None:
-    """Rebalances of the pipeline's group, and epochs of the ids of its partitions with what its tasks were told."""
+    """Return rebalances of the pipeline's group, and epochs of the ids of its partitions, with events of its tasks."""
     group = snapshot.groups.get(view.line.pipeline.definition.group_id)
     fenced: dict[str, list[Point]] = {}
     for line in view.fencings:
@@ -147,7 +149,7 @@ async def show_diff(
     before: Annotated[int, Query(alias="from", ge=1, lt=2**31)],
     after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
 ) -> Response:
-    """What changed between two revisions, a sentence for each difference."""
+    """Show the changes between two revisions, a sentence for each."""
     changes = await pipelines.diff_revisions(uow, name, before, after)
     context = {"name": name, "before": before, "after": after, "changes": changes}
     shown = Screen(template="pipelines/diff", title=f"{name}: revision {before} to {after}", context=context)
@@ -189,7 +191,7 @@ async def reset_offsets(
     kind: Annotated[OffsetTargetKind, Form()],
     why: Why = "",
 ) -> Response:
-    """The ways out of a start that was refused: to what is recorded, or anew. Either takes a reason."""
+    """Reset the offsets after a refused start: to the recorded ones, or to a start. Each requires a reason."""
     try:
         await offsets.reset_offsets(
             uow,

@@ -1,1 +1,1 @@
-"""Use cases of what is defined: clusters, pipelines and their transforms."""
+"""Use cases of definitions: clusters, pipelines and their transforms."""

@@ -1,4 +1,4 @@
-"""Pipelines and their revisions: created, changed by a new revision, compared, removed."""
+"""Pipelines and their revisions: create, change by a new revision, compare, remove."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MAX_SOURCE_BYTES = 512 * 1024
 
 
 class SavedPipeline(msgspec.Struct, frozen=True, kw_only=True):
-    """What creating or changing came to. `warnings` were not in the way.
+    """The result of creating or changing a pipeline. `warnings` did not prevent it.
 
     rolling: a run lives and its instances now move to the new revision, one at a time.
-    waits_for_restart: fields that a rolling bounce cannot bring in; the run keeps its revision until a full restart.
+    waits_for_restart: fields that a rolling bounce cannot apply; the run keeps its revision until a full restart.
     """
 
     pipeline: Pipeline
@@ -53,9 +53,9 @@ async def create_pipeline(
     now: datetime,
     note: str | None = None,
 ) -> SavedPipeline:
-    """Keep a new pipeline with its revision 1.
+    """Store a new pipeline with its revision 1.
 
-    Raises InvalidError with every problem at its field, ConflictError when the name or the consumer group is taken.
+    Raises InvalidError with every problem at its field, ConflictError if the name or the consumer group is taken.
     """
     require(by, Verb.CREATE_PIPELINE)
     if await uow.of(PipelineStore).find(name) is not None:
@@ -91,9 +91,9 @@ async def change_pipeline(
     now: datetime,
     note: str | None = None,
 ) -> SavedPipeline:
-    """Make a new revision the current one; a live run moves to it by a rolling bounce where that is safe.
+    """Make a new revision the current one; a live run moves to it by a rolling bounce if that is safe.
 
-    expected_revision: the revision that the caller started from; PreconditionError when another is current by now.
+    expected_revision: the revision that the caller started from; PreconditionError if another one is current by now.
     A definition that equals the current one makes no new revision.
     """
     require(by, Verb.CHANGE_PIPELINE)
@@ -103,8 +103,8 @@ async def change_pipeline(
     await refuse_while_busy(uow, name)
     if expected_revision is not None and expected_revision != before.current_revision:
         raise PreconditionError(
-            f"pipeline {name} is at revision {before.current_revision} by now, and your change started from revision "
-            f"{expected_revision}: look at what changed, then change it again",
+            f"pipeline {name} is at revision {before.current_revision} by now, your change is based on "
+            f"{expected_revision}: check the changes and repeat yours",
             field="expected_revision",
         )
     warnings = tuple(problems)
@@ -166,7 +166,7 @@ async def delete_pipeline(uow: UnitOfWork, name: str, *, by: Principal, why: str
 
 
 async def list_pipelines(uow: UnitOfWork, *, after: str | None = None, limit: int = 50) -> Page[Pipeline]:
-    """By name."""
+    """List them by name."""
     return await uow.of(PipelineStore).list(after=after, limit=checked_limit(limit))
 
 
@@ -175,7 +175,7 @@ async def get_pipeline(uow: UnitOfWork, name: str) -> Pipeline:
 
 
 async def list_revisions(uow: UnitOfWork, name: str) -> list[Revision]:
-    """Newest first."""
+    """List them newest first."""
     return await uow.of(PipelineStore).list_revisions(name)
 
 
@@ -184,7 +184,7 @@ async def get_revision(uow: UnitOfWork, name: str, number: int) -> Revision:
 
 
 async def diff_revisions(uow: UnitOfWork, name: str, before: int, after: int) -> list[Change]:
-    """What changed from revision `before` to `after`, in either direction, a sentence for each difference."""
+    """Return the changes from revision `before` to `after`, in either direction, a sentence for each."""
     old, new = (
         await uow.of(PipelineStore).get_revision(name, before),
         await uow.of(PipelineStore).get_revision(name, after),
@@ -195,21 +195,21 @@ async def diff_revisions(uow: UnitOfWork, name: str, before: int, after: int) ->
 async def store_transform_source(
     uow: UnitOfWork, *, source: str, allowed: AllowedOptions, by: Principal, why: str | None, now: datetime
 ) -> TransformSource:
-    """Keep the text of a Python file by its SHA-256, so that a definition can name it. It is not run or imported here.
+    """Store the text of a Python file by its SHA-256, so that a definition can name it. It is not run or imported here.
 
-    Raises InvalidError when the settings do not allow Python transforms, or the file is empty or too large.
+    Raises InvalidError if the settings do not allow Python transforms, or the file is empty or too large.
     """
     require(by, Verb.STORE_TRANSFORM_SOURCE)
     if not allowed.python_transforms:
         raise InvalidError(
-            "Python transforms are switched off on this server; an administrator allows them by the setting "
-            "FENCELINE_PYTHON_TRANSFORMS=true (they run with the rights of the Spark executors)",
+            "Python transforms are switched off on this server; an administrator allows them with "
+            "FENCELINE_PYTHON_TRANSFORMS=true (with the executors' rights)",
             field="source",
         )
     data = source.encode("utf-8")
     if not source.strip() or len(data) > MAX_SOURCE_BYTES:
         raise InvalidError(
-            f"the file has {len(data):,} bytes; it must have some code and at most {MAX_SOURCE_BYTES:,} bytes",
+            f"the file has {len(data):,} bytes; it must have 1 to {MAX_SOURCE_BYTES:,} bytes",
             field="source",
         )
     record = TransformSource(

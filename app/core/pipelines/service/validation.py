@@ -1,4 +1,4 @@
-"""Checking a definition against everything that is known now, without saving anything."""
+"""Checks of a definition against everything that is known now; nothing is saved."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ async def validate_pipeline(
     by: Principal,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> list[Problem]:
-    """All that is wrong or unwise with a definition, each at its field; nothing is saved.
+    """Return all problems of a definition, each at its field; nothing is saved.
 
-    With the brokers away it still answers: a warning at `cluster` says what could not be checked.
+    It also answers without the brokers: a warning at `cluster` names the parts that were not checked.
     """
     require(by, Verb.VIEW)
     clusters = {cluster.name: cluster for cluster in await uow.of(ClusterStore).list_all()}
@@ -63,11 +63,11 @@ async def _check_offsets(
     name: str,
     timeout_s: float,
 ) -> list[Problem]:
-    """What a start would say of the group's offsets, as warnings."""
+    """Return the problems of the group's offsets that a start would report, as warnings."""
     try:
         compared = await compare_offsets(uow, brokers, cluster=cluster, definition=definition, timeout_s=timeout_s)
     except UnavailableError as error:
-        message = f"{error.message} Not checked: whether the group still has the offsets that were committed"
+        message = f"{error.message} Not checked: whether the group still has the committed offsets"
         return [Problem(field="group_id", message=message, is_warning=True)]
     return list(recorded_offset.problems(name, definition.group_id, compared))
 
@@ -95,14 +95,14 @@ async def _facts(
             cluster.connection(),
             topics=topics_of(definition),
             groups=(definition.group_id,),
-            # Members that a run of ours left behind are no strangers either: they go when their session ends.
+            # Members that a run of Fenceline left behind are not foreign either: they end with their session.
             own_client_ids=(client_id_prefix(name),),
             timeout_s=timeout_s,
         )
     except UnavailableError as error:
         message = (
             f"{error.message} Not checked: whether the topics exist and have enough partitions, the brokers' version "
-            "and limits, and who else is in the consumer group"
+            "and limits, and other members of the consumer group"
         )
         return None, [Problem(field="cluster", message=message, is_warning=True)]
     refuse_other_cluster(cluster, facts.cluster_id)
@@ -110,7 +110,7 @@ async def _facts(
 
 
 def topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
-    """Every topic that the definition names, read or written."""
+    """Return every topic that the definition names, read or written."""
     routes = (
         tuple(step.topic for step in definition.transform.steps if isinstance(step, Route))
         if isinstance(definition.transform, Steps)
@@ -137,7 +137,7 @@ async def _others(uow: UnitOfWork, name: str, clusters: dict[str, Cluster]) -> l
 
 
 async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allowed: AllowedOptions) -> list[Problem]:
-    """A definition may only name a file that was uploaded, imports and has the function."""
+    """Return a problem unless the named file was uploaded, imports and has the function."""
     transform = definition.transform
     if not isinstance(transform, PythonFunction) or not allowed.python_transforms:
         return []

@@ -191,13 +191,13 @@ def test_a_pipeline_of_files_says_in_words_where_they_go_and_when_they_are_commi
     said = words_of(pipeline_page(run(), view=writing(files)))
     assert "→ Avro files by carrier and date → references in delayed-flights" in said
     assert "s3://flights/files/delayed-flights/… (Avro, zstandard; by carrier and date, event time in at)" in said
-    assert "every 45 s, with a file of 128 MB, and when partitions are given up; uploads take 60 s at most" in said
+    assert "every 45 s, with a file of 128 MB, and when partitions are revoked; uploads take 60 s at most" in said
     assert "inferred; a field with two types has both" in said
     assert "files are read again after each commit and compared by flight_id" in said
     assert "Commit interval" not in said
     given = replace(files, schema={"type": "record"}, codec=AvroCodec.NULL, verifies=False)
     said = words_of(pipeline_page(run(), view=writing(given)))
-    assert "given; what does not fit it is a bad record" in said
+    assert "given; a record that does not fit it is a bad record" in said
     assert "(Avro, not compressed;" in said
     assert "files are not read again" in said
 
@@ -211,7 +211,7 @@ def test_a_pipeline_of_records_says_nothing_of_files() -> None:
 def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
     html = pipeline_page(None)
     assert "never started" in html
-    assert "It has not run yet" in html
+    assert "Not started yet" in html
     assert "rate-chart" not in html
 
 
@@ -228,8 +228,8 @@ def test_an_empty_server_says_what_to_do_first() -> None:
 def test_need_leads_to_the_page_that_explains_it(need: Need, page: str) -> None:
     view = samples.overview_view(needs=(need,))
     text = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
-    assert f'<a href="/pipelines/flights/{page}">Look</a>' in text
-    assert f'<a href="/pipelines/flights/{page}">Look</a>' in pipeline_page(run(), needs=(need,))
+    assert f'<a href="/pipelines/flights/{page}">Details</a>' in text
+    assert f'<a href="/pipelines/flights/{page}">Details</a>' in pipeline_page(run(), needs=(need,))
 
 
 def test_list_of_pipelines_marks_a_contradiction() -> None:
@@ -243,7 +243,7 @@ def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = 
     view = samples.overview_view(needs=needs)
     view = view if hangs else replace(view, hanging=())
     html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": unseen})
-    found = re.search(r"<dt>Needs you</dt>(.*?)</dl>", html, re.DOTALL)
+    found = re.search(r"<dt>Issues</dt>(.*?)</dl>", html, re.DOTALL)
     assert found is not None
     return " ".join(re.sub(r"<[^>]+>", " ", found[1]).split())
 
@@ -255,12 +255,12 @@ def test_the_first_figure_is_as_grave_as_the_gravest_need(severity: Severity, to
     need = Need(pipeline="flights", run_id=None, severity=severity, sentence="it is so")
     view = msgspec.structs.replace(samples.overview_view(needs=(need,)), hanging=())
     html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
-    assert f'<dl class="stat {tone} main"><dt>Needs you</dt>' in html
+    assert f'<dl class="stat {tone} main"><dt>Issues</dt>' in html
 
 
 def test_overview_says_that_all_is_well_only_where_it_is_known() -> None:
-    assert needs_you(unseen=[]) == "nothing everything is as it should be"
-    assert needs_you(unseen=["east", "west"]) == "nothing as far as is known: east, west cannot be seen now"
+    assert needs_you(unseen=[]) == "none no action required"
+    assert needs_you(unseen=["east", "west"]) == "none not verified: east, west cannot be observed now"
     assert needs_you(unseen=[], hangs=True) == "1 see below"
     assert needs_you(unseen=["east"], needs=(NEED,), hangs=True) == "2 see below"
 
@@ -302,7 +302,7 @@ def test_a_partition_has_what_brokers_say_of_its_transaction_and_who_waits() -> 
     html = pipeline_page(run())
     assert 'href="/transactions/id?cluster=demo&amp;id=fl.t.delayed-flights.0.0"' in html
     assert "Ongoing" in html
-    waiting = re.findall(r'data-label="Held back"[^>]*>(.*?)</td>', html)
+    waiting = re.findall(r'data-label="Blocked"[^>]*>(.*?)</td>', html)
     assert waiting[:2] == ["–", "0"]
     assert 'href="/stuck?cluster=demo&amp;target=flights%3A2"' in waiting[2]
     assert ">1,204</a>" in waiting[2]
