@@ -1,4 +1,4 @@
-"""Fencing events: who fenced my producer, and should I worry?"""
+"""The pages of fencing events."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ _WITHIN_WORDS = {
     Within.MONTH: f"last {KEPT_FOR.days} days",
 }
 _CONFIDENCE_WORDS = {
-    Confidence.CERTAIN: "the records allow nothing else",
-    Confidence.LIKELY: "what else it could be is rarer",
-    Confidence.OPEN: "the records do not tell it from what else it could be",
+    Confidence.CERTAIN: "the evidence allows no other cause",
+    Confidence.LIKELY: "the alternatives are rarer",
+    Confidence.OPEN: "the evidence cannot distinguish it from the alternatives",
 }
 
 
 class Wanted:
-    """What the page's form asks for; what is not chosen is an empty string there."""
+    """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Wanted:
         self.pipeline = pipeline.strip() or None
         self.transactional_id = transactional_id or None
         self.group = group or None
-        # None for all, and for a word that is no cause.
+        # None for all, and for an unknown cause.
         self.cause = Cause(cause) if cause in set(Cause) else None
         self.within = within
         self.after = after
@@ -91,7 +91,7 @@ class Wanted:
         return any((self.cluster, self.pipeline, self.transactional_id, self.group, self.cause))
 
     def query(self) -> dict[str, str | None]:
-        """What the form would send, without the place in the list."""
+        """Return the form's values, without the cursor."""
         return {
             "cluster": self.cluster,
             "pipeline": self.pipeline,
@@ -108,7 +108,7 @@ WantedDep = Annotated[Wanted, Depends()]
 def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        # What is no fencing is shown to those who ask for it by its name.
+        # Events that are no fencing are shown only if the filter names their cause.
         of_group = None
         if asked.group is not None:
             of_group = await groups.losses_of(wiring.observations, cluster=asked.cluster, group=asked.group)
@@ -142,7 +142,9 @@ def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
 
 
 def _unread(observations: Observations) -> list[Mapping[str, str]]:
-    """The clusters whose journal of transactions is not read as it should be, and why: nothing is seen of them now."""
+    """Return the clusters whose transaction journal is not read completely, with the problem: events there are not
+    detected.
+    """
     return [
         {"cluster": one.cluster, "phase": status.phase, "problem": status.problem}
         for one in observations.all()
@@ -188,7 +190,7 @@ def _partition(name: str) -> Mapping[str, str]:
 
 
 def as_text(line: FencingLine) -> str:
-    """The event for an incident channel: what, how sure, what proves it, what to do. Each row is one line."""
+    """Format the event for an incident channel: cause, confidence, evidence and next steps. Each row is one line."""
     event = line.record.event
     verdict = event.verdict
     others = ", ".join(words(one) for one in verdict.alternatives)

@@ -160,7 +160,7 @@ async def test_what_hangs_is_found_without_asking_and_whatever_is_ended_by_hand_
             Cause.HANGING_ENDED,
             Confidence.CERTAIN,
         )
-        assert event.event.verdict.sentence.startswith("Somebody ended the hanging transaction")
+        assert event.event.verdict.sentence.startswith("An unknown client ended the hanging transaction")
         # What does not hang can be ended so, too: aborted there, while its coordinator goes on with it.
         assert await one.fencing(of=living) == []
         await asyncio.to_thread(
