@@ -1,4 +1,4 @@
-"""What the watch over drills asks of the outside: a freeze of our own process, and an audit of a stretch of time."""
+"""Ports of the drill loop: a freeze of the server's own process, and an audit of a time range."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.products.drills.drill import AuditFigures, Drill
 
 class FreezeSelf(Protocol):
     async def __call__(self, for_s: float) -> str:
-        """Stop this very process, thawed by a watchdog that stands before; why it was not done, empty if it was."""
+        """Freeze this process, which a watchdog started before thaws. Return the reason of a failure, else empty."""
         ...
 
 
 class AuditWord(msgspec.Struct, frozen=True, kw_only=True):
-    """How the audit of a drill is: not through yet, or counted, or `no_audit` says why there is none."""
+    """The state of a drill's audit: not complete yet, or its figures, or in `no_audit` the reason why it has none."""
 
     audit_id: str | None = None
     figures: AuditFigures | None = None
@@ -30,8 +30,8 @@ class AuditWord(msgspec.Struct, frozen=True, kw_only=True):
 
 class DrillAudits(Protocol):
     async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
-        """Begin the audit of the drill's time, or ask how the one that was begun (`drill.audit_id`) is.
+        """Start the audit of the drill's time, or return the state of the started one (`drill.audit_id`).
 
-        The caller holds the drill's row and commits: an audit that its drill does not know would be nobody's.
+        The caller holds the drill's row and commits, so that every such audit belongs to a drill.
         """
         ...
