@@ -132,7 +132,7 @@ def _longest() -> Drill:
     drill = judging.said(
         drill,
         EntryKind.RECORDS,
-        f"{LONG_TOPIC}-11 stands still since its offset 9,000,000,000 was committed",
+        f"{LONG_TOPIC}-11 has no commits since offset 9,000,000,000",
         now=at(4),
     )
     drill = judging.said(drill, EntryKind.EPOCH, f"fl.t.{LONG_TOPIC}.0.0: producer:epoch 7:1 → 7:2", now=at(5))

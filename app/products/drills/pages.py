@@ -1,4 +1,4 @@
-"""Drills: what may be broken here, what should come of it, and what came of it?"""
+"""The pages of a pipeline's drills, and of one drill."""
 
 from __future__ import annotations
 
@@ -81,18 +81,18 @@ def looking_at_one(drill_id: str) -> Look:
 
 
 def standstill_of(drill: Drill) -> tuple[str, str, str]:
-    """The number that people came for, what it says, and its tone."""
+    """Return the main figure of a drill, its explanation and its tone."""
     watched, bound_s = drill.watched, drill.plan.stands_still_s
     if drill.kind is DrillKind.FREEZE_SERVER and watched.unseen_s:
-        return f"{watched.committed_unseen:,}", f"records committed in the {watched.unseen_s:.1f} s nobody looked", ""
+        return f"{watched.committed_unseen:,}", f"records committed in {watched.unseen_s:.1f} s without observation", ""
     expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
     if watched.longest is None:
-        return "–", ("nobody has looked" if watched.at is None else "no partition flowed before") + expected, ""
+        return "–", ("not observed yet" if watched.at is None else "no partition had commits before") + expected, ""
     name, longest_s = watched.longest
     tone = "bad" if bound_s is not None and longest_s > bound_s else ""
     if watched.unseen_s:
-        # What is a lower bound must not look like a measurement that kept its promise.
-        return f"≥ {longest_s:.1f} s", f"{name}{expected}; nobody looked for {watched.unseen_s:.1f} s", tone or "warn"
+        # A lower bound must not appear as a measurement within the expectation.
+        return f"≥ {longest_s:.1f} s", f"{name}{expected}; {watched.unseen_s:.1f} s not observed", tone or "warn"
     return f"{longest_s:.1f} s", f"{name}{expected}", tone
 
 

@@ -1,8 +1,8 @@
-"""What the watch over drills asks of the outside: a freeze of our own process."""
+"""The port of the drill loop: a freeze of the server's own process."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
 FreezeSelf = Callable[[float], Awaitable[str]]
-"""Stops this very process for that many seconds, thawed by a watchdog; why it was not done, empty if it was."""
+"""Freezes this process for that many seconds; a watchdog thaws it. Returns the reason of a failure, else empty."""

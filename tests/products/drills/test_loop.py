@@ -1,4 +1,4 @@
-"""The watch over a drill: it takes the server away once, sees what comes of it, and asks for the audit."""
+"""The loop of drills: it freezes the server once, observes, and requests the audit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLEAN = AuditFigures(audit_id="a1", read=9, expected=7, lost=0, duplicated=0)
 
 
 class Audits:
-    """Asked twice, it is through."""
+    """An audit that is complete at the second request."""
 
     def __init__(self) -> None:
         self.asked: list[str | None] = []
@@ -44,7 +44,7 @@ class Audits:
 
 
 class Server:
-    """A server that is frozen by passing time."""
+    """A server whose freeze advances the clock."""
 
     def __init__(self, plane: ControlPlane, problem: str = "") -> None:
         self._plane = plane
@@ -72,7 +72,7 @@ async def get(plane: ControlPlane, drill: Drill) -> Drill:
 
 
 async def turns(plane: ControlPlane, server: Server, run_id: str, *, count: int, sequence: int) -> None:
-    """Half a second each, in which the pipeline's task commits."""
+    """Take turns of half a second, with a commit of the pipeline's task in each."""
     for number in range(count):
         plane.pass_time(0.5)
         at = 100 * (sequence + number)
@@ -81,12 +81,12 @@ async def turns(plane: ControlPlane, server: Server, run_id: str, *, count: int,
         await server.watch.turn()
 
 
-async def test_the_server_is_taken_away_once_and_what_comes_of_it_is_judged(plane: ControlPlane) -> None:
+async def test_server_is_frozen_once_and_the_drill_is_judged(plane: ControlPlane) -> None:
     run = await running(plane)
     server = Server(plane)
     drill = await order(plane, kind=DrillKind.FREEZE_SERVER, ordinal=None, for_s=10)
     await turns(plane, server, run.id, count=5, sequence=2)
-    assert server.frozen_for == [], "whoever ordered it still sees the page"
+    assert server.frozen_for == [], "the user sees the page first"
     await turns(plane, server, run.id, count=3, sequence=10)
     assert server.frozen_for == [10]
     seen = await get(plane, drill)
@@ -98,16 +98,16 @@ async def test_the_server_is_taken_away_once_and_what_comes_of_it_is_judged(plan
     assert server.audits.asked == [None, "a1"]
 
 
-async def test_a_server_that_cannot_be_frozen_says_why(plane: ControlPlane) -> None:
+async def test_server_that_cannot_be_frozen_gives_the_reason(plane: ControlPlane) -> None:
     run = await running(plane)
     server = Server(plane, problem="no pidfd here")
     drill = await order(plane, kind=DrillKind.FREEZE_SERVER, ordinal=None)
     await turns(plane, server, run.id, count=8, sequence=2)
     ended = await get(plane, drill)
-    assert (ended.verdict, ended.sentence) == (DrillVerdict.NOT_BEGUN, "nobody was drilled: no pidfd here")
+    assert (ended.verdict, ended.sentence) == (DrillVerdict.NOT_BEGUN, "no process was drilled: no pidfd here")
 
 
-async def test_a_drill_that_was_stopped_takes_nobody_away(plane: ControlPlane) -> None:
+async def test_stopped_drill_does_not_freeze_the_server(plane: ControlPlane) -> None:
     run = await running(plane)
     server = Server(plane)
     await stop(plane, await order(plane, kind=DrillKind.FREEZE_SERVER, ordinal=None))
@@ -115,7 +115,7 @@ async def test_a_drill_that_was_stopped_takes_nobody_away(plane: ControlPlane) -
     assert server.frozen_for == []
 
 
-async def test_an_order_that_nobody_claims_is_void(plane: ControlPlane) -> None:
+async def test_unclaimed_order_expires(plane: ControlPlane) -> None:
     run = await running(plane)
     server = Server(plane)
     drill = await order(plane)
