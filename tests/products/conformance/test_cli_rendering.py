@@ -29,11 +29,11 @@ def a_result(number: int, verdict: Verdict, said: str) -> Result:
 def test_what_is_done_being_done_and_to_come_is_told_apart() -> None:
     results = [a_result(0, Verdict.KEPT, "seen [bold]so"), a_result(1, Verdict.NOT_CHECKED, "a right is missing")]
     text = shown(progress_of(CHECKS[:4], results))
-    for words in ("kept", "seen [bold]so", "not checked", "a right is missing", "checking", "to come", "1.2"):
+    for words in ("kept", "seen [bold]so", "not checked", "a right is missing", "checking", "pending", "1.2"):
         assert words in text
     done = shown(progress_of(CHECKS[:2], results))
     assert "checking" not in done
-    assert "to come" not in done
+    assert "pending" not in done
 
 
 def test_checks_are_listed_and_have_names_of_their_own() -> None:

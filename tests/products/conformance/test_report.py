@@ -58,11 +58,11 @@ def test_summary_counts_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("code", "operation", "says"),
     [
-        (TOPIC, None, "right Write on topics that begin with p-1 is missing"),
-        (TOPIC, "Create", "right Create on topics that begin with p-1 is missing"),
-        (GROUP, None, "right Read on groups that begin with p-1 is missing"),
-        (CLUSTER, None, "right IdempotentWrite on the cluster is missing"),
-        (TRANSACTIONAL_ID, None, "right Write on transactional ids that begin with p-1 is missing"),
+        (TOPIC, None, "permission Write on topics that begin with p-1 is missing"),
+        (TOPIC, "Create", "permission Create on topics that begin with p-1 is missing"),
+        (GROUP, None, "permission Read on groups that begin with p-1 is missing"),
+        (CLUSTER, None, "permission IdempotentWrite on the cluster is missing"),
+        (TRANSACTIONAL_ID, None, "permission Write on transactional ids that begin with p-1 is missing"),
         (44, "Create", "the topic was refused: a policy"),
     ],
 )

@@ -77,7 +77,7 @@ def test_an_id_is_printed_with_its_owner_and_since_when_it_is_open(live: LiveClu
     assert "1 of 3 ids, from the server's reading of __transaction_state (live" in text
     detail = DomainDetail(transaction=observed, pending_offsets=(), journal=snapshot.transaction_journal)
     whole = TransactionDetail.of_detail(detail, now=NOW).model_dump(mode="json")
-    assert "used by: flights 0.1 · 0 commits and 0 aborts since reading began · open for" in printed(
+    assert "owner: flights 0.1 · 0 commits and 0 aborts since the observer's start · open for" in printed(
         served.transaction_detail(whole)
     )
 

@@ -81,7 +81,7 @@ def test_hanging_transaction_is_shown_then_ended(scene: Scene, fenceline: Comman
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"))
     shown = fenceline("end", topic, "0")
     assert shown.returncode == 0, shown.stderr
-    assert "nothing was done; --execute does it" in shown.stdout
+    assert "nothing was changed; --execute executes the plan" in shown.stdout
     assert "kafka-transactions.sh" in shown.stdout
     assert document(fenceline("stuck", topic, "--json"))["verdict"] == "end"
     for found in (
@@ -138,7 +138,7 @@ def test_transactions_are_listed_open_ones_first(scene: Scene, fenceline: Comman
     detail = fenceline("transactions", name)
     assert f"in {topic}-0" in detail.stdout
     assert "initialised" in detail.stdout
-    assert "there is no transactional id nobody" in fenceline("transactions", "nobody").stderr
+    assert "the transactional id nobody was not found" in fenceline("transactions", "nobody").stderr
     producer.abort_transaction(20)
 
 

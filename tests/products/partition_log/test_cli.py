@@ -33,7 +33,7 @@ def test_server_and_brokers_give_the_same_answer(
     assert second["records"][0]["value"]["text"] == "second"
     listed = fenceline("log", topic, "0", "--from", "lso", *direct, **NO_SERVER)
     assert listed.returncode == 0, listed.stderr
-    assert "readers of committed data wait at 2, 1 offset before the end" in listed.stdout
+    assert "read_committed consumers are blocked at 2, 1 offset before the end" in listed.stdout
     assert "open" in listed.stdout
     del clients
 

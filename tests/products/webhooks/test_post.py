@@ -47,7 +47,7 @@ async def test_clock_of_the_receiver_is_held_against_the_time_of_the_signature()
 
 async def test_name_that_cannot_be_looked_up_is_named() -> None:
     host = "x" * 64 + ".example.com"
-    with pytest.raises(UnavailableError, match="is no name of a host"):
+    with pytest.raises(UnavailableError, match="is no valid host name"):
         await send(post_to("*"), f"https://{host}/")
 
 
