@@ -29,7 +29,7 @@ def lives(epoch: int = 5, **fields: object) -> Look:
 def test_a_given_up_id_that_lives_is_told_with_who_says_that_it_holds_it() -> None:
     (alarm,) = alarms_of(done(), lives(tasks=(task(1, held("p0", 5)),)))
     assert (alarm.kind, alarm.host, alarm.pid) == (AlarmKind.GIVEN_UP_ID_LIVES, "w1", 41)
-    assert alarm.sentence.startswith("p0 was given up at epoch 4, and somebody has initialised it since")
+    assert alarm.sentence.startswith("retired id p0 is in use: fenced at epoch 4, now at")
     (unknown,) = alarms_of(done(), lives(tasks=()))
     assert (unknown.host, unknown.pid) == (None, None)
 

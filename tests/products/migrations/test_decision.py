@@ -149,7 +149,7 @@ def test_what_the_tables_do_not_allow_raises() -> None:
 
 
 def test_there_is_no_way_back_from_a_preflight_that_is_not_proven() -> None:
-    with pytest.raises(IllegalTransitionError, match="nothing has been moved yet"):
+    with pytest.raises(IllegalTransitionError, match="the preflight has moved no instance"):
         go_back(migration(Stage.PREFLIGHT), to=A, now=NOW)
 
 

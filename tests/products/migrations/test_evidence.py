@@ -30,8 +30,8 @@ def test_an_id_is_taken_over_when_the_newest_incarnation_is_of_a_live_task_that_
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task says that it holds p0 at"),
-        ({"ids": {"p0": IdNow(producer_id=8, producer_epoch=3)}}, "in-0: no live task says that it holds p0 at"),
+        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task holds p0 at"),
+        ({"ids": {"p0": IdNow(producer_id=8, producer_epoch=3)}}, "in-0: no live task holds p0 at"),
         ({"tasks": (task(0, held("p0", 3), is_live=False), task(1, held("p1", 3)))}, "in-0: no live task"),
         (
             {"tasks": (task(0, held("p0", 3), mode=Mode.GROUP_ONLY), task(1, held("p1", 3)))},
@@ -39,7 +39,7 @@ def test_an_id_is_taken_over_when_the_newest_incarnation_is_of_a_live_task_that_
         ),
         (
             {"tasks": (task(0, held("p0", 3), generation=-1), task(1, held("p1", 3)))},
-            "task 0.0 holds p0 at producer 7, epoch 3 and has not said that it sends a generation",
+            "task 0.0 holds p0 at producer 7, epoch 3, and reports no generation of its offsets",
         ),
     ],
     ids=["a newer epoch", "another producer", "a silent task", "a task without a generation", "one that sends none"],
@@ -53,7 +53,7 @@ def test_an_id_is_not_taken_over_by(changed: dict[str, object], sentence: str) -
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task says that it holds p0 at"),
+        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task holds p0 at"),
         ({"tasks": (task(0, held("p0", 3), is_live=False), task(1, held("p1", 3)))}, "in-0: no live task"),
     ],
     ids=["a newer epoch", "a silent task"],
@@ -79,7 +79,7 @@ def test_an_id_is_taken_over_by_our_own_fence_while_nobody_came_after_it() -> No
     ("one", "sentence"),
     [
         (member(0, member_id="m9", client_id="fenceline-flights-0-0-l1-a0"), "and no live task of a current lease"),
-        (member(0, member_id="m9", task=None, client_id="console"), "console on /10.0.0.0 is a member, and none of"),
+        (member(0, member_id="m9", task=None, client_id="console"), "console on /10.0.0.0 is a member, and no task of"),
     ],
     ids=["of a lease that is over, or of a run before", "a stranger"],
 )
@@ -133,7 +133,7 @@ def test_what_was_read_or_heard_before_the_newest_end_of_a_lease_is_no_evidence(
     assert evidence.seen_since(migration(), look()).standing is OPEN
     assert evidence.seen_since(migration(), look(read_at=at(-11))).standing is UNKNOWN
     tasks = (task(0, heard_at=at(-11)), task(1))
-    assert "task 0.0 was heard last before that" in evidence.seen_since(migration(), look(tasks=tasks)).seen
+    assert "task 0.0 sent no heartbeat since then" in evidence.seen_since(migration(), look(tasks=tasks)).seen
 
 
 def test_an_instance_on_its_way_to_a_mode_counts_as_being_in_it() -> None:

@@ -102,7 +102,7 @@ def test_what_the_brokers_say_opens_a_clause_or_keeps_it_shut(
 def test_every_stage_but_the_last_says_what_nobody_here_can_say() -> None:
     assert set(GATES) == set(LACKING) == set(ForeignStage)
     assert all(LACKING[stage] for stage in ForeignStage if stage is not _S.DONE)
-    assert "the journals hold none" in LACKING[_S.FIRST_BOUNCE][0]
+    assert "it is not in the journals" in LACKING[_S.FIRST_BOUNCE][0]
 
 
 def test_a_stage_that_is_left_keeps_what_was_proven_then() -> None:

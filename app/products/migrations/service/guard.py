@@ -1,4 +1,4 @@
-"""What may not happen to a pipeline beside its migration."""
+"""Refuse changes to a pipeline during its migration."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from app.products.migrations.store.migrations import MigrationStore
 
 
 async def refuse_while_migrating(uow: UnitOfWork, pipeline: str) -> None:
-    """Raise ConflictError while a migration of the pipeline is open: it alone says which instance begins as what."""
+    """Raise ConflictError while a migration of the pipeline is open: it alone decides the mode of each instance."""
     migration = await uow.of(MigrationStore).find_open(pipeline)
     if migration is not None:
         raise ConflictError(
             f"pipeline {pipeline} migrates to {migration.goal}: its migration is {migration.state} in stage "
-            f"{migration.stage.words}. Let it end, or abort it"
+            f"{migration.stage.words}. Wait for its end, or abort it"
         )

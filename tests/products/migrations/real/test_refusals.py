@@ -161,7 +161,7 @@ async def test_a_stranger_in_the_group_is_refused_by_its_name_and_host(migrating
         try:
             await migrating.until(lambda: said(joining.done()), "it has joined")
             migration = await migrating.start()
-            told = "somebody-else on 127.0.0.1 is a member, and none of ours"
+            told = "somebody-else on 127.0.0.1 is a member, and no task of Fenceline"
             await until_refused(migrating, migration, "no_strangers", told)
         finally:
             is_over.set()

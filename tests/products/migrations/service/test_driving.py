@@ -205,7 +205,7 @@ async def test_a_given_up_id_that_lives_stops_the_migration_and_is_told_once(mig
     await migrating.until(migration, in_stage(Stage.VERIFY))
     migrating.epochs[P1] += 1
     stopped = await migrating.until(migration, is_stopped)
-    assert stopped.missing.startswith(f"{P1} was given up at epoch")
+    assert stopped.missing.startswith(f"retired id {P1} is in use: fenced at epoch")
     await migrating.turn()
     async with migrating.plane.uow() as uow:
         (alarm,) = await asking.list_alarms(uow, migration.id)
@@ -274,9 +274,7 @@ async def test_readers_need_to_reach_the_end_of_then_and_not_of_now(migrating: M
     migrating.waiting = {"out-0": (8, 40)}
     await migrating.turn()
     seen = await migrating.get(migration)
-    assert [one.seen for one in seen.gate if not one.is_open] == [
-        "readers of committed data wait in out-0 at 8, before 9"
-    ]
+    assert [one.seen for one in seen.gate if not one.is_open] == ["the LSO of out-0 is 8, below 9"]
     migrating.waiting = {"out-0": (9, 50)}
     assert (await migrating.until(migration, is_over, turns=3)).state is MigrationState.DONE
 

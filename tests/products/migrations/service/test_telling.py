@@ -54,7 +54,7 @@ async def test_a_member_of_an_older_stage_is_told_with_its_host_and_process(migr
     (sentence,) = await told(migrating, pager)
     assert sentence.startswith(f"The migration of {PIPELINE} to exactly_once_v2: task 1.0 of lease 1")
     assert "process 4711 on w1" in sentence
-    assert "stands still" in sentence
+    assert "No further step begins" in sentence
 
 
 async def test_a_member_that_only_its_coordinator_hears_is_told_with_the_process_it_was(
@@ -86,6 +86,6 @@ async def test_an_id_that_comes_alive_is_told_before_the_end_and_after_it(
     for _ in range(2):
         await migrating.turn()
     (sentence,) = await told(migrating, pager)
-    assert f"{P1} was given up at epoch" in sentence
+    assert f"retired id {P1} is in use: fenced at epoch" in sentence
     assert ("Nothing is left to stop" in sentence) is is_done
     assert migration.cluster == CLUSTER

@@ -53,13 +53,13 @@ async def test_no_instance_is_bounced_while_the_group_has_lost_its_offsets(migra
 
 async def test_a_pipeline_that_writes_files_is_never_led_to_group_only(migrating: Migrating) -> None:
     await migrating.running(B, files=FileSink(root="file:///data"))
-    with pytest.raises(InvalidError, match="the pipeline writes files") as refused:
+    with pytest.raises(InvalidError, match="a frozen task of a file sink") as refused:
         await migrating.start(A)
     assert refused.value.field == "goal"
     migration = await migrating.start()
     await migrating.until(migration, in_stage(Stage.SECOND_BOUNCE))
     look = await migrating.look(migration)
-    with pytest.raises(InvalidError, match="the pipeline writes files") as refused:
+    with pytest.raises(InvalidError, match="a frozen task of a file sink") as refused:
         await act(migrating, asking.roll_back, migration, look, to=A)
     assert refused.value.field == "to"
     await act(migrating, asking.roll_back, migration, look, to=B)
@@ -105,7 +105,7 @@ async def test_an_alarm_is_heard_while_nothing_is_waited_for(migrating: Migratin
     await migrating.turn()
     seen = await migrating.get(migration)
     assert seen.state is MigrationState.STOPPED
-    assert seen.missing.startswith(f"{P1} was given up at epoch")
+    assert seen.missing.startswith(f"retired id {P1} is in use: fenced at epoch")
 
 
 async def test_a_group_that_rebalances_between_any_two_looks_keeps_the_preflight_shut(migrating: Migrating) -> None:
