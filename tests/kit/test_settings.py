@@ -78,7 +78,7 @@ def test_several_names_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) 
         ("FENCELINE_TRUSTED_PROXIES", "my-proxy", "my-proxy is not an address or a network"),
         ("FENCELINE_USERS_HOST", "192.0.2.1", "users_host is 192.0.2.1"),
         ("FENCELINE_WORKERS_HOST", "::", "workers_host is ::"),
-        ("FENCELINE_USERS_HOST", "fence.example", "there is no TLS"),
+        ("FENCELINE_USERS_HOST", "fence.example", "without TLS"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(

@@ -1,4 +1,4 @@
-"""What routes ask for by type: the wiring, a unit of work, and who is asking.
+"""The parameters of routes by type: the wiring, a unit of work, and the principal.
 
 @router.post("/…")
 async def start(name: str, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.START_RUN)]) -> …:
@@ -41,12 +41,12 @@ from app.products.migrations.ports import MigrationQuestions
 
 class Subscription(Protocol):
     async def wait(self, *, timeout_s: float) -> bool:
-        """Wait for a change since the last call; False when none came in time. Many changes are one."""
+        """Wait for a change since the last call; False if none came in time. Many changes count as one."""
         ...
 
 
 class Changes(Protocol):
-    """Wakes readers when something that a page shows has been committed, by any server (app/edges/db/changes.py)."""
+    """Wakes readers when data of a page was committed, by any server (app/edges/db/changes.py)."""
 
     def subscribe(self, wants: Callable[[str], bool] = ...) -> AbstractAsyncContextManager[Subscription]:
         """`wants` chooses by `<noun>:<name>`; without it every change wakes."""
@@ -55,7 +55,7 @@ class Changes(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PartHealth:
-    """One part that the server needs: `is_ready`, or `why_not` as a sentence."""
+    """One required part of the server: `is_ready`, or `why_not` as a sentence."""
 
     name: str
     is_ready: bool
@@ -64,18 +64,18 @@ class PartHealth:
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Everything that the web needs from outside, put together by app/edges/main/server.py and kept as
+    """Everything that the web needs from outside, assembled by app/edges/main/server.py and kept as
     `app.state.wiring`.
 
-    users_url, workers_urls: where the listeners are reached, for links and for specifications.
-    version: of this Fenceline; workers must be of the same.
+    users_url, workers_urls: the addresses of the listeners, for links and for specifications.
+    version: of this Fenceline; workers must have the same.
     stopping: set when the process is asked to end; event streams end then.
-    health: the parts of /readyz, asked anew for each request.
-    migration_questions: what only a preflight and a verification ask, for a plan.
-    needs: what products tell of pipelines, in the order of pages.
-    gone: hears what a current driver tells of its own attempts.
-    dropped_fields: what was not taken of workers' messages.
-    dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
+    health: the parts of /readyz, checked for each request.
+    migration_questions: the questions of a preflight and a verification, for a plan.
+    needs: the pipelines' issues from products, in the order of pages.
+    gone: receives a current driver's reports of its ended attempts.
+    dropped_fields: the refused fields of workers' messages.
+    dead_ends: the results of ending transactions of dead tasks since the server's start, by (cluster, result).
     """
 
     settings: Settings
@@ -102,7 +102,7 @@ class Wiring:
 
     @property
     def allowed_options(self) -> AllowedOptions:
-        """What the administrator's settings add to the built-in allow-lists."""
+        """The administrator's additions to the built-in allow-lists."""
         return AllowedOptions(
             consumer=frozenset(self.settings.allowed_consumer_options),
             producer=frozenset(self.settings.allowed_producer_options),
@@ -130,15 +130,15 @@ async def _unit_of_work(wiring: WiringDep) -> AsyncIterator[UnitOfWork]:
 
 
 Uow = Annotated[UnitOfWork, Depends(_unit_of_work, scope="function")]
-"""One unit of work for the request, given back before the answer is sent; what is not committed is rolled back.
+"""One unit of work for the request, closed before the answer is sent; uncommitted changes are rolled back.
 
-Event streams take `wiring.unit_of_work()` for each look instead, or they would hold a connection while they live.
+Event streams take `wiring.unit_of_work()` for each view instead, as they would hold a connection while they live.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credential:
-    """What the request proved itself with; kept so that a stream can ask again whether it still holds."""
+    """The request's credential; kept so that a stream can check it again."""
 
     secret: str
     is_session: bool
@@ -154,7 +154,7 @@ def credential_of(request: Request) -> Credential | None:
 
 
 async def principal_of(wiring: Wiring, credential: Credential) -> Principal | None:
-    """Whose credential this is now; None when it is unknown, expired or revoked."""
+    """Return the credential's owner; None if it is unknown, expired or revoked."""
     async with wiring.unit_of_work() as uow:
         now = wiring.clock.now()
         if credential.is_session:
@@ -162,13 +162,13 @@ async def principal_of(wiring: Wiring, credential: Credential) -> Principal | No
             principal = None if session is None else session.principal
         else:
             principal = await tokens.authenticate(uow, credential.secret, now=now)
-        # When it was last used is noted once a minute; uncommitted, it would be written again by every request.
+        # Its last use is recorded once a minute; uncommitted, every request would write it again.
         await uow.commit()
         return principal
 
 
 async def principals_of(wiring: Wiring, session_secrets: Collection[str]) -> dict[str, Principal]:
-    """Whose these browsers' sessions are now, by secret; those that are unknown, expired or revoked are left out."""
+    """Return the owners of these browsers' sessions, by secret, without unknown, expired or revoked ones."""
     async with wiring.unit_of_work() as uow:
         found = await tokens.get_sessions(uow, session_secrets, now=wiring.clock.now())
         await uow.commit()
@@ -186,12 +186,12 @@ async def _current_principal(request: Request, wiring: WiringDep) -> Principal:
 
 
 CurrentPrincipal = Annotated[Principal, Depends(_current_principal)]
-"""Who is asking; pages send a browser that nobody is logged in with to /login."""
+"""The user; pages send a browser without a login to /login."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """A dependency that gives the principal if its role includes what `verb` needs, else 403 with both roles named."""
+    """Make a dependency that returns the principal if its role permits `verb`, else 403 with both roles named."""
 
     verb: Verb
 
@@ -201,5 +201,5 @@ class Allowed:
 
 
 def may(verb: Verb) -> Any:
-    """`by: Annotated[Principal, may(Verb.START_RUN)]` on every route that is not open to everybody."""
+    """`by: Annotated[Principal, may(Verb.START_RUN)]` on every route that requires a role."""
     return Depends(Allowed(verb))

@@ -202,7 +202,7 @@ async def test_a_client_that_goes_away_while_it_asks_is_no_bug(caplog: pytest.Lo
     caplog.set_level("INFO", logger="app.kit.web.bugs")
     await BugBarrier(reading)({"type": "http", "method": "POST", "path": "/workers/v1/heartbeat"}, gone, answered)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "POST /workers/v1/heartbeat: the client went away")
+        ("INFO", "POST /workers/v1/heartbeat: the client closed the connection")
     ]
 
 

@@ -200,11 +200,11 @@ async def test_the_server_is_not_taken_from_a_pipeline_that_does_not_allow_it(pl
 async def test_a_viewer_orders_and_stops_nothing(plane: ControlPlane) -> None:
     await running(plane)
     viewer = Principal(name="vera", role=Role.VIEWER)
-    with pytest.raises(ForbiddenError, match="to start drill takes the role operator"):
+    with pytest.raises(ForbiddenError, match="to start drill requires the role operator"):
         await order(plane, by=viewer)
     drill = await order(plane)
     async with plane.uow() as uow:
-        with pytest.raises(ForbiddenError, match="to stop drill takes the role operator"):
+        with pytest.raises(ForbiddenError, match="to stop drill requires the role operator"):
             await drills.stop_drill(uow, drill.id, by=viewer, why=None, now=plane.now)
 
 
