@@ -1,4 +1,4 @@
-"""The functions of products that the overview asks about pipelines, in the order of its pages."""
+"""The functions of products that find issues of pipelines for the overview, in the order of its pages."""
 
 from __future__ import annotations
 

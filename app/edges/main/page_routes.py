@@ -1,4 +1,4 @@
-"""The pages: what a browser sees. One module a noun, named as in `domain/`, `services/` and `templates/`."""
+"""The routes of all pages, one module for each noun."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ async def test_expired_certificate_of_ours_is_named_with_its_file(
     expired, broker = authority.issue_cert("client.invalid", **EXPIRED), authority.issue_cert("127.0.0.1")
     with listening(broker, clients=authority) as address, pytest.raises(BrokerUnreachableError) as raised:
         await ask(settings(address, tmp_path, expired))
-    said = f"the broker does not accept our certificate, {tmp_path / 'client.pem'}: certificate has expired"
+    said = f"the broker does not accept the client certificate, {tmp_path / 'client.pem'}: certificate has expired"
     assert raised.value.error.removeprefix(f"{address}: ") == said
 
 
@@ -120,7 +120,7 @@ def test_certificate_of_ours_that_is_refused_for_something_else_is_not_called_ex
     of_others = trustme.CA().issue_cert("client.invalid")
     with listening(authority.issue_cert("127.0.0.1"), clients=authority) as address:
         said = handshake.problem(settings(address, tmp_path, of_others), address)
-    assert said == f"the broker does not accept our certificate, {tmp_path / 'client.pem'}: unknown ca"
+    assert said == f"the broker does not accept the client certificate, {tmp_path / 'client.pem'}: unknown ca"
 
 
 @through_each_port

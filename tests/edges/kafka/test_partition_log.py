@@ -252,5 +252,5 @@ async def test_missing_permissions_are_named(brokers: KafkaBrokers) -> None:
         (entry,) = (await look(brokers, connection, "seen")).entries
         assert (entry.state, entry.transactional_id) == (EntryState.OPEN, None)
         for topic in ("unread", "hidden"):
-            with pytest.raises(UnavailableError, match=f"read {topic}: it needs the operations Describe and Read"):
+            with pytest.raises(UnavailableError, match=f"read {topic}: grant Describe and Read"):
                 await look(brokers, connection, topic)

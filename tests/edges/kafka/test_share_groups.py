@@ -31,7 +31,7 @@ from tests.support.watched import watching
 
 _CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 
-_BY_ITS_OWN_CLOCK = "times of broker 1 are by its own clock, which only an open transaction lets us measure"
+_BY_ITS_OWN_CLOCK = "times of broker 1 are by its own clock, measurable only with an open transaction"
 
 
 @pytest.fixture(scope="module")
