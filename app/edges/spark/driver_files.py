@@ -94,8 +94,8 @@ class DriverFiles(msgspec.Struct, frozen=True):
     def trim_log(self, *, limit_bytes: int = LOG_LIMIT_BYTES) -> bool:
         """Once the log is longer than `limit_bytes`, move its last `limit_bytes` to `older_log` and empty it.
 
-        It is copied and truncated, since a living driver keeps its file open and appends. Lines between the copy and the
-        truncation are lost. False if nothing was to do. Raises OSError.
+        It is copied and truncated, since a living driver keeps its file open and appends. Lines written in between are
+        lost. False if nothing was to do. Raises OSError.
         """
         try:
             log = self.log.open("r+b")

@@ -129,7 +129,7 @@ async def test_webhook_is_added_changed_paused_tested_and_removed(
     (listed,) = [one for one in json_of(await typed("list", "--json")) if one["name"] == name]
     assert listed == body
     line = next(line for line in (await typed("list")).stdout.splitlines() if line.startswith(name))
-    assert re.search(rf"{re.escape(receiver.url)} +run_failed +0 +0 +0 +sends", line)
+    assert re.search(rf"{re.escape(receiver.url)} +run_failed +0 +0 +0 +active", line)
 
     changed = json_of(
         await typed("change", name, "-s", "env:FENCELINE_SECRET_ONE", "-s", "env:FENCELINE_SECRET_TWO", "--json")
