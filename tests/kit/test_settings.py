@@ -126,7 +126,7 @@ def test_beyond_loopback_a_proxy_or_an_own_certificate_is_enough(
     ("host", "expected"),
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("a", False)],  # noqa: S104 - compared, not bound
 )
-def test_what_only_this_machine_can_reach(host: str, expected: bool) -> None:
+def test_addresses_that_only_this_machine_can_reach(host: str, expected: bool) -> None:
     assert settings_module.is_loopback(host) is expected
 
 

@@ -64,7 +64,7 @@ async def test_the_end_of_an_instance_is_final(plane: ControlPlane) -> None:
         "UPDATE command_log SET who = 'somebody else'",
     ],
 )
-async def test_what_is_kept_as_written_cannot_be_changed(plane: ControlPlane, statement: str) -> None:
+async def test_immutable_rows_cannot_be_changed(plane: ControlPlane, statement: str) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
         await uow.of(CommandStore).add(
@@ -106,7 +106,7 @@ async def test_a_transactional_id_has_one_owner(plane: ControlPlane) -> None:
         )
 
 
-async def test_stretches_of_a_partition_never_overlap(plane: ControlPlane) -> None:
+async def test_ownership_intervals_of_a_partition_never_overlap(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)]))
     with pytest.raises(ConflictError, match="another task owns this partition at the same time"):

@@ -66,7 +66,7 @@ def _owned(group: LiveGroup | None) -> set[tuple[str, tuple[int, ...]]]:
     return {(at.topic, at.partitions) for member in members for at in member.owned}
 
 
-def test_share_group_is_read_from_the_journal_and_told_by_its_coordinator(
+def test_share_group_is_read_from_the_journal_and_its_coordinator(
     kafka: KafkaCluster, share_group: tuple[str, str], tmp_path: Path
 ) -> None:
     group, topic = share_group

@@ -32,6 +32,6 @@ async def test_changed_cursor_is_called_one(of: str, keys: tuple[str, ...]) -> N
     assert refused.value.field == "after"
 
 
-async def test_what_is_no_id_is_no_fencing_event() -> None:
+async def test_an_invalid_id_is_no_fencing_event() -> None:
     with pytest.raises(NotFoundError, match="there is no fencing event no id"):
         await FencingStore(NOBODY).get("no id")

@@ -1,4 +1,4 @@
-"""What differs between what was written and what a reader was shown is named; nothing else is."""
+"""Differences between written and returned records are named, and equal ones are not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_each_way_to_differ_is_named(seen: list[str], says: str) -> None:
 
 
 @given(seen=st.lists(st.sampled_from("abcdef")), expected=VALUES)
-def test_nothing_is_said_of_what_is_the_same_and_something_of_all_else(seen: list[str], expected: list[str]) -> None:
+def test_equal_values_have_no_difference_and_all_others_have_one(seen: list[str], expected: list[str]) -> None:
     assert (difference(seen, expected) == "") == (seen == expected)
 
 

@@ -1,4 +1,4 @@
-"""Settings are never taken for a promise that was seen; what one broker's loss can break is at risk."""
+"""Settings are never an observed guarantee; guarantees that one broker's loss can break are at risk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_weakness_is_a_risk(
     assert ";" not in found.said, "one weakness, one sentence"
 
 
-def test_what_is_not_told_is_not_taken_for_good() -> None:
+def test_unreported_settings_do_not_count_as_good() -> None:
     found = judge_settings(replication_factor=3, topic={"min.insync.replicas": "2"}, brokers={})
     assert found.verdict is Verdict.NOT_SHOWN
     assert found.said.endswith("the cluster does not report `unclean.leader.election.enable`")

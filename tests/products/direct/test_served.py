@@ -1,4 +1,4 @@
-"""What `transactions` and `groups` print of the server's answers, as REST gives them."""
+"""The output of `transactions` and `groups` for the server's answers by REST."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_name_of_odd_characters_is_one_part_of_the_address() -> None:
 
 
 class Known:
-    """A look of a command of its own at ids that are known already."""
+    """A command's own read of known ids."""
 
     source, remark = "__transaction_state", ""
 
@@ -158,7 +158,7 @@ class Known:
     ],
     ids=str,
 )
-def test_ids_of_a_strange_cluster_are_chosen_as_the_server_does_it(
+def test_ids_of_an_unregistered_cluster_are_selected_as_the_server_does_it(
     options: dict[str, Any], expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(listing, "Look", Known)

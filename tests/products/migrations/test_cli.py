@@ -1,4 +1,4 @@
-"""`fenceline migrate`: how a plan and a migration are written for people, and what is typed for it."""
+"""`fenceline migrate`: the output of plans and migrations, and its options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(item: dict[str, Any]) -> str:
     return written(migrations._shown(item))  # pyright: ignore[reportPrivateUsage] - what `status` writes
 
 
-def test_a_plan_tells_what_is_proven_and_each_step_with_its_time_and_its_way_back() -> None:
+def test_a_plan_shows_the_preflight_and_each_step_with_its_time_and_rollback() -> None:
     steps = planned({0: A, 1: A}, C, partition_ids=4, task_ids=2)
     item = {
         "pipeline": "flights",
@@ -52,7 +52,7 @@ def test_a_plan_tells_what_is_proven_and_each_step_with_its_time_and_its_way_bac
     assert "fence and archive 4 ids of partitions" in text
 
 
-def test_a_migration_tells_what_it_waits_for_what_was_done_and_the_way_back() -> None:
+def test_a_migration_shows_the_missing_conditions_its_steps_and_the_rollback() -> None:
     step = Step(
         number=1,
         stage=migration().stage,
@@ -88,7 +88,7 @@ def test_a_migration_tells_what_it_waits_for_what_was_done_and_the_way_back() ->
         assert said in text, text
 
 
-def test_what_is_waived_takes_a_reason() -> None:
+def test_waiving_requires_a_reason() -> None:
     waived = migrations._waived  # pyright: ignore[reportPrivateUsage] - how `--waive` is read
     assert waived("audited=no plan = no audit") == ("audited", "no plan = no audit")
     for text in ("audited", "audited="):

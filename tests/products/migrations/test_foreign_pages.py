@@ -1,4 +1,4 @@
-"""Somebody else's application on its page: the journals are real ones in form, the coordinator's words are played."""
+"""The page of a foreign migration: the journals have real formats, the coordinator's answers are simulated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.wiring import browser_of, client_of, token_of
 
 
 class Played:
-    """What a group's coordinator and a survey say."""
+    """Simulates the answers of a group's coordinator and a survey."""
 
     def __init__(self) -> None:
         self.members = ["a", "b"]

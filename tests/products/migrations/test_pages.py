@@ -1,4 +1,4 @@
-"""A migration is planned, begun, watched, paused, turned round and given up on its pages, by those who may."""
+"""A migration is planned, started, watched, paused, rolled back and aborted on its pages, with permission only."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_migration_is_planned_begun_and_watched_to_its_end(wiring: Wirin
         assert address in (await browser.get("/migrations")).text
 
 
-async def test_it_is_paused_resumed_turned_round_and_given_up_by_forms(wiring: Wiring, migrating: Migrating) -> None:
+async def test_it_is_paused_resumed_rolled_back_and_aborted_by_forms(wiring: Wiring, migrating: Migrating) -> None:
     migration = await migrating.start()
     await migrating.until(migration, lambda seen: seen.stage is Stage.FIRST_BOUNCE)
     address = f"/migrations/{migration.id}"
@@ -110,7 +110,7 @@ async def test_a_stop_says_what_is_missing_and_an_alarm_whom_it_names(wiring: Wi
     assert "Try again…" in page
 
 
-async def test_an_id_that_nobody_takes_over_is_fenced_by_a_form_beside_it(wiring: Wiring, migrating: Migrating) -> None:
+async def test_an_id_without_a_new_owner_is_fenced_by_a_form_beside_it(wiring: Wiring, migrating: Migrating) -> None:
     migration = await migrating.start()
     await migrating.until(migration, lambda seen: seen.step is not None)
     await migrating.lose(0)
@@ -118,7 +118,7 @@ async def test_an_id_that_nobody_takes_over_is_fenced_by_a_form_beside_it(wiring
     await migrating.until(migration, lambda seen: seen.state is MigrationState.STOPPED, seconds=20)
     async with browser_of(wiring, Role.OPERATOR) as browser:
         page = (await browser.get(f"/migrations/{migration.id}")).text
-        assert page.count("Fence it…") == 1
+        assert page.count("Fence…") == 1
         answer = await browser.post(
             f"/migrations/{migration.id}/fence", data={"transactional_id": id_of(A, 0), "why": "nobody comes"}
         )

@@ -1,4 +1,4 @@
-"""What keeps a migration from beginning, and what may be answered for."""
+"""The conditions of the preflight, and those that may be waived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fenceline log` as a person types it: with a server and without any, and what it says on bad days."""
+"""`fenceline log` from the shell: with and without a server, and its errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_server_and_brokers_give_the_same_answer(
     del clients
 
 
-def test_what_is_wrong_is_named_and_has_an_exit_code(
+def test_errors_are_named_and_have_an_exit_code(
     fenceline: Fenceline, kafka: KafkaCluster, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()

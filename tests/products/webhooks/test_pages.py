@@ -57,7 +57,7 @@ async def test_webhook_is_added_tested_paused_and_removed_on_its_page(wiring: Wi
         assert "a-secret-path" not in log
 
 
-async def test_mistakes_are_said_at_their_fields_and_what_was_typed_stays(wiring: Wiring) -> None:
+async def test_mistakes_are_shown_at_their_fields_and_the_input_stays(wiring: Wiring) -> None:
     form = {"name": "Pager", "url": "https://elsewhere.example/x", "secrets": "hunter2", "why": "try"}
     async with browser_of(wiring, Role.ADMINISTRATOR) as browser:
         answer = await browser.post("/webhooks", data=form)

@@ -1,4 +1,4 @@
-"""Pauses grow to a bound and spread; what an answer means."""
+"""Pauses grow to a limit and spread; the meaning of answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_pauses_are_spread_by_a_quarter_to_either_side() -> None:
 
 
 def test_lease_outlives_every_attempt() -> None:
-    """Or another server would send what this one is still sending."""
+    """Otherwise another server would send a delivery that this one is still sending."""
     assert Pace().lease_s > 2 * Pace().timeout_s
 
 
@@ -55,7 +55,7 @@ def test_refusal_by_a_receiver_whose_clock_is_off_says_so(status: int, clock_ahe
         (503, False, False, "answers 503"),
     ],
 )
-def test_what_an_answer_means(status: int, is_taken: bool, is_refusal: bool, said: str) -> None:
+def test_the_meaning_of_each_answer(status: int, is_taken: bool, is_refusal: bool, said: str) -> None:
     answered = Answered(status, "")
     assert (answered.is_taken, answered.is_refusal) == (is_taken, is_refusal)
     assert said in answered.problem

@@ -162,7 +162,7 @@ async def _applied(
                 migration = await _with_revision(uow, migration, step.to, now=now)
                 run = await uow.of(RunStore).get(migration.run_id)
                 await uow.of(RunStore).set_targets(run.id, {**run.targets, step.ordinal: migration.revisions[step.to]})
-            await prove(migration, f"started: {step.words}", clauses, step=step)
+            await prove(migration, f"began: {step.words}", clauses, step=step)
             return migration.with_step(step)
         case Finish(step=step, clauses=clauses):
             await prove(migration, f"done: {step.words}", clauses, step=step)
