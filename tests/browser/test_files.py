@@ -179,7 +179,7 @@ def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, 
     expect(form).to_contain_text("Deletes 3 files (74 kB)")
     _picture(page, "orphans, to be collected")
     page.set_viewport_size(cast(Any, WIDE))
-    form.get_by_label("Why").fill("the bucket is full")
+    form.get_by_label("Reason").fill("the bucket is full")
     form.get_by_role("button", name="Collect").click()
     expect(section).to_contain_text("collection that")
     collection = shown.live.do(at_work)

@@ -94,7 +94,7 @@ def press(page: Page, verb: str, label: str, why: str) -> None:
     """Open the form of an action, give the reason, and send it."""
     action = page.locator(f"#act-{verb}")
     action.locator("summary").click()
-    action.get_by_label("Why").fill(why)
+    action.get_by_label("Reason").fill(why)
     action.get_by_role("button", name=label, exact=True).click()
 
 

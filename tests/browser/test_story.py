@@ -93,7 +93,7 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
 
     # Started: from here on nothing is loaded anew.
     page.get_by_text("Start…").click()
-    page.locator("#act-start").get_by_label("Why").fill("the browser test")
+    page.locator("#act-start").get_by_label("Reason").fill("the browser test")
     page.get_by_role("button", name="Start", exact=True).click()
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("running", timeout=UP_WITHIN_MS)
@@ -108,7 +108,7 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
 
     # What somebody has opened and typed stays while the page changes under it.
     page.get_by_text("Drain…").click()
-    why = page.locator("#act-drain").get_by_label("Why")
+    why = page.locator("#act-drain").get_by_label("Reason")
     why.fill("seen enough")
     before = committed.inner_text()
     expect(committed).not_to_have_text(before, timeout=20_000)
@@ -141,7 +141,7 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     site.picture(page, "overview")
     page.goto("/pipelines/delayed-flights")
     page.get_by_text("Drain…").click()
-    page.locator("#act-drain").get_by_label("Why").fill("seen enough")
+    page.locator("#act-drain").get_by_label("Reason").fill("seen enough")
     page.get_by_role("button", name="Drain", exact=True).click()
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("stopped", timeout=60_000)

@@ -141,7 +141,7 @@ def test_an_audit_is_asked_for_and_stopped_by_keyboard(verified: Verified, page:
     expect(page.locator(".title .pill")).to_have_text("pending")
     tab_to(page, page.locator("#act-stop summary"))
     page.keyboard.press("Enter")
-    tab_to(page, page.get_by_label("Why"))
+    tab_to(page, page.get_by_label("Reason"))
     assert_accessible(page, what="the form that stops an audit")
     page.keyboard.type("enough")
     page.keyboard.press("Enter")

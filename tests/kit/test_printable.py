@@ -37,14 +37,14 @@ def test_a_shell_word_is_the_same_bytes_in_a_shell_and_has_no_odd_character(loca
 
 
 @given(TEXTS)
-def test_a_word_without_odd_characters_is_quoted_as_ever_and_copied_as_it_is(text: str) -> None:
+def test_a_plain_text_is_quoted_as_usual_and_copied_unchanged(text: str) -> None:
     if not is_odd(text):
         assert shell_word(text) == shlex.quote(text)
         assert clipboard_text(text) == text
     assert not is_odd(clipboard_text(text))
 
 
-def test_no_word_and_no_other_name_stands_for_one_with_a_null() -> None:
+def test_no_text_stands_for_one_with_a_null() -> None:
     with pytest.raises(ValueError, match=r"U\+0000"):
         shell_word("a\0b")
     assert clipboard_text("a\0b\t\x1b\n") == "a␀b␉␛␊"

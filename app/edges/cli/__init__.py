@@ -86,7 +86,7 @@ def commands() -> dict[str, str]:
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """All commands, or one: each brings libraries of its own, which nobody waits for who asked for another."""
+    """Make all commands, or the requested one only, as each imports libraries of its own."""
     app = typer.Typer(
         name="fenceline",
         help="Exactly-once Kafka pipelines on Spark: define, start, watch and drain them.",
@@ -109,7 +109,7 @@ def build(only: str | None = None) -> typer.Typer:
 
 
 def main() -> None:
-    """The entry point `fenceline`. Errors that a person can mend are said in a sentence, without a traceback."""
+    """The entry point `fenceline`. Expected errors are printed as a sentence, without a traceback."""
     from app.kit.cli.errors import CommandError
 
     try:
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def _asked_for() -> str | None:
-    """The first word after `fenceline`; a shell that completes says its words elsewhere, bash in the first of these."""
+    """Return the first word after `fenceline`; a completing shell gives its words elsewhere."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS")
     words = sys.argv if line is None else line.split()
     return words[1] if len(words) > 1 else None

@@ -17,7 +17,7 @@ _OPTIONS = (
     f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout=5s"
     " -c idle_in_transaction_session_timeout=60s -c timezone=UTC"
 )
-"""A statement, a wait for a lock and a forgotten transaction end by themselves; nothing of ours takes that long."""
+"""Limits for a statement, a wait for a lock and a forgotten transaction, all longer than Fenceline's own take."""
 
 POOL_SIZE = 10
 CONNECT_TIMEOUT_S = 5
@@ -45,7 +45,7 @@ class Database:
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=CONNECT_TIMEOUT_S,
-            # A connection that died with the last Postgres is replaced before somebody gets it.
+            # A connection that a restart of Postgres has broken is replaced before its use.
             pool_pre_ping=True,
             connect_args={
                 "connect_timeout": CONNECT_TIMEOUT_S,
@@ -63,7 +63,7 @@ class Database:
         return UnitOfWork(self.engine, self._parts)
 
     async def ping(self) -> None:
-        """Raises UnavailableError, naming address, error and how long it was tried, when Postgres does not answer."""
+        """Raise UnavailableError with address, error and waiting time if Postgres does not answer."""
         db = Connection(self.engine)
         try:
             await db.execute(sa.text("SELECT 1"))

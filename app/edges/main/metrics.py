@@ -1,4 +1,4 @@
-"""What Prometheus reads: the state and rates of pipelines, and how the server's parts are."""
+"""The metrics for Prometheus: the state and rates of pipelines, and the state of the server's parts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from app.kit.errors import FencelineError
 
 
 async def exposition(wiring: Wiring) -> bytes:
-    """All metrics in Prometheus' text format. With the database away, those about pipelines are left out, not zero."""
+    """Return all metrics in Prometheus' text format. Without the database, those about pipelines are omitted, not 0."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    Info("fenceline_build", "Which Fenceline this is", registry=registry).info({"version": wiring.version})
+    Info("fenceline_build", "Version of Fenceline", registry=registry).info({"version": wiring.version})
     ready = Gauge("fenceline_part_ready", "Whether a part of the server is ready", ["part"], registry=registry)
     for part in await wiring.health():
         ready.labels(part.name).set(part.is_ready)
@@ -58,18 +58,20 @@ async def exposition(wiring: Wiring) -> bytes:
 
 
 def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now_ms: int) -> None:
-    """What the observer of each cluster knows, and how old and complete it is."""
+    """Add the observer's data of each cluster, with its age and completeness."""
     each = ["cluster", "topic"]
-    phase = Gauge("fenceline_journal_phase", "1 for how its reading is", [*each, "phase"], registry=registry)
+    phase = Gauge(
+        "fenceline_journal_phase", "1 for the present phase of its reading", [*each, "phase"], registry=registry
+    )
     lag = Gauge("fenceline_journal_lag_records", "Records of a journal that are not read yet", each, registry=registry)
-    age = Gauge("fenceline_journal_age_seconds", "Age of what is known of a journal", each, registry=registry)
+    age = Gauge("fenceline_journal_age_seconds", "Age of a journal's state", each, registry=registry)
     records = Counter("fenceline_journal_records", "Records read of a journal", each, registry=registry)
     unreadable = Counter(
         "fenceline_journal_unreadable", "Records that could not be read", [*each, "reason"], registry=registry
     )
     ended = Counter(
         "fenceline_transactions_ended",
-        "Transactions of all clients that were seen to end since this server began to observe",
+        "Transactions of all clients that ended since this server began to observe",
         ["cluster", "outcome"],
         registry=registry,
     )
@@ -98,16 +100,16 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
                 unreadable.labels(*at, reason).inc(count)
         told = snapshot.transaction_journal
         if told.source is Source.JOURNAL:
-            # Coordinators that are asked instead tell what is so, and not how often it came to be.
+            # Coordinators that are asked instead report states, and no counts of changes.
             ended.labels(snapshot.cluster, "committed").inc(snapshot.commits)
             ended.labels(snapshot.cluster, "aborted").inc(snapshot.aborts)
         if told.source is Source.NOTHING:
-            # Nobody knows what is open: a zero would be read as "nothing".
+            # Open transactions are unknown: a zero would mean none.
             continue
         ours = (snapshot.clocks.ours(one) for one in snapshot.transactions.values() if one.is_open)
         started = [one.state.start_ms for one in ours]
         still_open.labels(snapshot.cluster).set(len(started))
-        # What is not heard of any more grew no older that we know of; the journal's own age does.
+        # Without news a transaction's known age does not grow; the journal's own age does.
         seen_ms = told.as_of_ms if told.phase is Phase.LOST else now_ms
         oldest.labels(snapshot.cluster).set(max(0, seen_ms - min(started)) / 1000 if started else 0)
 
@@ -115,22 +117,22 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
 def _hanging(
     registry: CollectorRegistry, reports: Sequence[SearchReport], snapshots: Sequence[Snapshot], *, now_ms: int
 ) -> None:
-    """What the search for hanging transactions found, how old that is, and what it asks of brokers."""
+    """Add the results of the search for hanging transactions, their age, and its load on brokers."""
     hanging, unclear, held_back, age, took = (
         Gauge(f"fenceline_{name}", words, ["cluster"], registry=registry)
         for name, words in (
-            ("hanging_transactions", "Transactions that nobody will ever end"),
-            ("hanging_unclear_partitions", "Partitions held back for too long of which nobody can tell"),
-            ("held_back_partitions", "Partitions whose readers of committed data wait now"),
-            ("hanging_search_age_seconds", "Since all partitions had been asked about"),
-            ("hanging_sweep_seconds", "How long it took to ask about all partitions"),
+            ("hanging_transactions", "Hanging transactions"),
+            ("hanging_unclear_partitions", "Partitions blocked for too long, with an unknown cause"),
+            ("held_back_partitions", "Partitions whose read_committed consumers are blocked now"),
+            ("hanging_search_age_seconds", "Time since the last complete sweep"),
+            ("hanging_sweep_seconds", "Duration of the last complete sweep"),
         )
     )
     asked = Counter(
         "fenceline_hanging_asked_partitions", "Partitions asked for open transactions", ["cluster"], registry=registry
     )
     pending = Gauge(
-        "fenceline_oldest_pending_offset_seconds", "Age of the oldest undecided offset", ["cluster"], registry=registry
+        "fenceline_oldest_pending_offset_seconds", "Age of the oldest pending offset", ["cluster"], registry=registry
     )
     for snapshot in snapshots:
         if snapshot.group_journal.source is Source.NOTHING:
@@ -138,7 +140,7 @@ def _hanging(
         holds = pending_holds(snapshot, (), now_ms=now_ms)
         pending.labels(snapshot.cluster).set(max(0, now_ms - holds[0].since_ms) / 1000 if holds else 0)
     for report in reports:
-        # "Never" is longer than any alert's bound; without a number the alert would not see it.
+        # "Never" is longer than any alert's limit; without a number the alert would not see it.
         never_or_age_s = max(0, now_ms - report.swept_ms) / 1000 if report.swept_ms >= 0 else float("inf")
         age.labels(report.cluster).set(never_or_age_s)
         if report.swept_ms < 0 and not report.hanging:
@@ -153,7 +155,7 @@ def _hanging(
 def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
     looked_at = Counter(
         "fenceline_dead_tasks",
-        "Producers of tasks whose process is gone that this server looked at, by what became of their transaction",
+        "Producers of dead tasks that this server examined, by the result for their transaction",
         ["cluster", "result"],
         registry=registry,
     )
@@ -164,7 +166,7 @@ def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int
 def _dropped(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
     dropped = Counter(
         "fenceline_worker_fields_dropped",
-        "Fields of workers' messages that were not taken, since they cannot be their pipeline's",
+        "Refused fields of workers' messages, which cannot belong to their pipeline",
         ["pipeline", "field"],
         registry=registry,
     )
@@ -179,11 +181,11 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
     )
     still = Gauge(
         "fenceline_pipeline_not_progressing_seconds",
-        "For how long a task of it has tried to commit in vain, once that is several transaction timeouts; else 0",
+        "Time without a commit of its slowest task, from several transaction timeouts on; else 0",
         ["pipeline"],
         registry=registry,
     )
-    needs = Gauge("fenceline_pipeline_needs", "Things that need somebody", ["pipeline"], registry=registry)
+    needs = Gauge("fenceline_pipeline_needs", "Issues that require attention", ["pipeline"], registry=registry)
     gauges = {
         field: Gauge(f"fenceline_pipeline_{field}", words, ["pipeline"], registry=registry)
         for field, words in (
@@ -192,7 +194,7 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
             ("commits_per_s", "Transactions committed a second"),
             ("aborts_per_s", "Transactions aborted a second"),
             ("commit_latency_p99_ms", "99th percentile of the commit of the slowest task"),
-            ("lag_records", "Records between what is committed and the end"),
+            ("lag_records", "Records between the committed offsets and the end"),
         )
     }
     for line in lines:
@@ -212,10 +214,10 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
 
 
 def _fencings(registry: CollectorRegistry, told: dict[str, dict[Cause, int]]) -> None:
-    """Kept in Postgres: every server says the same, and a restart loses nothing."""
+    """Add counts from Postgres: equal on every server, and kept through a restart."""
     events = Counter(
         "fenceline_fencing_events",
-        "Events told of a cluster; one that is corrected counts under each cause that was said",
+        "Fencing events of a cluster; a corrected one counts under each of its causes",
         ["cluster", "cause", "is_fencing"],
         registry=registry,
     )
@@ -231,5 +233,5 @@ def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:
             f"fenceline_run_{field}", f"{field.replace('_', ' ')} of the newest run", ["pipeline"], registry=registry
         )
         for name, total in totals.items():
-            # A counter that was told wrong before workers' words were held against anything must not end the page.
+            # An impossible counter of old reports, from before they were checked, must not end the page.
             counter.labels(name).inc(max(0, getattr(total, field)))

@@ -1,4 +1,4 @@
-"""/healthz: this process answers. /readyz: what it needs answers too, else which part does not and why. /metrics."""
+"""/healthz: this process answers. /readyz: its parts are ready too, else which one is not and why. /metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/healthz")
 async def healthz() -> Response:
-    """200 as long as the process answers at all."""
+    """Return 200."""
     return Response(b'{"status":"ok"}', media_type="application/json")
 
 
@@ -47,7 +47,7 @@ async def readyz(wiring: WiringDep) -> Response:
 
 
 async def _may_see_metrics(request: Request, wiring: WiringDep) -> None:
-    """Anybody if the setting says so, else a viewer."""
+    """Require a viewer, unless the setting makes metrics public."""
     if wiring.settings.metrics_public:
         return
     credential = credential_of(request)
@@ -60,5 +60,5 @@ async def _may_see_metrics(request: Request, wiring: WiringDep) -> None:
 
 @router.get("/metrics")
 async def metrics(wiring: WiringDep, _: Annotated[None, Depends(_may_see_metrics)]) -> Response:
-    """For Prometheus."""
+    """Return the metrics for Prometheus."""
     return Response(await exposition(wiring), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""The parts of one server, and what they do beside answering requests."""
+"""The parts of one server, with its background work."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ LOCAL_TOKEN = "local-administrator"  # noqa: S105 - a token's name
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """Where the server listens. `login_url` logs the administrator in once; only the first start has one."""
+    """The addresses of the server. `login_url` logs the administrator in once; only the first start has one."""
 
     users_url: str
     workers_url: str
@@ -70,7 +70,7 @@ class Started:
 
 
 class Server:
-    """Made before anything listens; `work` runs for as long as the server does."""
+    """Made before any listener is open; `work` runs for as long as the server does."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Server:
         self._surveys = Surveys(brokers, self._clock)
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
-        # Every server observes, and writes down what it saw: the lock of such a loop is its own.
+        # Every server observes and records its own view: the lock of such a loop is its own.
         self._where = f"{socket.gethostname()}:{settings.state_dir}"
         self._fencing = FencingRecorder(
             unit_of_work=database.unit_of_work,
@@ -235,7 +235,7 @@ class Server:
         )
 
     async def work(self, announce: Callable[[Started], None]) -> None:
-        """Bring the schema up to date, as soon as Postgres lets us; then announce, and keep the loops going."""
+        """Upgrade the schema as soon as Postgres answers; then announce the server, and run the loops."""
         try:
             async with asyncio.TaskGroup() as group:
                 await self._upgrade_schema()
@@ -269,12 +269,12 @@ class Server:
                 return
 
     async def _first_start(self) -> Started:
-        """The first start makes a one-time link for the administrator, and a token for the command line here."""
+        """Make a one-time link for the administrator, and a token for the local command line, at the first start."""
         settings = self._settings
         now = self._clock.now()
         link: str | None = None
         async with self._database.unit_of_work() as uow:
-            # A new or restored database takes its identity here, before anything is told it.
+            # A new or restored database gets its identity here, before its first use.
             await uow.of(IdentityStore).database_epoch()
             if await tokens.is_first_start(uow):
                 link = await tokens.create_one_time_link(

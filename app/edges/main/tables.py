@@ -1,4 +1,4 @@
-"""The tables, by noun. Importing this room fills `metadata`, which migrations are compared with."""
+"""The tables, by noun. Importing this module fills `metadata`, which migrations are compared with."""
 
 from app.core.access.tables import access, commands, identity
 from app.core.alerts import tables as webhooks

@@ -28,7 +28,7 @@ from app.kit.web.security.perimeter import Perimeter, hosts_of
 
 
 def create_users_app(wiring: Wiring) -> FastAPI:
-    """What people, browsers and the CLI talk to."""
+    """Make the application of users, browsers and the CLI."""
     settings = wiring.settings
     app = FastAPI(
         title="Fenceline",
@@ -65,7 +65,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     """The routes of every application in this process.
 
     FastAPI builds the parameters and answers of each route at the first request, which takes half a second for all of
-    them. Applications that share the routes share that half second.
+    them. Applications that share the routes need it once.
     """
     router = APIRouter(generate_unique_id_function=_operation_id)
     for included in (health.router, api.router, pages.router):
@@ -74,5 +74,5 @@ def _routes() -> tuple[BaseRoute, ...]:
 
 
 def _operation_id(route: APIRoute) -> str:
-    """The name that a generated client gives to the method."""
+    """Return the method's name in generated clients."""
     return route.name

@@ -1,4 +1,4 @@
-"""The configuration that an instance's application is submitted with: a pure function of its definition."""
+"""The configuration of an instance's application: a pure function of its definition."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from app.core.pipelines.pipeline import PipelineDefinition
 
 LOOPBACK = "127.0.0.1"
 RETRIES = 1_000_000
-"""Spark counts failures over the life of the stage; the driver has its own window and gives up by itself."""
+"""Spark counts failures over the life of the stage; the driver has its own limit within a window."""
 
 _SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """`master` and `conf` as spark-submit gets them."""
+    """`master` and `conf` of a spark-submit."""
 
     master: str
     conf: dict[str, str]
@@ -24,15 +24,15 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 def effective(
     definition: PipelineDefinition, *, application_name: str, python: str, driver_python: str, local_dir: str
 ) -> Submission:
-    """What spark-submit is given for one instance of `definition`.
+    """Return the master and conf of one instance of `definition`.
 
-    The definition's own keys (app/core/allow_lists/spark_options.py allows tuning only) are laid over our defaults;
-    what the design relies on is laid over both.
+    The definition's own keys (app/core/allow_lists/spark_options.py allows tuning only) override the defaults; the keys
+    that the design relies on override both.
 
     Args:
         python: the interpreter of the executors, which has requirements/worker.lock installed.
         driver_python: the interpreter of the driver.
-        local_dir: where the driver keeps its temporary files.
+        local_dir: the driver's folder of temporary files.
     """
     master = parse(definition.spark.master)
     tasks = definition.tasks_per_instance
@@ -53,7 +53,7 @@ def effective(
 
 
 def is_on_this_machine(master: SparkMaster) -> bool:
-    """Whether all of the application runs here: `local`, or a master that only this machine can reach."""
+    """Return whether all of the application runs here: `local`, or a master that only this machine can reach."""
     return all(host.is_loopback for host in master.hosts)
 
 
@@ -61,7 +61,7 @@ def defaults() -> dict[str, str]:
     return {
         "spark.driver.memory": "512m",
         "spark.executor.heartbeatInterval": "10s",
-        # Well above Kafka's session timeout: below it Spark starts a second attempt beside one that only hangs.
+        # Well above Kafka's session timeout: otherwise Spark starts a second attempt beside one that only hangs.
         "spark.network.timeout": "120s",
         "spark.log.level": "WARN",
     }
@@ -87,7 +87,7 @@ def _fixed(
         "spark.excludeOnFailure.enabled": "false",
         "spark.task.reaper.enabled": "true",
         "spark.task.maxFailures": str(RETRIES),
-        # A reused worker could keep a consumer of an attempt that has returned: it holds its partitions silently.
+        # A reused worker could keep the consumer of an ended attempt, which would hold its partitions.
         "spark.python.worker.reuse": "false",
         # Driver and executors pass messages only; a small and quick JVM leaves the cores to the loop.
         "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {_temporary(local_dir)}",
@@ -123,7 +123,7 @@ def _on_this_machine() -> dict[str, str]:
 
 
 def _temporary(folder: str) -> str:
-    """What a killed JVM leaves (libraries that it unpacked, Spark's artifacts) lies where it is removed."""
+    """Put the remains of a killed JVM (unpacked libraries, Spark's artifacts) into a folder that is removed."""
     escaped = folder.replace("\\", "\\\\").replace('"', '\\"')
     return f'"-Djava.io.tmpdir={escaped}"'
 

@@ -23,12 +23,12 @@ P = TypeVar("P")
 
 class Subscription(Protocol):
     async def wait(self, *, timeout_s: float) -> bool:
-        """Wait for a change since the last call; False when none came in time. Many changes are one."""
+        """Wait for a change since the last call; False if none came in time. Many changes count as one."""
         ...
 
 
 class Changes(Protocol):
-    """Wakes readers when something that a page shows has been committed, by any server (app/edges/db/changes.py)."""
+    """Wakes readers when data of a page was committed, by any server (app/edges/db/changes.py)."""
 
     def subscribe(self, wants: Callable[[str], bool] = ...) -> AbstractAsyncContextManager[Subscription]:
         """`wants` chooses by `<noun>:<name>`; without it every change wakes."""
@@ -37,7 +37,7 @@ class Changes(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PartHealth:
-    """One part that the server needs: `is_ready`, or `why_not` as a sentence."""
+    """One required part of the server: `is_ready`, or `why_not` as a sentence."""
 
     name: str
     is_ready: bool
@@ -48,8 +48,8 @@ class PartHealth:
 class WebWiring(ABC):
     """The parts of a server that the web frame uses; `Wiring` (app/core/wiring.py) adds those of core.
 
-    users_url, workers_urls: where the listeners are reached, for links and for specifications.
-    version: of this Fenceline; workers must be of the same.
+    users_url, workers_urls: the addresses of the listeners, for links and for specifications.
+    version: of this Fenceline; workers must have the same.
     stopping: set when the process is asked to end; event streams end then.
     health: the parts of /readyz, asked anew for each request.
     parts: what products give to their own routes, by class.
@@ -93,15 +93,15 @@ async def _unit_of_work(wiring: WebWiringDep) -> AsyncIterator[UnitOfWork]:
 
 
 Uow = Annotated[UnitOfWork, Depends(_unit_of_work, scope="function")]
-"""One unit of work for the request, given back before the answer is sent; what is not committed is rolled back.
+"""One unit of work for the request, closed before the answer is sent; uncommitted changes are rolled back.
 
-Event streams take `wiring.unit_of_work()` for each look instead, or they would hold a connection while they live.
+Event streams take `wiring.unit_of_work()` for each view instead, as they would hold a connection while they live.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credential:
-    """What the request proved itself with; kept so that a stream can ask again whether it still holds."""
+    """The request's credential; kept so that a stream can check it again."""
 
     secret: str
     is_session: bool

@@ -1,4 +1,4 @@
-"""Webhooks: where alerts are sent, and do they arrive?"""
+"""The pages of webhooks: the receivers of alerts, and their deliveries."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def change(
 
 
 async def _again(request: Request, wiring: WiringDep, by: Principal, look: Look, *, status: int) -> Response:
-    """The form with what was typed and what is wrong with it; looked up anew, since an error spoils its unit."""
+    """Show the form with its input and its problems; read again, as an error ends its unit of work."""
     now = wiring.clock.now()
     async with wiring.unit_of_work() as fresh:
         shown = await look(fresh, by, now)
@@ -161,7 +161,7 @@ Act = Callable[..., Awaitable[Webhook]]
 
 
 def _post(word: str, verb: Verb, act: Act, *, said: str) -> None:
-    """A form with nothing but a reason in it."""
+    """A form with a reason only."""
     allowed = may(verb)
 
     async def do(

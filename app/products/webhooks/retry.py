@@ -10,12 +10,12 @@ from app.kit.back_off import BackOff
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient a sender is.
+    """The retries and limits of a sender.
 
-    first_s, longest_s: the pause after the first failure, doubled by each further one up to the longest.
-    give_up_after: a delivery that was written longer ago is given up.
-    timeout_s: for one attempt as a whole.
-    lease_s: how long an attempt belongs to the server that began it; longer than any attempt takes.
+    first_s, longest_s: the pause after the first failure; it grows by a factor of 2, up to the longest.
+    give_up_after: the age after which a delivery is not retried.
+    timeout_s: of one complete attempt.
+    lease_s: of one attempt; longer than any attempt takes.
     """
 
     first_s: float = 5.0
@@ -25,6 +25,6 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 30.0
 
     def pause_s(self, *, attempts: int, chance: float) -> float:
-        """After so many failed attempts; `chance` from 0 to 1 spreads it by a quarter to either side."""
+        """Return the pause after this number of failed attempts; `chance` from 0 to 1 spreads it by a quarter."""
         pause = BackOff(self.first_s, self.longest_s).wait_s(attempts)
         return pause * (0.75 + chance / 2)

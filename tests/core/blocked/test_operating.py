@@ -139,7 +139,7 @@ async def test_refused_end_changes_nothing_and_is_not_in_the_command_log(
     registered: ControlPlane, leave_open: LeaveOpen
 ) -> None:
     name, topic = leave_open()
-    with pytest.raises(ForbiddenError, match="takes the role operator"):
+    with pytest.raises(ForbiddenError, match="requires the role operator"):
         await fence(registered, name, by=VICTOR, force=True, why="because")
     with pytest.raises(InvalidError, match="only with a reason"):
         await fence(registered, name, force=True, why="  ")

@@ -116,7 +116,7 @@ async def test_of_concurrent_starts_one_wins_and_the_others_are_told_who(
 
 
 async def test_a_viewer_cannot_start_and_is_told_what_it_takes(plane: ControlPlane, brokers: KafkaBrokers) -> None:
-    with pytest.raises(ForbiddenError, match="takes the role operator; eve is viewer"):
+    with pytest.raises(ForbiddenError, match="requires the role operator; eve is viewer"):
         await start(plane, brokers, by=Principal(name="eve", role=Role.VIEWER))
 
 

@@ -87,7 +87,7 @@ def test_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
         child.start()
 
 
-def test_tool_that_fails_shows_what_it_said(tmp_path: Path) -> None:
+def test_tool_that_fails_shows_its_output(tmp_path: Path) -> None:
     child = python(tmp_path, "import sys; sys.exit('cannot do that')")
     with pytest.raises(EmbeddedError, match=r"(?s)the child failed with exit code 1\..*cannot do that"):
         child.run(timeout_s=20)

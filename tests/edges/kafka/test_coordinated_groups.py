@@ -65,7 +65,7 @@ def test_coordinators_say_of_members_and_offsets_what_the_journal_says(
     assert polled.generation == (-1 if protocol == "classic" else journal.generation)
 
 
-def test_group_that_only_stores_offsets_and_one_that_nobody_wants(
+def test_group_with_offsets_only_and_an_unwanted_group(
     kafka: KafkaCluster, connection: Connection, make_topic: MakeTopic
 ) -> None:
     topic, stored, other = make_topic(), unique_name("stored"), unique_name("other")

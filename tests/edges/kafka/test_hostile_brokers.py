@@ -176,7 +176,7 @@ QUESTIONS: dict[str, Question] = {
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_damaged_answers_are_errors_of_ours(
+async def test_damaged_answers_are_fenceline_errors(
     question: str, kafka: KafkaCluster, make_topic: MakeTopic, connection: Connection, members: Members, writer: Writer
 ) -> None:
     topic, group = make_topic(), unique_name("g")

@@ -32,7 +32,7 @@ class Client:
 made: list[Client] = []
 
 
-def test_a_connection_that_hears_nothing_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_answers_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made.clear()
     monkeypatch.setattr(raw_client, "KafkaAdminClient", Client)
     journals = KafkaJournals(environment={}, secrets_dir=None, topics=["__transaction_state"])

@@ -94,7 +94,7 @@ def assert_shown(group: LiveGroup, topic: str) -> None:
 
 
 @pytest.mark.slow
-def test_kafka_streams_and_our_loop_are_told_apart_from_fencing(kafka: KafkaCluster, tmp_path: Path) -> None:
+def test_kafka_streams_and_the_loop_are_distinguished_from_fencing(kafka: KafkaCluster, tmp_path: Path) -> None:
     """One application has a store on disk and keeps its process id, and so its transactional id; the other has none."""
     servers = kafka.bootstrap_servers
     kept_app, fresh_app, last = unique_name("kept"), unique_name("fresh"), unique_name("last")

@@ -144,7 +144,9 @@ async def test_second_client_with_the_same_id_ends_the_first_ones_transaction(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["C", "Java"])
-async def test_second_client_with_another_id_fences_nobody(brokers: KafkaBrokers, place: Place, language: str) -> None:
+async def test_second_client_with_another_id_fences_no_producer(
+    brokers: KafkaBrokers, place: Place, language: str
+) -> None:
     topic, ids = unique_name("different"), (unique_name("id"), unique_name("id"))
     with place.two_clients(language, topic, *ids):
         found = await look(brokers, place.connection, topic, values=True)
@@ -218,7 +220,9 @@ async def test_open_transaction_is_found_at_the_last_stable_offset(
     assert (await look(brokers, connection, topic, start=Landmark.LSO)).entries == ()
 
 
-async def test_what_is_not_there_is_named(brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic) -> None:
+async def test_missing_topics_and_offsets_are_named(
+    brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic
+) -> None:
     topic = make_topic(partitions=2)
     with pytest.raises(NotFoundError, match="no topic no-such-topic"):
         await look(brokers, connection, "no-such-topic")
@@ -252,5 +256,5 @@ async def test_missing_permissions_are_named(brokers: KafkaBrokers) -> None:
         (entry,) = (await look(brokers, connection, "seen")).entries
         assert (entry.state, entry.transactional_id) == (EntryState.OPEN, None)
         for topic in ("unread", "hidden"):
-            with pytest.raises(UnavailableError, match=f"read {topic}: it needs the operations Describe and Read"):
+            with pytest.raises(UnavailableError, match=f"read {topic}: grant Describe and Read"):
                 await look(brokers, connection, topic)

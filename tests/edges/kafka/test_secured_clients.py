@@ -210,7 +210,7 @@ MISTAKES = ("password", "authority", "host")
 # What is said of it, whichever library met it.
 _SAID = {
     # The broker's words, or that it hung up: whether they are read with the end of the connection is a matter of luck.
-    "password": ("Authentication failed", "closed the connection while we logged in"),
+    "password": ("Authentication failed", "closed the connection during the login"),
     "authority": ("the broker's certificate is not accepted: unable to get local issuer",),
     "host": ("certificate is not accepted: IP address mismatch, certificate is not valid for '127.0.0.1'",),
 }
@@ -285,7 +285,7 @@ async def test_expired_certificate_is_named_by_every_client(
         own = {"ssl.certificate.location": file, "ssl.key.location": file}
         kept = {name: value for name, value in door.connection.items() if name != "ssl.key.password"}
         door = replace(door, connection={**kept, **own})
-        said, of_librdkafka = f"our certificate, {file}: certificate has expired", "alert certificate unknown"
+        said, of_librdkafka = f"the client certificate, {file}: certificate has expired", "alert certificate unknown"
     worker = worker_of(door)
     try:
         *refused, ended, _ = await asyncio.gather(

@@ -50,7 +50,7 @@ async def described(api_wiring: Wiring, as_role: AsRole) -> str:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
-def test_rule_asks_for_what_there_is(rule: dict[str, Any], described: str) -> None:
+def test_rule_uses_existing_metrics(rule: dict[str, Any], described: str) -> None:
     names = re.findall(r"fenceline_\w+", rule["expr"])
     assert names
     for name in names:

@@ -58,7 +58,7 @@ class Stores:
     ("needs", "page"),
     [(contradiction_needs, "offsets"), (audit_needs, "audits"), (repeated_file_needs, "files")],
 )
-async def test_without_its_function_a_product_tells_nothing(needs: NeedsOf, page: str) -> None:
+async def test_without_its_function_a_product_has_no_issues(needs: NeedsOf, page: str) -> None:
     assert needs in NEEDS
     pages = {
         one: [need.explained for need in (await one(Stores().unit(), [WRITES_FILES], NOW))[PLAIN.name]] for one in NEEDS

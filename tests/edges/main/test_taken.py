@@ -66,7 +66,7 @@ def _taken(struct: Any, sent: object) -> Any:
     return TypeAdapter[Any](hint[struct]).validate_python(sent)
 
 
-def test_what_is_left_out_has_the_default_of_the_struct() -> None:
+def test_omitted_fields_have_the_default_of_the_struct() -> None:
     _declare(Order)
     assert _taken(Order, {"name": "n"}) == Order(name="n")
 

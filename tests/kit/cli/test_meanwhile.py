@@ -51,7 +51,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_wait_for_brokers_is_said_on_standard_error(
+def test_wait_for_brokers_is_reported_on_standard_error(
     said: list[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     arguments, sentence = COMMANDS[name]
@@ -62,7 +62,7 @@ def test_wait_for_brokers_is_said_on_standard_error(
     assert json.loads(result.stdout) == BROKERS
 
 
-def test_nothing_is_said_where_the_answer_comes_at_once(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_answers_cause_no_report(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meanwhile, "SAID_EVERY_S", 60)
     monkeypatch.setattr(clusters, "connect", lambda: Slow(said, is_slow=False))
     result = CliRunner().invoke(clusters.app, ["probe", "far", "--json"], catch_exceptions=False)

@@ -50,7 +50,7 @@ async def answer_to(request: bytes) -> httpx.Response:
         pytest.param(b"what is this?\r\n\r\n", id="no HTTP"),
     ],
 )
-async def test_what_is_no_request_is_answered_with_a_problem_document(request_line: bytes) -> None:
+async def test_malformed_requests_get_a_problem_document(request_line: bytes) -> None:
     answer = await answer_to(request_line)
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"

@@ -1,4 +1,4 @@
-"""What the demo asks its server while people take it away."""
+"""The demo's requests while its server does not answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.products.drills.drill import LONGEST_S
 
 
 class Living(ChildProcess):
-    """A server that is there, whatever it answers."""
+    """A server with prepared answers."""
 
     @property
     def is_running(self) -> bool:
@@ -76,7 +76,7 @@ def test_a_database_that_is_away_does_not_end_the_demo(tmp_path: Path, status: i
     assert server.tasks("r") == []
 
 
-def test_a_server_that_is_away_for_ever_ends_the_demo_with_its_word(
+def test_a_permanently_absent_server_ends_the_demo_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(0, 10)
@@ -107,7 +107,7 @@ def test_a_server_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
     assert asked == ["GET"]
 
 
-def test_what_was_never_started_has_no_run(tmp_path: Path) -> None:
+def test_a_pipeline_never_started_has_no_run(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""`stuck` and `fence` by the server: owners are known, and what was done stands in the command log."""
+"""`stuck` and `fence` by the server: owners are known, and changes are in the command log."""
 
 from __future__ import annotations
 

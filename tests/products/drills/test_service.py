@@ -200,11 +200,11 @@ async def test_server_is_not_frozen_under_a_pipeline_that_does_not_allow_drills(
 async def test_viewer_cannot_start_or_stop_a_drill(plane: ControlPlane) -> None:
     await running(plane)
     viewer = Principal(name="vera", role=Role.VIEWER)
-    with pytest.raises(ForbiddenError, match="to start drill takes the role operator"):
+    with pytest.raises(ForbiddenError, match="to start drill requires the role operator"):
         await order(plane, by=viewer)
     drill = await order(plane)
     async with plane.uow() as uow:
-        with pytest.raises(ForbiddenError, match="to stop drill takes the role operator"):
+        with pytest.raises(ForbiddenError, match="to stop drill requires the role operator"):
             await drills.stop_drill(uow, drill.id, by=viewer, why=None, now=plane.now)
 
 

@@ -19,5 +19,5 @@ def test_pauses_are_spread_by_a_quarter_to_either_side() -> None:
 
 
 def test_lease_outlives_every_attempt() -> None:
-    """Or another server would send what this one is still sending."""
+    """Otherwise another server would send a delivery that this one is still sending."""
     assert Pace().lease_s > 2 * Pace().timeout_s

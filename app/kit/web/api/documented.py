@@ -1,4 +1,4 @@
-"""What OpenAPI says about refusals and credentials; kept true by the tests that run it against the server."""
+"""The errors and credentials of OpenAPI; tests compare them with the server."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from app.kit.web.api.problem import ShownProblem
 from app.kit.web.problems import MEDIA_TYPE
 
 _MEANINGS = {
-    400: "The request is not HTTP or JSON as it should be.",
+    400: "The request is no valid HTTP or JSON.",
     401: "No credential, or one that is unknown, expired or revoked.",
-    403: "The role does not allow it, or the request comes from another site.",
-    404: "There is no such thing.",
-    409: "In conflict with what is there.",
-    412: "It has changed since the revision that the request names.",
+    403: "The role does not permit it, or the request comes from another site.",
+    404: "Not found.",
+    409: "Conflict with the present state.",
+    412: "Changed since the revision that the request names.",
     413: "The body is too large.",
-    415: "The body is not of the media type that is taken here.",
-    421: "This server does not go by that Host.",
-    422: "What was sent is not valid; `problems` has every mistake at its field.",
-    429: "Too many failed logins; Retry-After says for how long to wait.",
-    503: "Something that is needed does not answer: Postgres, a broker.",
+    415: "The body has an unsupported media type.",
+    421: "The Host is no name of this server.",
+    422: "Not valid; `problems` has every mistake at its field.",
+    429: "Too many failed logins; Retry-After has the waiting time.",
+    503: "A required service does not answer: Postgres, a broker.",
 }
 TAGS: Mapping[str, str] = {
     "clusters": "Kafka clusters that pipelines may name. Registering and removing is the administrator's.",
@@ -51,7 +51,7 @@ class ProblemDocument(BaseModel):
             "examples": [
                 {
                     "type": "about:blank",
-                    "title": "What was sent is not valid",
+                    "title": "Not valid",
                     "status": 422,
                     "detail": "source_topics: A pipeline reads at least one topic",
                     "problems": [
@@ -69,14 +69,14 @@ class ProblemDocument(BaseModel):
     type: str
     title: str
     status: int
-    detail: Annotated[str, Field(description="What is wrong and what to do, in a sentence for a person.")]
+    detail: Annotated[str, Field(description="The problem and the next step, as a sentence for a person.")]
     problems: Annotated[
         list[ShownProblem], Field(description="Every mistake at its field, where single ones are at fault.")
     ] = []
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route: these statuses, and those that every route of the API may answer."""
+    """Return the `responses` of a route: these statuses, and those of every route of the API."""
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {"description": _MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}

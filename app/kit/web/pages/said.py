@@ -1,4 +1,4 @@
-"""What a page says once after a form: the address carries a word from this list, never a sentence."""
+"""The message of a page after a form: the address carries a key of this list, never a sentence."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping
 
 _SENTENCES = {
     "logged-out": "You are logged out.",
-    "created": "Created. Nothing runs yet: start it when you are ready.",
+    "created": "Created. Start it when you are ready.",
     "changed": "Saved as a new revision.",
-    "changed-rolling": "Saved as a new revision. The run takes it over one instance at a time.",
+    "changed-rolling": "Saved as a new revision. The run is bounced to it one instance at a time.",
     "unchanged": "Nothing was changed, so there is no new revision.",
     "deleted": "Deleted.",
-    "already-gone": "It was already gone, so nothing was changed.",
+    "already-gone": "It was removed already, so nothing was changed.",
     "offsets-set": "The offsets are set. Start the pipeline now.",
     "started": "Starting. Instances appear below as Spark brings them up.",
-    "draining": "Draining: each task finishes and commits what it has open, then leaves the group.",
-    "killing": "Killing: the processes end at once; the brokers abort what is open in transactions.",
-    "pausing": "Pausing: what is open is committed first, the group's members stay.",
+    "draining": "Draining: each task commits its open transaction, then leaves the group.",
+    "killing": "Killing: the processes end at once; the coordinator aborts their open transactions.",
+    "pausing": "Pausing: open transactions are committed first; the group's members stay.",
     "resuming": "Resuming.",
     "restarting": "Restarting: it drains first and then starts at the current revision.",
     "rolling": "Bouncing: one instance after the other.",
-    "cluster-registered": "Registered. Pipelines may name it now.",
+    "cluster-registered": "Registered. Pipelines may use it now.",
     "cluster-removed": "Removed.",
     "fenced": "Fenced. What was open is aborted, and whoever used the id is refused.",
     "transaction-ended": "Ended by an abort marker. Below is what readers see now.",

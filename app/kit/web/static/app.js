@@ -36,7 +36,7 @@
     if (status) status.textContent = sentence;
   }
 
-  // Times are ages, or moments in UTC for who asks for them. The server writes the age once; here it goes on.
+  // Times are relative, or in UTC on request. The server writes the age once; this script updates it.
   const MOMENTS = "fenceline-moments";
   let asMoments = sessionStorage.getItem(MOMENTS) !== null;
   function relative(seconds) {
@@ -65,7 +65,7 @@
     if (asMoments) sessionStorage.setItem(MOMENTS, "");
     else sessionStorage.removeItem(MOMENTS);
     tick();
-    say(asMoments ? "Times are moments in UTC" : "Times are ages");
+    say(asMoments ? "Times are in UTC" : "Times are relative");
   }
   // A finger cannot hover over a title.
   document.addEventListener("click", (event) => {

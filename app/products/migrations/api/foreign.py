@@ -1,4 +1,4 @@
-"""Migrations of applications that Fenceline does not launch: what brokers say of each stage, and what nobody can."""
+"""Migrations of applications that Fenceline does not start: the evidence of each stage from the brokers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def watch_foreign(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.START_MIGRATION)],
 ) -> Response:
-    """Watch the migration of somebody else's application; its operator bounces it."""
+    """Watch the migration of an application that Fenceline does not start; its operator bounces it."""
 
     async def act() -> ForeignMigration:
         now = wiring.clock.now()
@@ -60,7 +60,7 @@ async def list_foreign(
     cluster: Annotated[Name | None, Query()] = None,
     limit: Limit = 50,
 ) -> Shown[Items[ForeignMigration]]:
-    """Of all clusters or of one, newest first."""
+    """List them, newest first, for all clusters or one."""
     if cluster is not None:
         await uow.of(ClusterStore).get(cluster)
     found = await uow.of(ForeignMigrationStore).list(cluster, limit=limit)
@@ -71,7 +71,7 @@ async def list_foreign(
 async def get_foreign(
     migration_id: IdInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[ForeignView]:
-    """Its stage, which clauses hold by the brokers' word, and which evidence cannot be had."""
+    """Get its stage, the conditions that hold by the brokers' state, and the evidence that is unavailable."""
     return await foreign.view_foreign(
         wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=wiring.clock.now()
     )
@@ -90,7 +90,7 @@ async def go_on(
     by: Annotated[Principal, may(Verb.START_MIGRATION)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """Its operator begins the next stage; what is proven by then is kept. What is not takes a reason."""
+    """Record that its operator begins the next stage, with the proven conditions. Others need a reason."""
     view = await foreign.view_foreign(
         wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=wiring.clock.now()
     )

@@ -1,4 +1,4 @@
-"""What a person does with a migration: pause, resume, turn round, abort, and fence an id that nobody takes over."""
+"""The actions on a migration's page: pause, resume, roll back, abort, and fence an id that no task takes over."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What all of them have in common. A refusal is shown on the migration's page."""
+    """The common part of all actions. A refusal is shown on the migration's page."""
 
     request: Request
     wiring: WiringDep

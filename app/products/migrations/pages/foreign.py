@@ -1,4 +1,4 @@
-"""Somebody else's migration: what do brokers say of it, and what can nobody here know?"""
+"""The page of a foreign migration: the evidence from the brokers, and the evidence that is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The migration: where are we, what is proven, what is next, how do I get back?"""
+"""The pages of migrations: the list, one migration with its gate and rollback, and its evidence."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _of_pipeline(uow: UnitOfWork, pipeline: str) -> dict[str, object]:
         "mode": mode,
         "open_one": await uow.of(MigrationStore).find_open(pipeline),
         "goals": [one for one in Mode if one is not mode and mode is not None],
-        # Only where the next start would be refused is there anything to override.
+        # An override is offered only where the next start would be refused.
         "switch": await unsafe_switch(uow, record) if run is None else "",
     }
 

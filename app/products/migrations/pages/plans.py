@@ -1,4 +1,4 @@
-"""Before a migration: what would it do, what keeps it from beginning, and what if it is switched in one step?"""
+"""The plan of a migration, its start, and the switch in one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the preflight and the last stage ask beyond rows and journals, over the services that know it already."""
+"""Answer the questions of the preflight and the last stage with existing services."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from app.products.migrations.migration import Migration
 
 _TIMEOUT_S = 5.0
 _OF_AN_ID_S = 0.02
-"""So much longer may the question about rights take for each id: it is two requests, one after the other."""
+"""The extra time for the permissions of each id, which take two requests in sequence."""
 
 
 class BrokerActs:
-    """See app/products/migrations/ports.py, MigrationActs. Each fence is in the command log before it is asked for."""
+    """Implements MigrationActs (app/products/migrations/ports.py). Each fence is recorded in the command log first."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class BrokerActs:
                 transactional_id=transactional_id,
                 force=True,
                 by=MIGRATIONS,
-                why=f"step {step} of migration {migration.id}: nobody may write under this id any more",
+                why=f"step {step} of migration {migration.id}: the id is retired or has no live owner",
                 observations=self._observations,
                 clock=self._clock,
             )
@@ -65,7 +65,7 @@ class BrokerActs:
 
 
 class BrokerQuestions:
-    """See app/products/migrations/ports.py, MigrationQuestions."""
+    """Implements MigrationQuestions (app/products/migrations/ports.py)."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class BrokerQuestions:
             hanging=tuple(one.sentence for one in search.hanging),
             hanging_unknown=search.warning(int(self._clock.now().timestamp() * 1000)),
             owned_by_others=tuple(
-                f"{one.transactional_id} is of pipeline {one.pipeline}"
+                f"{one.transactional_id} belongs to pipeline {one.pipeline}"
                 for one in owners
                 if one.pipeline != migration.pipeline
             ),
@@ -148,7 +148,7 @@ class BrokerQuestions:
             except ConflictError as error:
                 return error.message
             except FencelineError:
-                # The workers compare them as well, before they begin.
+                # The workers compare them as well at their start.
                 return ""
         return ""
 
@@ -181,7 +181,7 @@ class BrokerQuestions:
         )
 
     async def _rights(self, cluster: Cluster, ids: tuple[str, ...]) -> tuple[tuple[str, ...] | None, str]:
-        """What is refused, for each id, and why it cannot be known of some."""
+        """Return the refusals, one for each id, and why those of some ids cannot be known."""
         try:
             found = await self._transactions.fences_refused(
                 cluster.connection(), ids, timeout_s=_TIMEOUT_S + len(ids) * _OF_AN_ID_S

@@ -32,7 +32,7 @@ _SMALL, _LARGE = 25_000, 1_000_000
 @pytest.mark.slow
 # If this fails, brokers have mended it: docs/client-facts.md says that they have not.
 @pytest.mark.parametrize("jars", [OLD_KAFKA_JARS, KAFKA_JARS], ids=["3.9.2", "4.3.1"])
-def test_what_was_aborted_while_a_follower_was_away_is_shown_when_it_leads(jars: str, tmp_path: Path) -> None:
+def test_records_aborted_without_a_follower_are_returned_when_it_leads(jars: str, tmp_path: Path) -> None:
     topic = unique_name("aborted-index")
     with KafkaCluster.start(brokers=3, data_dir=tmp_path, overrides=TEST_BROKER_SETTINGS, jars=jars) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})

@@ -34,7 +34,7 @@ async def test_hanging_transaction_is_ended_and_readers_go_on(scene: Scene) -> N
     assert ask_tool(scene, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0") == []
 
 
-async def test_what_came_after_a_commit_is_ended_by_force_only(scene: Scene) -> None:
+async def test_records_after_a_commit_are_ended_by_force_only(scene: Scene) -> None:
     """It looks like one whose marker was left out (test_markers_left_out.py)."""
     topic = scene.topic()
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"), commit=True)
@@ -68,7 +68,7 @@ async def test_forced_end_of_a_living_transaction_loses_what_its_producer_then_c
     assert scene.committed_values(TopicPartition(topic, 0)) == []
 
 
-async def test_what_was_planned_for_must_still_be_what_is_open(scene: Scene) -> None:
+async def test_the_planned_transaction_must_still_be_the_open_one(scene: Scene) -> None:
     topic = scene.topic()
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"))
     plan = await ending.plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)

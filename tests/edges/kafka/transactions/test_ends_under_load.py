@@ -77,7 +77,7 @@ def sentences(found: Explanation) -> str:
     return " ".join([found.headline, *(f"{one.headline} {one.advice}" for one in found.partitions)])
 
 
-async def test_log_that_grows_without_transactions_is_never_said_to_wait_for_one(scene: Scene, group: str) -> None:
+async def test_growing_log_without_transactions_is_never_reported_as_blocked(scene: Scene, group: str) -> None:
     topic = scene.topic()
     at = TopicPartition(topic, 0)
     search, brokers = KafkaSearch(environment={}, secrets_dir=None), KafkaBrokers(environment={}, secrets_dir=None)

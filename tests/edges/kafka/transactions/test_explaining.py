@@ -67,7 +67,7 @@ async def test_partition_in_which_nothing_waits_says_so(scene: Scene) -> None:
     assert (found.verdict, len(found.partitions)) == (Verdict.FREE, 2)
 
 
-async def test_what_a_target_names_is_found_out(scene: Scene) -> None:
+async def test_the_kind_of_a_target_is_found_out(scene: Scene) -> None:
     topic = scene.topic(partitions=2)
     found = await explain(scene.brokers, scene.connection, f"{topic}:1", scene.asked)
     assert [one.subject for one in found.partitions] == [f"{topic}-1"]
@@ -79,7 +79,7 @@ async def test_what_a_target_names_is_found_out(scene: Scene) -> None:
         await explain(scene.brokers, scene.connection, "no-such-name", scene.asked)
 
 
-async def test_lag_of_a_group_is_told_apart(scene: Scene) -> None:
+async def test_lag_of_a_group_is_distinguished(scene: Scene) -> None:
     """Readable now, behind an open transaction, only markers: by what was committed."""
     topic, elsewhere, group = scene.topic(), scene.topic(), unique_name("g")
     at = TopicPartition(topic, 0)
@@ -108,7 +108,7 @@ async def test_lag_of_a_group_is_told_apart(scene: Scene) -> None:
     still_open.abort_transaction(20)
 
 
-async def test_member_that_is_behind_is_told_from_one_that_is_held(scene: Scene) -> None:
+async def test_lagging_member_and_blocked_member_are_distinguished(scene: Scene) -> None:
     topic, group = scene.topic(), unique_name("g")
     scene.write(topic, records=5)
     writer = Writer(scene.connection)

@@ -119,7 +119,7 @@ async def serving(scene: Scene, database: Database, folder: Path) -> AsyncGenera
         await server.observer.close()
 
 
-async def test_what_hangs_is_found_without_asking_and_whatever_is_ended_by_hand_is_an_event(
+async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
     scene: Scene, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[TopicPartition] = []
@@ -181,7 +181,7 @@ async def test_what_hangs_is_found_without_asking_and_whatever_is_ended_by_hand_
     alive.abort_transaction(20)
 
 
-async def test_offset_that_nobody_will_decide_is_found_and_its_group_named(
+async def test_hanging_pending_offset_is_found_and_its_group_named(
     scene: Scene, database: Database, tmp_path: Path
 ) -> None:
     at, group = TopicPartition(scene.topic(), 0), unique_name("g")

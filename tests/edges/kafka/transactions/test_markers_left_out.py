@@ -38,7 +38,7 @@ _READ_S = 60.0
         pytest.param(KAFKA_JARS, [b"aborted", b"committed"], id="4.3.1"),
     ],
 )
-def test_what_a_lone_broker_was_killed_in_comes_out_with_the_next_commit(jars: str, shown: list[bytes]) -> None:
+def test_the_transaction_of_a_killed_lone_broker_ends_with_the_next_commit(jars: str, shown: list[bytes]) -> None:
     """It comes back under its old registration, takes its coordinator up, and times the transaction out; then it is
     fenced, since it is a second one of its name, and has no leader for the markers."""
     topic = unique_name("left-out")
@@ -69,9 +69,7 @@ def test_what_a_lone_broker_was_killed_in_comes_out_with_the_next_commit(jars: s
         pytest.param(KAFKA_JARS, [b"later"], id="4.3.1"),
     ],
 )
-def test_what_was_committed_while_its_only_replica_was_away_is_gone_with_the_next_abort(
-    jars: str, shown: list[bytes]
-) -> None:
+def test_records_committed_without_the_only_replica_are_lost_with_the_next_abort(jars: str, shown: list[bytes]) -> None:
     """Three brokers, a topic of one replica: the client is told that its transaction is committed, which is so in the
     coordinator's journal, and nowhere else."""
     topic = unique_name("left-out")

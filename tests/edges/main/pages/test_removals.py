@@ -68,7 +68,7 @@ async def test_a_cluster_that_a_pipeline_names_stays_and_the_page_says_why(
     await ControlPlane(database, now=wiring.clock.now()).pipeline("flights")
     refused = await browser.post("/clusters/test/remove")
     assert refused.status_code == 409
-    assert "delete or move its pipelines first" in refused.text
+    assert "delete its pipelines first, or change their cluster" in refused.text
     assert (await browser.get("/clusters/test")).status_code == 200
 
 
@@ -85,7 +85,7 @@ async def test_a_cluster_that_a_pipeline_names_stays_and_the_page_says_why(
 async def test_a_second_click_ends_on_the_list_too(browser: httpx.AsyncClient, path: str, place: str) -> None:
     landed = await browser.post(path, follow_redirects=True)
     assert (landed.status_code, landed.url.path) == (200, place)
-    assert "It was already gone" in landed.text
+    assert "It was removed already" in landed.text
 
 
 async def test_ending_ones_own_session_ends_on_the_login(browser: httpx.AsyncClient) -> None:

@@ -30,7 +30,7 @@ async def _first_frame(app: FastAPI, stack: AsyncExitStack, path: str, query: st
             return part
 
 
-async def test_streams_that_differ_in_unused_parameters_share_one_look(
+async def test_streams_that_differ_in_unused_parameters_share_one_view(
     wiring: Wiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rendered: list[str] = []
