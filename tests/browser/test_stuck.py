@@ -1,4 +1,4 @@
-"""Somebody on call: what holds my readers up, and may I end it?"""
+"""A user on call: which transaction blocks my consumers, and may I end it?"""
 
 from __future__ import annotations
 
