@@ -1,4 +1,4 @@
-"""One server with real Kafka and Postgres for all browser tests, and somebody who is logged in."""
+"""One server with real Kafka and Postgres for all browser tests, and a user who is logged in."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def browser() -> Generator[Browser]:
 def site(
     kafka: KafkaCluster, postgres_server_url: str, browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Site]:
-    """A first start: nobody has logged in yet, one cluster is registered, and there is no pipeline."""
+    """A first start: no login yet, one cluster is registered, and there is no pipeline."""
     mark = unique_name("mark")
     database = create_database(postgres_server_url)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FENCELINE_")}

@@ -1,4 +1,4 @@
-"""The pages of a migration in every state that a person may meet: each fits a phone, and everybody can read it."""
+"""The pages of a migration in every state: each fits a phone, and every role can read it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_the_wizard_is_walked_from_the_preflight_to_verify_and_back(walked: Walk
     page.wait_for_url(re.compile("/migrations/[0-9a-f-]{36}"))
     current = page.locator(".stages [aria-current=step]")
     expect(current).to_contain_text("preflight")
-    # From here on nobody reloads: what changes comes by the stream.
+    # From here on the page is not reloaded: changes come by the stream.
     for stage, words in WORDS.items():
         walked.until(stage)
         expect(current).to_contain_text(words)

@@ -1,4 +1,4 @@
-"""Pages without a server, rendered and looked at by a browser: the longest names, every width, frames that come."""
+"""Pages without a server, rendered in a browser: the longest names, every width, frames of the stream."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rendered(template: str, context: Mapping[str, Any], *, path: str = "/") -> s
 
 
 def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) -> dict[str, Any]:
-    """What the page of a pipeline shows."""
+    """The content of a pipeline's page."""
     view = samples.pipeline_view(run())
     totals = msgspec.structs.replace(view.totals, records_in=records_in)
     view = msgspec.structs.replace(view, mappings=tuple(mappings), totals=totals)
@@ -132,7 +132,7 @@ def plan_page() -> str:
 
 
 def group_page() -> str:
-    """One that is fenced at this moment, at the end of its line of time."""
+    """An id that is fenced at this moment, at the end of its timeline."""
     live = LiveGroup("", classic=ClassicGroup("consumer", 17))
     now_ms = int(NOW.timestamp() * 1000)
     made = cluster()
@@ -253,7 +253,7 @@ def test_a_tap_on_a_time_shows_the_moments_and_another_one_the_ages(page: Page, 
     assert started.inner_text() == age
 
 
-# What a reader has in hand, all at once: a table pushed aside, a link in focus, a word marked, a reason half typed.
+# The user's state, all at once: a table scrolled aside, a link in focus, a selection, a reason half typed.
 TAKE_IN_HAND = """
 () => {
   const table = document.querySelector("#mappings");

@@ -45,7 +45,7 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     page.get_by_label("From").fill("start")
     page.get_by_label("values and headers").check()
     page.get_by_role("button", name="Show").click()
-    # Text, whatever a record says.
+    # Text, for any content of a record.
     expect(page.locator("#batches")).to_contain_text("<img src=x onerror=alert(1)>")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_accessible(page, what="the log with its records, on a phone")

@@ -1,4 +1,4 @@
-"""Somebody who takes away what the page before them shows: the browser ends on the list, whatever comes first."""
+"""A user who removes the object of the open page: the browser ends on the list, in every order of events."""
 
 from __future__ import annotations
 

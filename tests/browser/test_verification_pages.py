@@ -93,7 +93,7 @@ def look_at(page: Page, address: str, *, what: str) -> None:
 
 
 def tab_to(page: Page, target: Locator) -> None:
-    """Press Tab until `target` has the focus, as somebody does who has no mouse."""
+    """Press Tab until `target` has the focus, as a user without a mouse does."""
     for _ in range(_MOST_TABS):
         page.keyboard.press("Tab")
         if target.evaluate("(element) => element === document.activeElement"):
@@ -152,7 +152,7 @@ def test_an_audit_is_asked_for_and_stopped_by_keyboard(verified: Verified, page:
 
 def test_a_drill_is_ordered_and_stopped_by_keyboard(verified: Verified, page: Page) -> None:
     async def add(wiring: Wiring) -> None:
-        # A drill takes a word of the last seconds.
+        # A drill uses heartbeats of the last seconds.
         plane = ControlPlane(verified.plane.database, now=wiring.clock.now())
         run = await plane.running("rehearsed", instances=2, allows_drills=True)
         for ordinal in (0, 1):

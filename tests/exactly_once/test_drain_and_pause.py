@@ -111,7 +111,7 @@ def test_task_that_is_paused_from_the_start_reads_nothing(make_pipeline: MakePip
 
 
 def test_committed_offsets_reach_the_end_past_transaction_markers(make_pipeline: MakePipeline) -> None:
-    """A source that is itself written in transactions ends with a marker, which is nobody's record."""
+    """A source that is itself written in transactions ends with a marker, which is no record."""
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(10)
     upstream = make_pipeline(partitions=1)
@@ -145,7 +145,7 @@ def test_committed_offsets_reach_the_end_past_transaction_markers(make_pipeline:
 
 
 def test_paused_task_does_not_mind_that_its_topic_is_deleted(make_pipeline: MakePipeline) -> None:
-    """What it asks for its heartbeat is refused then; nothing depends on that."""
+    """Its requests for its heartbeat are refused then; nothing depends on them."""
     pipeline = make_pipeline()
     with running(pipeline.specification()) as task:
         pipeline.feed(10)

@@ -233,7 +233,7 @@ def test_raw_callback_that_raises_inside_consume_loses_what_was_gathered(make_pi
         position = first.position([kept])[0].offset
         seen = sum(message.partition() == kept.partition for message in delivered)
         assert position == len(pipeline.fed) // 2
-        assert seen < position, "records that the position has passed were delivered to nobody"
+        assert seen < position, "records that the position has passed were not delivered"
     finally:
         first.close()
         second.close()

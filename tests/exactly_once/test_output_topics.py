@@ -275,5 +275,5 @@ def test_a_client_with_librdkafkas_defaults_does(make_pipeline: MakePipeline) ->
     """The negative control: what the broker of the tests does when it is let."""
     pipeline, topic = make_pipeline(partitions=1), unique_name("misspelt")
     look_for(topic, AdminClient({"bootstrap.servers": pipeline.bootstrap_servers}))
-    wait_for(lambda: exists(pipeline.bootstrap_servers, topic), 20, "the topic that nobody has asked for")
+    wait_for(lambda: exists(pipeline.bootstrap_servers, topic), 20, "the topic that was not requested")
     delete_topics(pipeline.bootstrap_servers, [topic])

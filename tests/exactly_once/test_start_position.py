@@ -1,4 +1,4 @@
-"""Where reading begins: nothing is skipped, and what is gone is told. `latest` is resolved once for the group."""
+"""Start positions: nothing is skipped, and deleted records are reported. `latest` is resolved once for the group."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_latest_is_resolved_once_and_an_idle_partition_loses_nothing_over_a_rest
         first.wait_for_records(10)
         first.drain()
     assert len(beginnings(first)) == 1
-    # Partition 1 has never delivered anything. What it gets while nobody has it must not be skipped.
+    # Partition 1 has never delivered anything. Its records while it has no owner must not be skipped.
     pipeline.feed(20, partitions=[1])
     with running(pipeline.specification(attempt=1)) as second:
         second.wait_for_records(20)
@@ -135,7 +135,7 @@ def test_two_tasks_that_start_together_begin_at_one_end(
         first.wait_for_partitions(2)
         second.wait_for_partitions(2)
         seen = next(looks)
-        wait_for(lambda: next(looks) > seen + 5, 25, "looks of the owner of the first partition")
+        wait_for(lambda: next(looks) > seen + 5, 25, "checks by the owner of the first partition")
         assert committed(pipeline) == {}
         is_slow = False
         wait_for_committed(pipeline, dict.fromkeys(range(4), 50), first)

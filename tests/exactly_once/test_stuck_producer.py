@@ -19,7 +19,7 @@ TIMES = 2
 
 
 class GetsStuck(Producer):
-    """Sends its offsets when `released`, long after somebody waited for it; the first few of them do."""
+    """Sends its offsets when `released`, long after the loop waited for it; the first few of them do."""
 
     stuck: list[Producer]
     late: list[str]

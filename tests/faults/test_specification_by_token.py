@@ -1,7 +1,7 @@
-"""A driver that has no file of its server's: it fetches what it shall run with the run's token (no shared file system).
+"""A driver without a file of its server: it fetches its specification with the run's token (no shared file system).
 
-Started here as whoever starts drivers elsewhere would: the lease is written, the token told once, the rest is the
-driver's. Its folder only holds the token, so that the server knows the process for that lease's.
+Started here as an external starter of drivers would do: the lease is written, the token is handed over once, the rest
+is the driver's. Its folder only holds the token, so that the server knows the process for that lease's.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def _leased(database_url: str, pipeline: str) -> tuple[str, str]:
     try:
         async with database.unit_of_work() as uow:
             found = await uow.of(PipelineStore).get(pipeline, for_update=True)
-            run = await begin_run(uow, found, started_by="somebody elsewhere", now=found.created_at)
+            run = await begin_run(uow, found, started_by="an external starter", now=found.created_at)
             _, token = await instances.begin_submission(
                 uow, run_id=run.id, ordinal=0, lease=1, host="elsewhere", now=found.created_at
             )

@@ -120,7 +120,7 @@ class Audited:
         await self.auditor.turn()
 
     async def ask(self, window: Window | None = None, **fields: Any) -> Audit:
-        """By hand; of the last hour, if nothing else is said."""
+        """Start an audit by hand; of the last hour by default."""
         window = window or time_window(self.plane.now - HOUR, self.plane.now)
         wish = Wish(window=window, id_place=BY_ID, **fields)
         async with self.uow() as uow:
@@ -129,7 +129,7 @@ class Audited:
         return audit
 
     async def ask_and_start(self) -> Audit:
-        """An audit whose driver was started, and has not said anything yet."""
+        """An audit whose driver was started, and has reported nothing yet."""
         asked = await self.ask()
         await self.turn()
         return await self.look(asked.id)
@@ -141,7 +141,7 @@ class Audited:
         return await self.look(started.id)
 
     async def submit_and_die(self, audit_id: str) -> None:
-        """What a server writes before it starts a driver; then it does nothing more."""
+        """The rows that a server writes before it starts a driver; then it does nothing more."""
         async with self.uow() as uow:
             await carrying_out.begin_submission(
                 uow, audit_id, host="w1", cores=1, fenceline_version="1", server_urls=(), now=self.plane.now
@@ -200,7 +200,7 @@ class Audited:
         return answer.granted
 
     async def tell(self, audit_id: str, kind: AuditEnd, found: AuditResult | None = None) -> None:
-        outcome = AuditOutcome(audit_id=audit_id, application_id="app-1", kind=kind, message="said so", result=found)
+        outcome = AuditOutcome(audit_id=audit_id, application_id="app-1", kind=kind, message="reported", result=found)
         async with self.uow() as uow:
             await carrying_out.receive_outcome(uow, outcome, now=self.plane.now)
             await uow.commit()

@@ -45,7 +45,7 @@ async def add_drills(plane: ControlPlane) -> Mapping[str, str]:
 
 
 async def add_drill(plane: ControlPlane, run: Run, made: Drill) -> str:
-    """Its address. Of those that disturb a pipeline, ordered to recovering, the database takes one at a time."""
+    """Its address. The database takes one disturbing drill of a pipeline, ordered to recovering, at a time."""
     added = replace(made, id=str(uuid.uuid4()), pipeline=run.pipeline, run_id=run.id)
     async with plane.uow() as uow:
         await uow.of(DrillStore).add(added)
@@ -54,7 +54,7 @@ async def add_drill(plane: ControlPlane, run: Run, made: Drill) -> str:
 
 
 async def end_drill(plane: ControlPlane, address: str) -> None:
-    """Whatever it was doing, so that another one may be added."""
+    """End its present drill, so that another one may be added."""
     async with plane.uow() as uow:
         drill = await uow.of(DrillStore).get(address.removeprefix("/drills/"))
         stopped = judging.stop(drill, by="anna", now=at(60))

@@ -122,7 +122,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
 
 class Fenceline(Protocol):
     def __call__(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the command to its end, whatever its exit code."""
+        """Run the command to its end, with any exit code."""
         ...
 
 

@@ -70,7 +70,7 @@ def _checked(
     host: str = "w1",
     is_over: bool = True,
 ) -> PipelineCheck:
-    """A check of what attempts told of one partition, each of another task."""
+    """A check of the reports of attempts about one partition, each of another task."""
     heard = [
         Heard(
             group="g",

@@ -87,7 +87,7 @@ class Tasks:
             await uow.commit()
 
     def see(self, *tasks: int) -> None:
-        """The observer reads the coordinators: these tasks' ids are where they were told to be."""
+        """The observer reads the coordinators: these tasks' ids are where their heartbeats report them."""
         live: dict[str, LiveTransaction] = {
             ID_OF[task]: live_transaction(ID_OF[task], state_of(producer_id=task, epoch=0)) for task in tasks
         }
@@ -120,7 +120,7 @@ class Tasks:
         return new
 
     async def handed_over(self, *, began: int) -> None:
-        """Task 0 commits up to 10 and gives up; task 1 takes over at `began`; both are heard out."""
+        """Task 0 commits up to 10 and releases; task 1 takes over at `began`; both attempts are complete."""
         await self.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3))
         await self.tell(1, assigned(0, 2), at(1, began), committed(2, began, 30))
         await self.tell(0)

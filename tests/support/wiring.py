@@ -40,7 +40,7 @@ def settings_for_test(folder: Path, **more: object) -> Settings:
 
 @asynccontextmanager
 async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]:
-    """A wiring whose database is migrated already; the change feed hears nothing of Postgres."""
+    """A wiring whose database is migrated already; the change feed receives nothing from Postgres."""
     database = Database(database_url, parts=PARTS, pool_size=5)
     changes = ChangeFeed(database.url)
     brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
@@ -104,7 +104,7 @@ def client_of(
 
 @asynccontextmanager
 async def browser_of(wiring: Wiring, role: Role | None) -> AsyncGenerator[httpx.AsyncClient]:
-    """A browser, logged in as somebody of that role; None: as nobody."""
+    """A browser, logged in as a user of that role; None: without a login."""
     async with client_of(create_users_app(wiring)) as browser:
         browser.headers.update({"accept": "text/html", "origin": USERS_URL})
         if role is not None:

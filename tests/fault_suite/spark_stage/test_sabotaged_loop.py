@@ -76,7 +76,7 @@ def test_a_loop_that_goes_on_after_an_abort_marks_its_pipeline_red(
 
 
 def checked_after_an_abort(plane: ControlPlane, *, wants_findings: bool) -> dict[str, Any]:
-    """What the live check says once it has seen transactions after aborted ones."""
+    """The findings of the live check once it has seen transactions after aborted ones."""
 
     def log() -> dict[str, Any]:
         return plane.server.get(f"/pipelines/{plane.name}/offset-log")

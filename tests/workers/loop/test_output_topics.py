@@ -164,7 +164,7 @@ def test_a_sink_that_was_made_anew_stops_the_pipeline(scene: Scene, before: Topi
     ("before", "after"),
     [
         (Topic("a"), Topic("a", (0, 1, 2))),
-        # Of a broker that has not heard of the third one yet.
+        # The answer of a broker that does not know the third one yet.
         (Topic("a", (0, 1, 2)), Topic("a")),
         (Topic(NO_ID), Topic(NO_ID, (0, 1, 2))),
         (Topic(NO_ID), Topic("a")),

@@ -33,7 +33,7 @@ def outputs(processed: Processed) -> list[bytes | None]:
 
 
 def contents(failure: Failure) -> str:
-    """What the failure says that may quote the record."""
+    """The part of the failure that may quote the record."""
     assert isinstance(failure.error, RecordError)
     return failure.error.contents
 

@@ -151,7 +151,7 @@ class Membership:
             if error is None:
                 continue
             if error.code() in UNREADABLE:
-                doing = f"read {message.topic()}-{message.partition()}, where a batch is not what was written"
+                doing = f"read {message.topic()}-{message.partition()}, where a batch is corrupt"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             # The error of a message never reports that it is fatal: only its code does.
             is_over = error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's public name begins so
