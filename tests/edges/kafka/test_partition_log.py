@@ -1,4 +1,4 @@
-"""The partition log on real brokers, against Kafka's own tool: two listings worth having seen, and bad days."""
+"""The partition log on real brokers, against Kafka's own tool: two examples, and errors."""
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false

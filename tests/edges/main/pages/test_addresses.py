@@ -1,4 +1,4 @@
-"""The addresses of pages: what a name stands in must not be a word of ours too."""
+"""The addresses of pages: the place of a name must have no fixed words as well."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.edges.main import page_routes as pages
 
 
 def words_below(noun: str) -> set[str]:
-    """What stands at the place of a name in the addresses of pages below `/noun/`."""
+    """Return the words at the place of a name in the addresses of pages below `/noun/`."""
     modules = [
         importlib.import_module(f"{pages.__name__}.{found.name}") for found in pkgutil.iter_modules(pages.__path__)
     ]
