@@ -1,4 +1,4 @@
-"""Roles include those below them, and every verb says which one it takes."""
+"""Roles include those below them, and every verb has its role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that anybody chose, as a terminal, a shell and a clipboard get them."""
+"""Names with any characters, on a terminal, in a shell and in a clipboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.kit.cli.output import json_text
 from app.kit.printable import ascii_escapes, clipboard_text, harmless, is_odd, one_line, shell_word
 from tests.support.odd_names import EVIL, in_bash
 
-# What the shell has for its own, digits that an escape could swallow, and each kind of odd character.
+# The shell's special characters, digits that an escape could swallow, and each kind of odd character.
 _CHARS = st.one_of(
     st.sampled_from(
         list("a0719f'\"\\!$`*~-# \t\n\r\x1b\x07\x7f\x85\x9b\xad\u200b\u200d\u202e\u2028\u2029\u2066\ufeff🚀é")

@@ -1,4 +1,4 @@
-"""Settings: where they come from, what is refused, and that docs/settings.md has every one of them."""
+"""Settings: their sources, the refused values, and their description in docs/settings.md."""
 
 from __future__ import annotations
 

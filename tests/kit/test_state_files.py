@@ -1,4 +1,4 @@
-"""Files that two processes of one user share: private from the first moment, and never believed of a dead process."""
+"""Files that two processes of one user share: private from the first moment, and ignored after their process."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class KafkaBrokers:
             raise attempt.unreachable("; ".join(found.values()), is_advertised=True)
 
     async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
-        return await self._ask(connection, timeout_s, "tell versions and settings", _survey)
+        return await self._ask(connection, timeout_s, "return versions and settings", _survey)
 
     async def facts(
         self,
@@ -118,7 +118,7 @@ class KafkaBrokers:
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
-        what = f"tell the offsets of {group}"
+        what = f"return the offsets of {group}"
         return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
 
     async def truncated_offsets(
@@ -135,12 +135,14 @@ class KafkaBrokers:
     async def offsets(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets]:
-        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets(partitions))
+        return await self._ask(connection, timeout_s, "return offsets", lambda client: client.offsets(partitions))
 
     async def offsets_of_each(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets | Refused]:
-        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets_of_each(partitions))
+        return await self._ask(
+            connection, timeout_s, "return offsets", lambda client: client.offsets_of_each(partitions)
+        )
 
     async def offsets_at(
         self,
@@ -154,7 +156,7 @@ class KafkaBrokers:
         return await self._ask(
             connection,
             timeout_s,
-            "tell offsets",
+            "return offsets",
             lambda client: client.offsets_at(partitions, timestamp_ms=timestamp_ms),
         )
 

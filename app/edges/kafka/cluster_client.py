@@ -124,7 +124,7 @@ class ClusterClient(LeaderClient, GroupClient):
         found: dict[TopicPartition, T] = {}
         for at, answer in answers.items():
             if isinstance(answer, Refused):
-                raise self._attempt.refused(f"tell the offsets of {at.topic}-{at.partition}", answer.error)
+                raise self._attempt.refused(f"return the offsets of {at.topic}-{at.partition}", answer.error)
             found[at] = answer
         return found
 

@@ -75,7 +75,7 @@ class KafkaJournals:
         try:
             return JournalTail(resolved, attempt, self._topics, timeout_s=timeout_s)
         except errors.KafkaError as error:
-            raise failure(attempt, "be followed", error) from error
+            raise failure(attempt, "serve their journals", error) from error
 
 
 class JournalTail(RawFetcher):
@@ -239,7 +239,7 @@ class JournalTail(RawFetcher):
             if not isinstance(error, errors.KafkaError):
                 raise error
             if isinstance(error, (errors.AuthorizationError, errors.SaslAuthenticationFailedError)):
-                raise failure(self._attempt, "be followed", error) from error
+                raise failure(self._attempt, "serve their journals", error) from error
             self._note_failure(answer.broker_id, str(error) or type(error).__name__)
             return []
         self._heard_at = time.monotonic()
@@ -297,7 +297,7 @@ class JournalTail(RawFetcher):
         try:
             return self.list_offsets([at], EARLIEST)[at]
         except errors.KafkaError as error:
-            raise failure(self._attempt, f"tell where {at.topic}-{at.partition} begins", error) from error
+            raise failure(self._attempt, f"return the first offset of {at.topic}-{at.partition}", error) from error
 
     def _note_failure(self, broker_id: int, reason: str) -> None:
         self.last_failure = reason

@@ -49,7 +49,7 @@ def read_partition_log(
             f"the brokers at {attempt.address} refuse to read {at.topic}: grant Describe and Read on the topic"
         ) from error
     except errors.KafkaError as error:
-        raise failure(attempt, f"let {at.topic} be read", error) from error
+        raise failure(attempt, f"return records of {at.topic}", error) from error
 
 
 def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, limit: int) -> Look:

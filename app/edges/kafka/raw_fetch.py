@@ -81,7 +81,7 @@ def read_logs(
     Raises:
         BrokerUnreachableError, or UnavailableError: not allowed, not there, or the end was not reached in time.
     """
-    what = f"let {topic} be read"
+    what = f"return records of {topic}"
     try:
         with RawFetcher(resolved, attempt) as fetcher, reading_answers():
             chosen = [TopicPartition(topic, number) for number in fetcher.partitions(topic)]

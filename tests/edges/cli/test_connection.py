@@ -1,4 +1,4 @@
-"""What a person reads when the server, the token or the file of the token is not as it should be."""
+"""The errors of commands about the server, the token or the token's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The change feed: woken on commit and only then, by any server, and again after Postgres was away."""
+"""The change feed: readers wake on commit only, from any server, and after an outage of Postgres."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The truths that Postgres itself holds, whatever a service may get wrong: each is broken here by hand."""
+"""The invariants of the schema: each is violated by hand, and Postgres refuses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that goes away and comes back, and one that is not what it was."""
+"""A database with outages, and one with a wrong schema."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def test_a_lock_is_held_by_one_and_then_by_the_next(database: Database) ->
 
 
 async def test_no_server_can_hold_the_lock_of_schema_changes(database: Database) -> None:
-    """Who did would keep every other server from starting, and every command that looks at the schema first."""
+    """Such a holder would keep every other server from starting, and every command that checks the schema first."""
     with pytest.raises(ValueError, match="schema"):
         async with AdvisoryLocks(database.url).hold("migrations"):
             pass

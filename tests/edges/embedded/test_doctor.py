@@ -1,4 +1,4 @@
-"""The doctor names what is missing for a purpose, and the line to type."""
+"""The doctor names missing requirements of a purpose, with the command to add them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where none will do."""
+"""The selection of Java, and the error without a suitable one."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The embedded broker is a real one: it keeps what it acknowledged, whatever happens to its process."""
+"""The embedded broker is a real one: it keeps acknowledged records through the end of its process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The embedded Postgres is our own child, keeps what it committed, and never runs as root."""
+"""The embedded Postgres is a child process, keeps committed data, and never runs as root."""
 
 import importlib.metadata
 import os
@@ -146,7 +146,7 @@ def test_server_never_runs_as_root(server: EmbeddedPostgres) -> None:
     assert (server.folder / "data").resolve().owner() == expected
 
 
-# Only root gives its children another user: as anybody else there is nothing here to test.
+# Only root gives its children another user, so other users have nothing to test here.
 if os.geteuid() == 0:
 
     def test_data_below_a_closed_folder_lies_elsewhere_and_the_folder_stays_closed(

@@ -1,4 +1,4 @@
-"""A child ends when it is told to, and when nobody is left to tell it."""
+"""A child ends on request, and after the death of its parent."""
 
 import os
 import signal
@@ -130,7 +130,7 @@ def test_children_die_with_a_parent_that_did_not_end_them(tmp_path: Path, ending
 
 
 def test_children_survive_the_thread_that_started_them(tmp_path: Path) -> None:
-    """What the parent-death signal of Linux gets wrong: it follows the thread, not the process."""
+    """The flaw of Linux's parent-death signal: it follows the thread, not the process."""
     from concurrent.futures import ThreadPoolExecutor
 
     child = python(tmp_path, STUBBORN)

@@ -1,4 +1,4 @@
-"""What follows for a pipeline from settings in which brokers differ, without brokers."""
+"""The effective settings of brokers that differ, without brokers."""
 
 from __future__ import annotations
 

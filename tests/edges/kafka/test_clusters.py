@@ -1,4 +1,4 @@
-"""What a cluster is: its brokers, limits and topics, and who is in the groups that matter."""
+"""A cluster's brokers, limits and topics, and the members of its groups."""
 
 import pytest
 

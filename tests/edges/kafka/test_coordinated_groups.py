@@ -1,4 +1,4 @@
-"""Groups by admin calls are those of the journal, but for what only the journal tells."""
+"""Groups by admin calls match those of the journal, except for data that only the journal has."""
 
 from __future__ import annotations
 
@@ -84,6 +84,6 @@ def _offsets(group: LiveGroup) -> dict[tuple[str, int], int]:
 
 
 def _told(member: GroupMember) -> tuple[object, ...]:
-    """What both tell: a journal of KIP-848 names topics by ids where nothing is stored."""
+    """The common part: a journal of KIP-848 names topics by ids where no offset is committed."""
     partitions = {number for owned in member.owned for number in owned.partitions}
     return (member.member_id, member.client_id, member.host, member.epoch, partitions)

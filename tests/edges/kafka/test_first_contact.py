@@ -1,4 +1,4 @@
-"""A wrong address is explained: what listens there, and which setting is to be changed."""
+"""A wrong address is explained: the kind of its listener, and the setting to change."""
 
 # trustme also takes contexts of pyOpenSSL, which is not installed.
 # pyright: reportUnknownMemberType=false

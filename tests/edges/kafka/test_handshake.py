@@ -1,4 +1,4 @@
-"""A certificate that has expired is named, whichever port met it; against a listener that only speaks TLS."""
+"""An expired certificate is named at every kind of connection; with a listener that only does TLS."""
 
 # trustme also takes contexts of pyOpenSSL, which is not installed.
 # pyright: reportUnknownMemberType=false

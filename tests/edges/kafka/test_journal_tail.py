@@ -1,4 +1,4 @@
-"""What a tail leaves behind when it cannot be made: nothing, since whoever asked for it tries again for hours."""
+"""A failed tail leaves nothing behind, since its caller retries for hours."""
 
 from __future__ import annotations
 

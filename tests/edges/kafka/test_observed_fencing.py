@@ -1,4 +1,4 @@
-"""Every scene of the recordings on real brokers, through observer and recorder into Postgres."""
+"""Every recorded scene on real brokers, through observer and recorder into Postgres."""
 
 from __future__ import annotations
 

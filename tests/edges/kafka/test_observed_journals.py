@@ -1,4 +1,4 @@
-"""The observer on real brokers: what they write is known, and whatever happens to them is said and survived."""
+"""The observer on real brokers: it knows their records, and reports and survives their failures."""
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false

@@ -1,4 +1,4 @@
-"""The partition log on real brokers, against Kafka's own tool: two listings worth having seen, and bad days."""
+"""The partition log on real brokers, against Kafka's own tool: two examples, and errors."""
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -250,7 +250,7 @@ async def test_missing_permissions_are_named(brokers: KafkaBrokers) -> None:
         (entry,) = found.entries
         # The coordinators tell what their journal may not.
         assert (entry.state, entry.transactional_id) == (EntryState.OPEN, name)
-        assert "ListTransactions tells now, since __transaction_state could not be read" in (found.ids_note or "")
+        assert "of ListTransactions, since __transaction_state could not be read" in (found.ids_note or "")
         assert "TopicAuthorizationFailed" in (found.ids_note or "")
         deny(cluster.bootstrap_servers, name, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
         (entry,) = (await look(brokers, connection, "seen")).entries

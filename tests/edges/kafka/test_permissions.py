@@ -1,4 +1,4 @@
-"""The permissions of docs/permissions.md are enough for each feature, and none of them is for nothing."""
+"""The permissions of docs/permissions.md are enough for each feature, and all of them are needed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Visitor(NamedTuple):
         return self.stage.pipeline.definition.group_id
 
 
-# Each answers what was refused, or was missing in silence; an empty text when all of it worked.
+# Each returns the refusals, also those without an error; an empty text if all of it worked.
 Feature = Callable[[Visitor], Awaitable[str]]
 
 

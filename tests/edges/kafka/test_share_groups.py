@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) are listed and described like every other kind; what is not decoded of them is said."""
+"""Share groups (KIP-932) are listed and described like every other kind; data that is not decoded is reported."""
 
 from __future__ import annotations
 

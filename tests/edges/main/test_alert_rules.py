@@ -1,4 +1,4 @@
-"""The example rules of deploy/ ask for metrics and labels that the server has."""
+"""The example rules of deploy/ use metrics and labels that the server has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = {
     "outcome": {"committed", "aborted"},
     "end": {*Verdict, *ENDED},
 }
-"""What a label may say; a rule that asks for another word would never fire."""
+"""The values of a label; a rule with another one would never fire."""
 
 
 def rules() -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def rules() -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def described(api_wiring: Wiring, as_role: AsRole) -> str:
-    """What /metrics says with a cluster that is registered and observed."""
+    """Return /metrics with a registered and observed cluster."""
     await register(api_wiring.unit_of_work, "c", "kafka-1")
     observations: Observations = api_wiring.observations
     observations.publish(cluster().snapshot(now_ms=1))

@@ -1,4 +1,4 @@
-"""The observer in the server as people start it: a registered cluster is known, and still known after a restart."""
+"""The observer of a real server: a registered cluster is known, also after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What products tell of pipelines: the function of each product finds its own need, and no other function does."""
+"""The issues that products find: the function of each product finds its own one, and no other function does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route there is: open on purpose, or closed to everybody whose role is too low."""
+"""Every route: open on purpose, or closed to every lower role."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPEN = {
     ("POST", "/login/{secret}"),
     ("POST", "/logout"),
 }
-"""What somebody needs who has no credential yet, and what tells nothing about pipelines."""
+"""The routes without a credential, which reveal nothing about pipelines."""
 ANYBODY_KNOWN = {("GET", "/api/v1/me")}
 GUARDED_BY_A_SETTING = {("GET", "/metrics")}
 _VALUES = {
@@ -63,7 +63,7 @@ def _address(path: str) -> str:
 
 
 def _below(role: Role) -> Role | None:
-    """The highest role that does not include `role`; None: nobody known is too low."""
+    """Return the highest role that does not include `role`; None: no role is too low."""
     lower = [other for other in Role if not other.includes(role)]
     return max(lower, key=lambda other: other.rank) if lower else None
 

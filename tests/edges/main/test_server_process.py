@@ -1,4 +1,4 @@
-"""The server as people start it: first start, bad days of its database and its ports, and a clean end."""
+"""A real server: first start, failures of its database and its ports, and a clean end."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 @pytest.fixture(autouse=True)
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test declares is gone after it."""
+    """Remove a test's declarations after it."""
     for module, names in ((shown, ("_declared", "_stand_for", "_built")), (taken, ("_models", "_by_hand"))):
         for name in names:
             monkeypatch.setattr(module, name, dict(getattr(module, name)))

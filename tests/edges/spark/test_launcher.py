@@ -1,4 +1,4 @@
-"""The launcher's own part, with a script in the place of spark-submit: what is handed over, found again, ended."""
+"""The launcher's own part, with a script in place of spark-submit: arguments, recovery, end."""
 
 from __future__ import annotations
 

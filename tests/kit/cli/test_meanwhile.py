@@ -1,4 +1,4 @@
-"""What a command says on standard error while it waits, and that it says nothing where it does not wait."""
+"""The messages of a waiting command on standard error; quick answers cause none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = {
 
 
 class Slow:
-    """A server that answers once something was said, or at once."""
+    """A server that answers at once, or after the first message."""
 
     def __init__(self, said: list[str], *, is_slow: bool) -> None:
         self._said, self._is_slow = said, is_slow

@@ -1,4 +1,4 @@
-"""What watches outlives a server, or its database, that is away for a minute; what only asks says so at once."""
+"""Watching commands survive a server, or its database, that does not answer for a minute; others fail at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cursor that somebody has changed is refused as that, before the database is asked."""
+"""A changed cursor is refused before the database is queried."""
 
 from __future__ import annotations
 

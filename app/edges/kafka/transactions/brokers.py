@@ -57,10 +57,10 @@ class KafkaTransactions:
             if isinstance(found, Refused):
                 if found.permission is None:
                     raise NotFoundError(f"there is no topic {topic} at {attempt.address}: {found.error}")
-                raise attempt.refused(f"tell the partitions of {topic}", found.sentence)
+                raise attempt.refused(f"return the partitions of {topic}", found.sentence)
             return tuple(TopicPartition(topic, number) for number in found)
 
-        return await self._ask(connection, timeout_s, f"tell the partitions of {topic}", ask)
+        return await self._ask(connection, timeout_s, f"return the partitions of {topic}", ask)
 
     async def held_back(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> HeldBackPartitions:
         return await asyncio.to_thread(_held_back, self._search, connection, timeout_s)
@@ -76,7 +76,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            "tell of open transactions",
+            "describe open transactions",
             lambda client, resolved, attempt: look_at_partitions(
                 client, resolved, attempt, partitions, with_waiting=with_waiting
             ),
@@ -88,7 +88,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            f"tell of the group {group}",
+            f"describe the group {group}",
             lambda client, resolved, attempt: look_at_group(client, resolved, attempt, group),
         )
 
@@ -110,7 +110,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            f"tell whether {len(transactional_ids)} transactional ids may be fenced",
+            f"check the permissions of {len(transactional_ids)} transactional ids",
             lambda client, _, __: client.fences_refused(transactional_ids),
         )
 
@@ -133,7 +133,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            f"tell whether the transaction of {transactional_id} can be ended",
+            f"check the transaction of {transactional_id}",
             lambda client, _, __: client.can_end(transactional_id),
         )
 

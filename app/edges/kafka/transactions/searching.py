@@ -57,7 +57,7 @@ class KafkaSearch:
         try:
             return SearchClient(resolved, attempt, timeout_s=timeout_s)
         except errors.KafkaError as error:
-            raise failure(attempt, "be searched", error) from error
+            raise failure(attempt, "serve the search", error) from error
 
 
 class SearchClient(TransactionClient):
@@ -75,13 +75,13 @@ class SearchClient(TransactionClient):
         return str(self._manager.cluster.cluster_id)
 
     def all_partitions(self) -> tuple[TopicPartition, ...]:
-        return self._asked("tell all partitions", self._all_partitions)
+        return self._asked("list all partitions", self._all_partitions)
 
     def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
-        return self._asked("tell where partitions end", lambda: self._stable_ends(partitions))
+        return self._asked("return the ends of partitions", lambda: self._stable_ends(partitions))
 
     def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
-        return self._asked("tell of open transactions", lambda: look_at_holders(self, partitions), times=2)
+        return self._asked("describe open transactions", lambda: look_at_holders(self, partitions), times=2)
 
     def find_marker(
         self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
@@ -93,7 +93,7 @@ class SearchClient(TransactionClient):
                 # Deleted with its topic, or not readable any more.
                 return None
 
-        return self._asked(f"let {at.topic}-{at.partition} be read", question)
+        return self._asked(f"return records of {at.topic}-{at.partition}", question)
 
     def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
         """Give each question its own time limit, and one of many parts a longer one."""

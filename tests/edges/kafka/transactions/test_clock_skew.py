@@ -1,4 +1,4 @@
-"""A broker whose clock is five minutes behind ours: a young transaction is young, and nothing ends it."""
+"""A broker whose clock is five minutes behind: a young transaction is young, and nothing ends it."""
 
 from __future__ import annotations
 

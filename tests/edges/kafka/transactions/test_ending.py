@@ -1,4 +1,4 @@
-"""Ending by hand on a real broker: who is refused, who is fenced, and that readers go on."""
+"""End by hand on a real broker: the refused cases, the fenced producers, and consumers that continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ends of a log that grows while they are asked for: what is between them is held, or there is nothing."""
+"""Both ends of a growing log: records in between are blocked, or there are none."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_growing_log_without_transactions_is_never_reported_as_blocked(sce
 
 
 async def test_open_transaction_is_named_though_the_log_grows_behind_it(scene: Scene, group: str) -> None:
-    """The control: the same looks at the same load do see a transaction where there is one."""
+    """The control: the same reads under the same load do find an open transaction."""
     topic = scene.topic()
     scene.write(topic, records=2)
     commit_the_beginning(scene, topic, group)

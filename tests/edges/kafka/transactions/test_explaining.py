@@ -229,7 +229,7 @@ async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene)
 
 
 async def test_looking_for_a_group_makes_no_topic_on_a_cluster_that_never_had_one() -> None:
-    """FindCoordinator makes `__consumer_offsets`; a look changes nothing."""
+    """FindCoordinator creates `__consumer_offsets`; a diagnosis changes nothing."""
     with KafkaCluster.start(overrides=TEST_BROKER_SETTINGS) as cluster:
         fresh = Scene(cluster.bootstrap_servers)
         with pytest.raises(NotFoundError, match="no group and no topic"):

@@ -1,4 +1,4 @@
-"""Hanging transactions are found by the server without anybody asking, told once, and their end is noted."""
+"""The server finds hanging transactions by itself, reports each once, and records its end."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
             Confidence.CERTAIN,
         )
         assert event.event.verdict.sentence.startswith("An unknown client ended the hanging transaction")
-        # What does not hang can be ended so, too: aborted there, while its coordinator goes on with it.
+        # Another transaction can be ended so, too: it is aborted there, while its coordinator continues it.
         assert await one.fencing(of=living) == []
         await asyncio.to_thread(
             run_tool,

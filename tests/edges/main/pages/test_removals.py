@@ -1,4 +1,4 @@
-"""Where a browser lands after it took away what its page shows: on a page that is there, with what was done."""
+"""After a removal, the browser gets an existing page with a message."""
 
 from __future__ import annotations
 

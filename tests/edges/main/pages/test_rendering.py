@@ -1,4 +1,4 @@
-"""What the pages make of made-up read models: nothing undefined, nothing unescaped, the right words."""
+"""The pages for invented read models: nothing undefined, nothing unescaped, the right words."""
 
 from __future__ import annotations
 

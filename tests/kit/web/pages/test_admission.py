@@ -1,4 +1,4 @@
-"""However many browsers watch, the database is asked once whether they still may, and each is told of itself."""
+"""For any number of browsers, the database gets one query for their sessions, and each gets its own answer."""
 
 from __future__ import annotations
 

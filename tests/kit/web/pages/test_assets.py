@@ -1,4 +1,4 @@
-"""What is delivered to browsers is what was vendored, and what a page names is there."""
+"""Browsers get the vendored files, and pages name existing ones only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How values are written."""
+"""The formats of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person's browser asked for and no route takes is a page; a program gets a problem document."""
+"""An unknown address is a page for a user's browser, and a problem document for a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However many browsers watch the same, it is looked at once a change, and each sees all of it."""
+"""For any number of viewers of the same page, one view is made for each change, and all get it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Feed:
 
 
 class Thing:
-    """What is looked at; `looks` counts how often."""
+    """The data of a view; `looks` counts the views."""
 
     def __init__(self) -> None:
         self.is_now = "first"

@@ -1,4 +1,4 @@
-"""Event streams are bounded: what shows the same is looked at once, and nobody watches more than a person can."""
+"""Event streams are limited: equal pages share a view, and one user has a limited number of them."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ async def test_streams_that_differ_in_unused_parameters_share_one_view(
         ]
         frames = await asyncio.gather(*opened)
         assert len(set(frames)) == 1
-        # Looked at again for those who came later, at the rhythm of one look.
+        # Viewed again for later viewers, at the interval of one view.
         assert 1 <= len(rendered) < _STREAMS / 2
-        # What is used tells them apart.
+        # Used parameters distinguish them.
         other = await _first_frame(app, stack, "/commands/stream", "target=other", token)
         assert "data:" in other
         shared = {query for _, query, _ in app.state.looks.watched}

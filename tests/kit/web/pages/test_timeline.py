@@ -1,4 +1,4 @@
-"""Spans fill their lane until now, on one line for all lanes, whatever the clocks say."""
+"""Spans fill their lane until now, on one timeline for all lanes, with any clocks."""
 
 from __future__ import annotations
 
