@@ -18,6 +18,7 @@ from tests.support.waiting import wait_for
 from workers.loop.errors import AbortableError
 from workers.loop.group.membership import Hold, Membership
 from workers.loop.lane import Lane
+from workers.loop.lane_state import LaneEvent
 from workers.loop.pace import Pace
 from workers.loop.producing.transactional_producer import TransactionalProducer
 from workers.loop.records.suspicion import Suspicion
@@ -111,8 +112,9 @@ def test_what_was_polled_ahead_of_a_checkpoint_that_aborts_is_read_again(
     assert recorders.found() == []
 
 
-def stay(_self: Settling) -> None:
-    """In place of going back."""
+def stay(_self: Settling) -> LaneEvent:
+    """In place of the rewind."""
+    return LaneEvent.REWOUND
 
 
 @pytest.mark.core
