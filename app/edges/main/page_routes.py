@@ -47,9 +47,8 @@ _CORE = {
     "tokens": [tokens.router],
 }
 
-routers = placed(_CORE, [(routes.after, routes.routers) for product in PRODUCTS for routes in product.pages])
 router = APIRouter()
-for _router in routers:
+for _router in placed(_CORE, [(routes.after, routes.routers) for product in PRODUCTS for routes in product.pages]):
     router.include_router(_router)
 
 for _tones in (
@@ -67,4 +66,4 @@ for _product in PRODUCTS:
     register_places(_product.navigation)
     register_sentences(_product.sentences)
 
-__all__ = ["router", "routers"]
+__all__ = ["router"]
