@@ -12,11 +12,11 @@ from app.core.runs.needs import Need
 from app.kit.db.unit_of_work import UnitOfWork
 
 NeedsOf = Callable[[UnitOfWork, Sequence[Pipeline], datetime], Awaitable[Mapping[str, Sequence[Need]]]]
-"""Returns the issues of these pipelines now, by the pipeline's name; a pipeline without any may be left out."""
+"""Returns the issues of these pipelines now, by pipeline name; a pipeline without any may be left out."""
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """A section of a pipeline's page. template: included with `panel` in its context. content: the data of the section."""
+    """A section of a pipeline's page. template: included with `panel` in its context. content: its data."""
 
     template: str
     content: object
