@@ -70,7 +70,7 @@ and requests. `exactly_once` has one producer for each input partition, `exactly
 `python -m bench.guarantees_page` makes this page of `bench/results/guarantees.json`.
 """
 _ODD = 2.0
-"""A figure of a round is called odd where it is so many times the median of its rounds, or as small a part of it."""
+"""A figure is called odd if it is more than so many times the median of its rounds, or less than that part."""
 _RATIOS = (
     "records_per_second",
     "commit_ms_p50",

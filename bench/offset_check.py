@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from app.edges.db import migrations
 from app.edges.db.database import Database
 from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.main.products import PARTS
 from app.products.offset_log import service as offset_log
 from app.products.offset_log.store import OffsetLogStore
 from bench.machine import keep, machine
@@ -64,7 +65,7 @@ async def _longest_pause_s(until: asyncio.Event) -> float:
 
 async def _measure(url: str, spread_s: float) -> dict[str, float]:
     await migrations.upgrade(url)
-    database = Database(url)
+    database = Database(url, parts=PARTS)
     try:
         tasks = await tasks_of(ControlPlane(database))
         await _fill(tasks, spread_s)

@@ -26,11 +26,11 @@ from app.core.journals.transaction_state import TopicPartitions, TransactionStat
 from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
 from app.core.pipelines.pipeline_record import Revision
 from app.core.pipelines.store import PipelineStore
+from app.core.wiring import Wiring
 from app.edges.db import migrations
 from app.edges.embedded.postgres import EmbeddedPostgres
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from bench.machine import keep, machine
 from tests.support.databases import create_database
 from tests.support.definitions import a_definition

@@ -19,6 +19,7 @@ from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.postgres import EmbeddedPostgres
 from app.edges.embedded.spark import SparkCluster
+from app.edges.main.products import PARTS
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.collection import Suite, cost, not_drawn, over_budget, suites_of
 from tests.support.databases import MigratedDatabases, create_database, drop_database
@@ -184,7 +185,7 @@ def database_url(migrated_databases: MigratedDatabases) -> Generator[str]:
 @pytest.fixture
 async def database(database_url: str) -> AsyncGenerator[Database]:
     """A migrated database without rows that no other test has."""
-    made = Database(database_url)
+    made = Database(database_url, parts=PARTS)
     yield made
     await made.close()
 

@@ -1,4 +1,4 @@
-"""When a task's heartbeats tell of its offsets, and what of it waits on."""
+"""The times at which a task's heartbeats report its offsets, and the events that must wait for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app.core.wire.offset_report import OffsetReport
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
 EVERY_S = 5.0
-"""How far checkpoints have come is told so often; a rebalance or an abort with the next heartbeat."""
+"""The growth of checkpoints is reported so often; a rebalance or an abort with the next heartbeat."""
 
 
 class OffsetTeller:
-    """What is not stored is told again, until the recorder's bound. One thread reports; others may say `answered`."""
+    """Repeats events that are not stored, up to the recorder's bound. One thread reports; any may call `answered`."""
 
     def __init__(self, *, events_per_heartbeat: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.recorder: OffsetRecorder | None = None
@@ -28,17 +28,17 @@ class OffsetTeller:
 
     @property
     def has_more(self) -> bool:
-        """Whether another heartbeat would bring more to a server that keeps what it is told."""
+        """True if another heartbeat would have more for a server that stores the events."""
         return self._tells_anew or (self._is_kept and self.recorder is not None and self.recorder.has_news)
 
     def report(self, *, is_over: bool) -> OffsetReport | None:
-        """What the next heartbeat is to tell; None: nothing now. `is_over`: the attempt records nothing any more."""
+        """The report of the next heartbeat; None: nothing now. `is_over`: the attempt records nothing any more."""
         recorder = self.recorder
         if recorder is None:
             return None
         if not is_over and not recorder.has_news and self._clock() - self._stored_at < EVERY_S:
             return None
-        # Read before the events: what is not among them had not happened by then.
+        # Read before the events: an event that is not among them had not happened by then.
         heard_ms, database_epoch = self._heard_ms, self._database_epoch
         return OffsetReport(
             heard_ms=heard_ms,

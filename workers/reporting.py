@@ -1,4 +1,4 @@
-"""Heartbeats and events of one task: said once a second from a thread of their own, never in the way of the data."""
+"""Heartbeats and events of one task: sent once a second from a thread of their own, never in the way of the data."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_PATH = "/workers/v1/heartbeat"
 SOONEST_AGAIN_S = 0.1
-"""A state change is told at once, but two of them no closer than this."""
+"""A state change is reported at once, but two of them no closer than this."""
 SILENT_AFTER_S = 10.0
-"""The loop speaks twice a second and between the slices of every Kafka call; this long it is silent only when stuck."""
+"""The loop publishes twice a second and between the slices of every Kafka call. After so long without it is stuck."""
 ATTEMPT_OVER = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
 _TURNING = frozenset({TaskState.RUNNING, TaskState.PAUSED, TaskState.DRAINING})
 
 
 class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is speaking: what every heartbeat of one attempt repeats."""
+    """The place of one attempt, which every heartbeat repeats."""
 
     run_id: str
     ordinal: int
@@ -50,19 +50,19 @@ class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Said(NamedTuple):
-    """A snapshot, and when the loop said it (monotonic)."""
+    """A snapshot, and the time when the loop published it (monotonic)."""
 
     snapshot: TaskSnapshot
     at: float
 
     def silent_s(self) -> float:
-        """For how long the loop has said nothing although it should turn; 0 while that is not remarkable."""
+        """The time for which the loop has published nothing although it should turn; 0 while that is not too long."""
         silent_s = time.monotonic() - self.at
         return silent_s if self.snapshot.state in _TURNING and silent_s >= SILENT_AFTER_S else 0.0
 
 
 class EventStore:
-    """Events that the server has not stored yet, oldest first; beyond `kept` the oldest go and are counted.
+    """Events that the server has not stored yet, oldest first; beyond `kept` the oldest are dropped and counted.
 
     Thread-safe: the loop adds, the heartbeat thread delivers.
     """
@@ -100,12 +100,12 @@ class EventStore:
 class HeartbeatReporter:
     """The Control of a task that runs under a server (workers/loop/control.py).
 
-    What is wanted comes from three sides: the server's answers, the driver (`hear`), a signal (`drain`). DRAIN from
-    any of them is final. Between RUN and PAUSE the last *change* counts, so that the driver's older word, which
-    repeats every 0.3 s, does not undo the server's newer one.
+    The desired state comes from three sides: the server's answers, the driver (`hear`), a signal (`drain`). DRAIN from
+    any of them is final. Between RUN and PAUSE the last *change* counts: the driver repeats its older state every
+    0.3 s, which must not undo the server's newer one.
 
-    `is_superseded` becomes true when the server or the driver says that another attempt or lease is the current one;
-    the task then drains, because an idle fenced task would notice nothing and keep its partitions.
+    `is_superseded` becomes true when the server or the driver reports another attempt or lease as current. The task
+    then drains, because an idle fenced task would notice nothing and keep its partitions.
     """
 
     def __init__(
@@ -157,13 +157,13 @@ class HeartbeatReporter:
             self._thread.start()
 
     def close(self, *, timeout_s: float = 2.0) -> None:
-        """Say the last state and deliver what events are left, for at most `timeout_s`; then stop."""
+        """Send the last state and the events that are left, for at most `timeout_s`; then stop."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    # What the loop asks and says
+    # Called by the loop
 
     def desired(self) -> DesiredTaskState:
         return DesiredTaskState.DRAIN if self._drains else self._wanted
@@ -176,7 +176,7 @@ class HeartbeatReporter:
             self._wake.set()
 
     def failed(self, message: str) -> None:
-        """The attempt is over, and this is why. What it had done by then stands."""
+        """Record the end of the attempt and its error. The work done by then stays counted."""
         self.event(EventKind.ERROR, message)
         last = self._said.snapshot
         self.publish(
@@ -222,7 +222,7 @@ class HeartbeatReporter:
 
     def ask_recorded(self, *, timeout_s: float) -> Sequence[RecordedOffset] | None:
         answer = self._ask("which offsets are recorded", timeout_s=timeout_s, asks_recorded=True)
-        # A restored database knows an older past, which says as well that the group had begun.
+        # A restored database knows an older past, which also shows that the group had begun.
         return None if answer is None else answer.recorded
 
     def _ask(self, what: str, *, timeout_s: float, asks_recorded: bool = False) -> HeartbeatAnswer | None:
@@ -236,18 +236,18 @@ class HeartbeatReporter:
         self._take(answer)
         return answer
 
-    # What others tell the task
+    # Called by others
 
     @property
     def is_superseded(self) -> bool:
         return self._superseded_by_server or self._superseded_by_driver
 
     def drain(self) -> None:
-        """A signal, or the parent's death: finish and leave. Safe inside a signal handler."""
+        """Finish and leave, after a signal or the parent's death. Safe inside a signal handler."""
         self._drains = True
 
     def hear(self, desired: DesiredTaskState, *, is_current_attempt: bool) -> None:
-        """The driver's word: what it wants, and whether it knows of no later attempt of this task."""
+        """Take the driver's answer: the desired state, and whether it knows of no later attempt of this task."""
         if not is_current_attempt and not self._superseded_by_driver:
             self._superseded_by_driver = True
             self.event(EventKind.SUPERSEDED, "the driver has begun a later attempt of this task")
@@ -275,32 +275,32 @@ class HeartbeatReporter:
                 time.sleep(SOONEST_AGAIN_S)
 
     def _note_silence(self, silent_s: float) -> None:
-        """A loop that is stuck cannot say so, and the last it said would be repeated as if it were so now."""
+        """Report a stuck loop: it cannot do so itself, and its last snapshot would be repeated as the present state."""
         if bool(silent_s) is not self._is_silent:
             self._is_silent = bool(silent_s)
             self.event(EventKind.ERROR, _stuck(silent_s) if silent_s else "the loop turns again")
 
     def _try_to_send(self) -> bool:
-        """Whether the server heard it; whatever goes wrong, the thread lives on, or the task would fall silent."""
+        """Send one; True if the server received it. The thread survives any error, or the heartbeats would end."""
         try:
             answer = self._send(self._client, timeout_s=None)
             self._take(answer)
         except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
             if not self._failing:
-                log.warning("heartbeats do not reach the server, the task goes on without it: %s", error)
+                log.warning("heartbeats do not reach the server, the task continues without it: %s", error)
             self._failing = True
             return False
         except Exception as error:
-            # A bug of ours, or a machine at its end (memory, threads): said on the next success, when it can be.
+            # A bug of Fenceline, or a machine without memory or threads: reported at the next success.
             if self._broken_since is None:
-                log.exception("a heartbeat failed unexpectedly; the task goes on, and the next heartbeats are tried")
+                log.exception("a heartbeat failed unexpectedly; the task continues, and the next heartbeats are tried")
                 self._broken_since = time.monotonic()
             self._broken_by = f"{type(error).__name__}: {error}"
             return False
         if self._broken_since is not None:
             for_s = time.monotonic() - self._broken_since
             self._broken_since = None
-            log.warning("heartbeats go on after %.0f s; they had failed with %s", for_s, self._broken_by)
+            log.warning("heartbeats continue after %.0f s; they had failed with %s", for_s, self._broken_by)
             self.event(EventKind.ERROR, f"no heartbeat could be sent for {for_s:.0f} s: {self._broken_by}")
         if self._failing:
             log.warning("heartbeats reach the server again; %d events wait for delivery", len(self._events))
@@ -311,7 +311,7 @@ class HeartbeatReporter:
         self._events.forget(answer.accepted_events)
         if self._is_current(answer) is False and not self._superseded_by_server:
             self._superseded_by_server = True
-            log.warning("the server says that another lease or attempt is the current one: this attempt drains")
+            log.warning("the server reports another lease or attempt as current: this attempt drains")
             self.drain()
         if answer.desired is DesiredTaskState.DRAIN:
             self.drain()
@@ -334,8 +334,8 @@ class HeartbeatReporter:
         return answer
 
     def _heartbeat(self, *, tells_offsets: bool, asks_recorded: bool = False) -> TaskHeartbeat:
-        """tells_offsets: on one thread only. The server keeps what has the higher sequence, and of two threads the one
-        with the higher may have looked first."""
+        """tells_offsets: on one thread only. The server keeps the report with the higher sequence, and of two threads
+        the one with the higher may have read first."""
         said = self._said
         snapshot, silent_s = said.snapshot, said.silent_s()
         place = self._place
@@ -382,4 +382,4 @@ class HeartbeatReporter:
 
 
 def _stuck(silent_s: float) -> str:
-    return f"the loop has said nothing for {silent_s:.0f} s: its transform, or a call of the Kafka client, is stuck"
+    return f"the loop has reported nothing for {silent_s:.0f} s: its transform, or a call of the Kafka client, is stuck"

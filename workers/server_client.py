@@ -1,4 +1,4 @@
-"""Speaks HTTP to the workers' listener of the server: several addresses, short bounds, standard library only."""
+"""HTTP to the workers' listener of the server: several addresses, short bounds, standard library only."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from app.kit.storable import storable
 Answer = TypeVar("Answer")
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""A specification carries an uploaded file; nothing that the server says is larger."""
+"""A specification carries an uploaded file; no other answer of the server is larger."""
 
 
 class ServerAwayError(Exception):
-    """No address gave an answer in time; the message names each address and what was seen there."""
+    """No address answered in time; the message names each address and its error."""
 
 
 class ServerRefusedError(Exception):
-    """The server answered and said no."""
+    """The server answered with a refusal."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"the server refused ({status}): {reason}")
@@ -34,7 +34,7 @@ class ServerRefusedError(Exception):
 
 
 class ServerClient:
-    """One caller's line to the server; belongs to one thread. The address that answered last is tried first.
+    """One caller's connection to the server; belongs to one thread. The address that answered last is tried first.
 
     A 5xx answer counts as "away" (the server is there but its database is not); a 4xx is a refusal and final.
     """
@@ -62,11 +62,11 @@ class ServerClient:
         return self._call("GET", path, None, answer, timeout_s)
 
     def get_raw(self, path: str, *, timeout_s: float | None = None) -> bytes:
-        """The answer's bytes, for messages whose protocol version has to be looked at before the rest."""
+        """The answer's bytes, for messages whose protocol version must be checked before the rest."""
         return self._first_answer("GET", path, None, timeout_s)
 
     def close(self) -> None:
-        """Give the connection up; the next call opens a new one."""
+        """Close the connection; the next call opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -116,7 +116,7 @@ class ServerClient:
         except (OSError, http.client.HTTPException):
             self.close()
             if reused:
-                # A kept-alive connection that was closed meanwhile says nothing about the server: once more, afresh.
+                # A kept-alive connection that was closed meanwhile shows nothing about the server: repeat it once.
                 return self._request(url, method, path, body, left_s)
             raise
         if response.will_close or len(raw) > MAX_ANSWER_BYTES:
@@ -143,7 +143,7 @@ class ServerClient:
 
 
 class _Problem(msgspec.Struct):
-    """What an RFC 9457 answer or a ClaimAnswer says in words."""
+    """The text of an RFC 9457 answer or a ClaimAnswer."""
 
     detail: str | None = None
     reason: str | None = None

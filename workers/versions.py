@@ -1,4 +1,4 @@
-"""Which versions a process runs, and the refusal when driver and task differ."""
+"""The versions that a process runs, and the refusal when driver and task differ."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Package(msgspec.Struct):
 
 
 def of_this_process() -> Versions:
-    """The versions that this interpreter would run the loop with."""
+    """The versions with which this interpreter would run the loop."""
     packed = _packed()
     return Versions(
         python=platform.python_version(),
@@ -60,7 +60,7 @@ def check_same(driver: Versions, task: Versions) -> None:
     ]
     if differences:
         raise VersionMismatchError(
-            f"driver and executor differ ({'; '.join(differences)}): install requirements/worker.lock of the server's "
+            f"driver and executor differ ({'; '.join(differences)}). Install requirements/worker.lock of the server's "
             "release in the executors' Python, or name another Python with the setting FENCELINE_WORKER_PYTHON"
         )
 

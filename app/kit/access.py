@@ -1,4 +1,4 @@
-"""Who may do what: four roles, each including the ones below it, and one table of verbs.
+"""Roles and permissions: four roles, each including the ones below it, and one table of verbs.
 
 viewer ⊂ operator ⊂ author ⊂ administrator
 """
@@ -34,7 +34,7 @@ class PrincipalKind(StrEnum):
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who acts: a person or program with a token, or a loop of our own (`system`)."""
+    """The user of an action: a person or program with a token, or one of Fenceline's own loops (`system`)."""
 
     name: str
     role: Role
@@ -44,12 +44,12 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 DRILLS = Principal(name="drills", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 MIGRATIONS = Principal(name="migrations", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 AUDITOR = Principal(name="auditor", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
-"""Who asks for the audits of a plan."""
+"""Requests the audits of a plan."""
 COLLECTOR = Principal(name="collector", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
-"""Who deletes the orphans that somebody had collected, and tells what came of it."""
+"""Deletes collected orphans, and records the result."""
 RECONCILER = Principal(name="reconciler", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 COMMAND_LINE = Principal(name="command line", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
-"""Who acts when a command works directly on the database: somebody who holds its password."""
+"""The user of commands that work directly on the database, with its password."""
 
 
 OWN_ACTORS = (DRILLS, MIGRATIONS, AUDITOR, COLLECTOR, RECONCILER, COMMAND_LINE)
@@ -60,18 +60,18 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._@-]{0,62}")
 
 
 def refuse_name(name: str) -> None:
-    """Raise InvalidError unless somebody may be called so; the command log tells people and our own actors by name."""
+    """Raise InvalidError for a malformed name, or one of Fenceline's own: the command log names both by it."""
     if not _NAME.fullmatch(name):
         raise InvalidError(
             f"{name!a} is not a valid name: use 1 to 63 letters, digits, '.', '_', '@' or '-', beginning with a letter",
             field="name",
         )
     if name.lower() in _RESERVED_NAMES:
-        raise InvalidError(f"{name} is the name of a part of Fenceline: take another name", field="name")
+        raise InvalidError(f"{name} is reserved for a part of Fenceline: take another name", field="name")
 
 
 class Verb(StrEnum):
-    """Everything that a principal can ask for. The names stand in the command log too."""
+    """Every action of a principal. The command log has these names too."""
 
     VIEW = "view"
     READ_LOG = "read_log"
@@ -179,7 +179,7 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.END_DEAD_TRANSACTION: Role.ADMINISTRATOR,
     _V.END_RUN: Role.ADMINISTRATOR,
     _V.SUPPORT_BUNDLE: Role.ADMINISTRATOR,
-    # What a receiver answered may be anything.
+    # A receiver's answer may have any content.
     _V.VIEW_WEBHOOKS: Role.OPERATOR,
     _V.PAUSE_WEBHOOK: Role.OPERATOR,
     _V.RESUME_WEBHOOK: Role.OPERATOR,
@@ -195,12 +195,12 @@ def allows(role: Role, verb: Verb) -> bool:
 
 
 def require(principal: Principal, verb: Verb) -> None:
-    """Raise ForbiddenError, naming both roles, unless the principal's role includes what `verb` needs."""
+    """Raise ForbiddenError, naming both roles, unless the principal's role permits `verb`."""
     if not allows(principal.role, verb):
         words = verb.replace("_", " ")
         raise ForbiddenError(
-            f"to {words} takes the role {NEEDED_ROLE[verb]}; {principal.name} is {principal.role}. "
-            "An administrator can give out a token of that role: fenceline tokens create NAME --role "
+            f"to {words} requires the role {NEEDED_ROLE[verb]}; {principal.name} is {principal.role}. "
+            "An administrator can create a token of that role: fenceline tokens create NAME --role "
             f"{NEEDED_ROLE[verb]}"
         )
 
@@ -218,7 +218,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A one-time link that was used: whom it let in, and who made it when. created_by: None: before that was kept."""
+    """A used one-time link: its user, and its creator. created_by None: it was not recorded then."""
 
     principal: Principal
     created_at: datetime
@@ -226,9 +226,9 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One browser that is logged in. `token_id` is what it logged in with; revoking that ends the session too.
+    """One browser that is logged in. `token_id`: the token of its login; revoking it ends the session too.
 
-    token: its name. link_created_at, link_created_by: of the one-time link that it began with instead, where known.
+    token: its name. link_created_at, link_created_by: of the one-time link of its login instead, if known.
     last_used_at: to the minute; None: not since it began.
     """
 
@@ -251,7 +251,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTokenScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run token is good for: one lease of one instance, its specification, heartbeats and events."""
+    """The scope of a run token: one lease of one instance, its specification, heartbeats and events."""
 
     run_id: str
     ordinal: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 _MOST_DOUBLINGS = 64
-"""Failing goes on for hours: 2.0 to the power of all failures would be more than a float can hold."""
+"""Failures may continue for hours: 2.0 to the power of their number would overflow a float."""
 
 
 class BackOff(msgspec.Struct, frozen=True):
@@ -15,7 +15,7 @@ class BackOff(msgspec.Struct, frozen=True):
     longest_s: float
 
     def wait_s(self, failures: int) -> float:
-        """Return the wait after so many failures in a row; after none there is no wait."""
+        """Return the wait after this number of failures in a row; without any there is no wait."""
         if failures <= 0:
             return 0.0
         return min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))

@@ -1,4 +1,4 @@
-"""Where the time comes from. Edges read it once and hand `now` down."""
+"""The source of the time. Edges read it once and hand `now` down."""
 
 from __future__ import annotations
 

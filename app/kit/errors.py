@@ -1,7 +1,7 @@
-"""What can go wrong, in the few kinds that everybody above the borders needs to know.
+"""The few kinds of errors that services raise and edges handle.
 
-Each error is one clear sentence that names the thing and the way out. The web renders them in one place as RFC 9457
-problem documents; `status` and `title` are for that place, nobody else looks at them.
+Each error is one clear sentence that names the thing and the next step. The web renders them in one place as RFC 9457
+problem documents, for which `status` and `title` are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong (or, as a warning, unwise), at the field that a person would change.
+    """One problem (or, as a warning, a doubtful choice), at the field that a user would change.
 
     `field` is a path as the form and the API name it: `sink_topic`, `transform.steps.2.value`, `spark.conf.spark.foo`.
     """
@@ -24,7 +24,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FencelineError(Exception):
-    """The base of all errors that carry a sentence for a person.
+    """The base of all errors with a sentence for a user.
 
     field: the form field it belongs to, if any. problems: every mistake at its field, warnings among them.
     """
@@ -41,21 +41,21 @@ class FencelineError(Exception):
 
 class NotFoundError(FencelineError):
     status = 404
-    title = "There is no such thing"
+    title = "Not found"
 
 
 class ConflictError(FencelineError):
-    """The request is sound, but not in the state that things are in, or another owner was first."""
+    """The request is valid, but conflicts with the present state or with another owner."""
 
     status = 409
-    title = "That is in conflict with what is there"
+    title = "Conflict with the present state"
 
 
 class InvalidError(FencelineError):
-    """What was sent is wrong."""
+    """The request's content is wrong."""
 
     status = 422
-    title = "What was sent is not valid"
+    title = "Not valid"
 
     def __init__(self, message: str, *, problems: Sequence[Problem] = (), field: str | None = None) -> None:
         super().__init__(message, field=field)
@@ -64,41 +64,41 @@ class InvalidError(FencelineError):
 
 
 class UnauthenticatedError(FencelineError):
-    """Nobody, or nobody we know: the way out is to log in or to send a valid token."""
+    """No user, or an unknown one: the next step is to log in or to send a valid token."""
 
     status = 401
-    title = "Who are you?"
+    title = "Authentication required"
 
 
 class ForbiddenError(FencelineError):
     status = 403
-    title = "Your role does not allow that"
+    title = "Not permitted for this role"
 
 
 class PreconditionError(FencelineError):
-    """The caller named what it had seen (a revision), and that is no longer so."""
+    """The revision that the caller named has changed."""
 
     status = 412
-    title = "It has changed meanwhile"
+    title = "Changed meanwhile"
 
 
 class UnavailableError(FencelineError):
-    """Something that we need does not answer: Postgres, a broker, a Spark master. Trying again later may help."""
+    """A required service does not answer: Postgres, a broker, a Spark master. A later retry may help."""
 
     status = 503
-    title = "Something that is needed does not answer"
+    title = "A required service does not answer"
 
 
 class OutcomeUnknownError(UnavailableError):
-    """Somebody was asked to do it, and did not say that it is done: it may be. The way out is to look again first."""
+    """A request was sent and not confirmed, so it may be done. The next step is to check before a retry."""
 
-    title = "It may have been done"
+    title = "Outcome unknown"
 
 
 class BrokerUnreachableError(UnavailableError):
-    """No broker of the cluster answered in time. Names the address, the client's error, and how long it was tried.
+    """No broker of the cluster answered in time. Names the address, the client's error, and the time.
 
-    is_advertised: the bootstrap address answers, and `error` names the brokers that do not at their advertised ones.
+    is_advertised: the bootstrap address answers, and `error` names the brokers whose advertised addresses do not.
     """
 
     def __init__(self, address: str, error: str, tried_s: float, *, is_advertised: bool = False) -> None:
@@ -119,7 +119,7 @@ class BrokerUnreachableError(UnavailableError):
 
 
 class IllegalTransitionError(Exception):
-    """A state change that a table of states does not allow: a bug or a race, never ignored.
+    """A state change that a table of states forbids: a bug or a race, never ignored.
 
-    It is no FencelineError: code that handles expected errors does not catch it by accident.
+    It is no FencelineError, so that code for expected errors does not catch it by accident.
     """

@@ -1,4 +1,4 @@
-"""Named locks that only one server holds at a time. They save work; they are not a fence: every act is a row first."""
+"""Named locks that only one server holds at a time. They save work but fence nothing: each action is a row first."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 class HeldLock(Protocol):
     async def is_held(self) -> bool:
-        """Whether the lock is still ours; a lost connection to the database has given it up."""
+        """Return whether the lock is still held; a lost database connection has released it."""
         ...
 
 
 class NamedLocks(Protocol):
     def hold(self, name: str) -> AbstractAsyncContextManager[HeldLock]:
-        """Wait until the lock is ours, give it up on leaving. Raises UnavailableError while the database is away."""
+        """Wait for the lock, and release it on leaving. Raises UnavailableError without the database."""
         ...

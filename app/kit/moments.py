@@ -13,7 +13,7 @@ class WordsError(Exception):
 
 
 def moment_of(text: str, *, now: datetime) -> datetime:
-    """A time with its zone, a span before `now` such as `90m`, or `now`. Raises WordsError."""
+    """Return a time with its zone, a span before `now` such as `90m`, or `now`. Raises WordsError."""
     text = text.strip()
     if text == "now":
         return now
@@ -30,7 +30,7 @@ def moment_of(text: str, *, now: datetime) -> datetime:
 
 
 def span_of(text: str) -> timedelta:
-    """`90s`, `15m`, `2h` or `1d`. Raises WordsError."""
+    """Return the span of `90s`, `15m`, `2h` or `1d`. Raises WordsError."""
     number = text[:-1]
     if number.isascii() and number.isdecimal() and len(number) <= 6 and text[-1:] in _UNITS:
         return int(number) * _UNITS[text[-1]]
@@ -38,7 +38,7 @@ def span_of(text: str) -> timedelta:
 
 
 def span_text(seconds: int) -> str:
-    """The text that `span_of` reads as so many seconds, in the largest unit that divides them."""
+    """Return the text that `span_of` reads as this number of seconds, in the largest unit that divides it."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds and seconds % size == 0:
             return f"{seconds // size}{unit}"

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 MAX_LIMIT = 500
 LONGEST_CURSOR = 50_000
-"""Room for the longest name that Kafka takes: 32,767 bytes, in base64."""
+"""The longest name in Kafka, 32,767 bytes, in base64."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -25,27 +25,25 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def encode_cursor(*keys: str) -> str:
-    """The position after the row with these sort keys, as an opaque word that survives a URL."""
+    """Encode the position after the row with these sort keys, as an opaque word for URLs."""
     return base64.urlsafe_b64encode(msgspec.json.encode(keys)).decode("ascii").rstrip("=")
 
 
 def decode_cursor(cursor: str, *, keys: int) -> tuple[str, ...]:
-    """The sort keys inside a cursor. Raises InvalidError at field `after` on what `encode_cursor` did not make."""
+    """Decode the sort keys of a cursor. Raises InvalidError at field `after` for one not from `encode_cursor`."""
     try:
         decoded = msgspec.json.decode(
             base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True), type=tuple[str, ...]
         )
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise InvalidError(
-            "this cursor is not one of ours: take it from next_cursor unchanged", field="after"
-        ) from error
+        raise InvalidError("this cursor is not valid: take it from next_cursor unchanged", field="after") from error
     if len(decoded) != keys:
         raise InvalidError("this cursor belongs to another list: take it from next_cursor unchanged", field="after")
     return decoded
 
 
 def checked_limit(limit: int) -> int:
-    """`limit` itself if it is from 1 to MAX_LIMIT; raises InvalidError at field `limit` otherwise."""
+    """Return `limit` if it is from 1 to MAX_LIMIT; raises InvalidError at field `limit` otherwise."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidError(f"limit is {limit}; it must be from 1 to {MAX_LIMIT}", field="limit")
     return limit

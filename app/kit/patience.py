@@ -1,6 +1,6 @@
-"""How long something that only watches goes on though it is not answered: a server or a database is away for a minute.
+"""Time limits of read-only requests: a server or database may not answer for a minute.
 
-Pure but for the clock. Whoever watches asks again by itself; a command that changes something is another matter.
+Pure but for the clock. Commands that change something have other rules.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ import time
 from collections.abc import Callable
 
 AWAY_S = 180.0
-"""A restart of the server, a failover of Postgres, a machine that swaps: longer than a minute, with room."""
+"""Covers a restart of the server, a failover of Postgres, or a machine that swaps."""
 ASK_AGAIN_AFTER_S = 1.0
 BUSY_MACHINE_S = 600.0
-"""For a step of the demo. The machine may be busy with something else; a process that ends is noticed at once."""
+"""For a step of the demo on a busy machine. A process that ends is noticed at once."""
 STARTING_S = 300.0
-"""For a process of ours to answer for the first time, on such a machine."""
+"""For the first answer of a process that Fenceline starts, on such a machine."""
 
 
 class Patience:
-    """Counts from the first question without an answer until the next answer.
+    """Counts from the first request without an answer until the next answer.
 
     Args:
-        longest_s: how long it may go without an answer.
-        deadline_s: when it is over in any case, on `clock`.
+        longest_s: the longest time without an answer.
+        deadline_s: the end in any case, on `clock`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Patience:
         self._away_since = None
 
     def lasts(self) -> bool:
-        """Whether to ask again after a question that was not answered."""
+        """Return whether to repeat a request that had no answer."""
         now = self._clock()
         if self._away_since is None:
             self._away_since = now

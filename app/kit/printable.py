@@ -1,7 +1,6 @@
-"""What came from outside, as a terminal, a log file, a shell or a clipboard may have it.
+"""Make text from outside safe for a terminal, a log file, a shell or a clipboard.
 
-Kafka takes every character in the name of a client, a group or a transactional id, and who named them need not be who
-looks at them.
+Kafka accepts every character in the name of a client, a group or a transactional id, and any client may choose names.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _OTHERS = (
     (0x1D173, 0x1D17A),
     (0xE0000, 0xE0FFF),
 )
-"""Unicode's categories Cc, Cf, Cs, Zl and Zp without the visible signs among them, and what renders as nothing."""
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp without their visible characters, and other invisible ones."""
 
 
 def _any_of(*ranges: tuple[int, int]) -> re.Pattern[str]:
@@ -51,24 +50,24 @@ _AND_LAYOUT = _COMMANDS | {0x09: 0x2409, 0x0A: 0x240A}
 
 
 def harmless(text: str) -> str:
-    """The same text, lines and tabs kept, with a picture in the place of each character that commands or hides."""
+    """Replace each control or invisible character by a picture; lines and tabs are kept."""
     return text.translate(_COMMANDS)
 
 
 def one_line(text: str) -> str:
-    """As `harmless`, and a picture in the place of each tab and end of a line, too."""
+    """Do as `harmless`, and replace tabs and ends of lines as well."""
     return text.translate(_AND_LAYOUT)
 
 
 def is_odd(text: str) -> bool:
-    """Whether it holds a character that commands a terminal, turns the direction of writing or is not seen."""
+    """Return whether it has a character that controls a terminal, changes the text direction or is invisible."""
     return _ODD.search(text) is not None
 
 
 def shell_word(text: str) -> str:
-    r"""Quote a text as one word of bash, zsh and ksh; one with odd characters as `$'…'`, where none of them is left.
+    r"""Quote a text as one argument of bash, zsh and ksh; one with odd characters as `$'…'`, without any of them.
 
-    Octal escapes of the UTF-8 bytes: they have three digits in every shell, and hold in every locale.
+    Octal escapes of the UTF-8 bytes have three digits in every shell, and hold in every locale.
     Raises ValueError for U+0000, which no argument of a command can hold.
     """
     if not is_odd(text):
@@ -79,16 +78,16 @@ def shell_word(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    # A shell that is typed into takes `!` for its history, and a quote in $'…' needs its backslash.
+    # An interactive shell expands `!` from its history, and a quote in $'…' needs its backslash.
     if char in "'\\!" or is_odd(char):
         return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogatepass"))
     return char
 
 
 def clipboard_text(text: str) -> str:
-    """What a copy button gives for a name or command: itself, or one shell word where it has odd characters.
+    """Return the text of a copy button for a name or command: itself, or one shell argument if it has odd characters.
 
-    A text with U+0000 has no shell word: it comes with a picture in the place of each odd character.
+    A text with U+0000 has no such argument: a picture replaces each of its odd characters.
     """
     if not is_odd(text):
         return text
@@ -96,9 +95,9 @@ def clipboard_text(text: str) -> str:
 
 
 def ascii_escapes(document: str) -> str:
-    r"""A JSON document of the same value, with `\uXXXX` in the place of each odd character.
+    r"""Return a JSON document of the same value, with `\uXXXX` in place of each odd character.
 
-    Those below U+0020 are left: inside a string JSON escapes them itself, and outside they are its white space.
+    Those below U+0020 stay: inside a string JSON escapes them itself, and outside they are its white space.
     """
     return _ODD_IN_JSON.sub(lambda found: _unit_escapes(found[0]), document)
 

@@ -1,4 +1,4 @@
-"""Everything that can be set, from `FENCELINE_*` in the environment and from `fenceline.toml` (docs/settings.md).
+"""All settings, from `FENCELINE_*` in the environment and from `fenceline.toml` (docs/settings.md).
 
 The environment wins over the file. The file is the one that `FENCELINE_CONFIG` names, else `fenceline.toml` in the
 working directory, else `$XDG_CONFIG_HOME/fenceline/fenceline.toml`.
@@ -27,7 +27,7 @@ _DIRS = PlatformDirs("fenceline", appauthor=False)
 
 
 class SettingsError(Exception):
-    """A setting that cannot be used; each line of the message names the setting and what is wrong with it."""
+    """An invalid setting; each line of the message names the setting and its error."""
 
 
 def _comma_separated(value: object) -> object:
@@ -39,7 +39,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _address(url: str) -> str:
-    """Of a listener, as others reach it: a proxy may show it below a path. Without a slash at its end."""
+    """Check the address of a listener for others: a proxy may add a path. Returns it without a slash at its end."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or parts.hostname is None or parts.query or parts.fragment:
         raise ValueError(f"{url} is not of the form https://host[:port][/path]")
@@ -57,7 +57,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 def config_file() -> Path | None:
-    """The settings file that is in use, or None. Raises SettingsError when `FENCELINE_CONFIG` names none."""
+    """Return the settings file in use, or None. Raises SettingsError if the file of `FENCELINE_CONFIG` is missing."""
     named = os.environ.get("FENCELINE_CONFIG")
     if named:
         if not Path(named).is_file():
@@ -213,19 +213,19 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic-settings passes it by name
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the file; dot-env files and secret folders are not read."""
+        """Use arguments, then the environment, then the file; dot-env files and secret folders are not read."""
         file = config_file()
         in_file = [] if file is None else [TomlConfigSettingsSource(settings_cls, toml_file=file)]
         return (init_settings, env_settings, *in_file)
 
     @property
     def base_path(self) -> str:
-        """The path of `public_url`, without a slash at its end; empty where it has none."""
+        """The path of `public_url`, without a slash at its end; empty without one."""
         return path_of(self.public_url)
 
     @property
     def users_url(self) -> str:
-        """Where people and the CLI reach this server by its settings."""
+        """The address of this server for users and the CLI, by its settings."""
         return self.public_url or url_of(self.users_host, self.users_port, is_tls=self.has_own_tls)
 
     @property
@@ -234,7 +234,7 @@ class Settings(BaseSettings):
 
     @property
     def secret_paths(self) -> frozenset[str]:
-        """What uploaded Python must not see while it is validated, wherever it lies."""
+        """The paths hidden from uploaded Python during its validation."""
         paths = (self.state_dir, self.secrets_dir, self.tls_key, config_file())
         return frozenset(str(path) for path in paths if path is not None)
 
@@ -245,7 +245,7 @@ class Settings(BaseSettings):
 
     @property
     def server_file(self) -> Path:
-        """Where the running server says at which addresses it listens."""
+        """The file in which the running server records its addresses."""
         return self.state_dir / "server.json"
 
 
@@ -255,12 +255,12 @@ def url_of(host: str, port: int, *, is_tls: bool) -> str:
 
 
 def path_of(url: str | None) -> str:
-    """The path of an address that others prefix, without a slash at its end."""
+    """Return the path of an address for others, without a slash at its end."""
     return "" if url is None else urlsplit(url).path.rstrip("/")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to a listener on `host`."""
+    """Return whether only this machine can connect to a listener on `host`."""
     if host == "localhost":
         return True
     try:
@@ -270,7 +270,7 @@ def is_loopback(host: str) -> bool:
 
 
 def load(**overrides: Any) -> Settings:
-    """The settings of this process; `overrides` win over everything. Raises SettingsError with a line for each."""
+    """Return the settings of this process; `overrides` win. Raises SettingsError with a line for each error."""
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
@@ -295,7 +295,7 @@ _TEST_PREFIX = "FENCELINE_TEST_"
 
 
 def _unknown_names() -> list[str]:
-    """A misspelt setting would otherwise be ignored in silence."""
+    """Return misspelt settings, which would have no effect otherwise."""
     known = {f"FENCELINE_{name.upper()}" for name in Settings.model_fields} | _NOT_SETTINGS
     return sorted(
         name
@@ -305,7 +305,7 @@ def _unknown_names() -> list[str]:
 
 
 def _check_together(settings: Settings) -> None:
-    """What no single field can tell. Raises SettingsError."""
+    """Check settings that depend on each other. Raises SettingsError."""
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         raise SettingsError("tls_certificate and tls_key belong together: set both or none")
     for path in (settings.tls_certificate, settings.tls_key):
@@ -326,6 +326,6 @@ def _check_together(settings: Settings) -> None:
     for what, host in (("users_host", settings.users_host), ("workers_host", settings.workers_host)):
         if not is_loopback(host) and not settings.has_own_tls and not settings.trusted_proxies:
             raise SettingsError(
-                f"{what} is {host}, which others than this machine can reach, and there is no TLS: set tls_certificate "
-                "and tls_key, or name the proxy that ends TLS in trusted_proxies (docs/security.md)"
+                f"{what} is {host}, open to other machines, without TLS. Set tls_certificate and tls_key, "
+                "or name its TLS proxy in trusted_proxies (docs/security.md)"
             )

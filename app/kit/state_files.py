@@ -1,4 +1,4 @@
-"""The small files in the state folder that the server and the command line of one user share; mode 0600, always."""
+"""The small files in the state folder that one user's server and command line share; mode 0600, always."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class StateFileError(Exception):
-    """A file that cannot be used; the message names it and the way out."""
+    """An unusable file; the message names it and the next step."""
 
 
 class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server of this state folder listens; it may have taken free ports.
+    """The addresses of this state folder's server, which may have taken free ports.
 
-    process_started_at: tells this process from a later one with the same pid.
-    database_url: how commands reach its database while it runs, as an embedded one has a port of its own.
+    process_started_at: distinguishes this process from a later one with the same pid.
+    database_url: for commands while the server runs, as an embedded database has a port of its own.
     """
 
     pid: int
@@ -50,7 +50,7 @@ def write_private(file: Path, text: str) -> None:
 
 
 def write_private_parts(file: Path, parts: Iterable[bytes]) -> None:
-    """The same of a file that is written as it is made: whole or not at all. Raises StateFileError."""
+    """Write a private file in parts: complete or not at all. Raises StateFileError."""
     prepare_folder(file.parent)
     beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
     try:
@@ -63,14 +63,14 @@ def write_private_parts(file: Path, parts: Iterable[bytes]) -> None:
 
 
 def read_private(file: Path) -> str | None:
-    """The file's text, None without one. Raises StateFileError when others than its owner may read it."""
+    """Return the file's text, None without one. Raises StateFileError when others than its owner may read it."""
     with open_private(file) as opened:
         return None if opened is None else opened.read().decode()
 
 
 @contextmanager
 def open_private(file: Path) -> Generator[BinaryIO | None]:
-    """The file, open for reading; None without one. Raises StateFileError as `read_private` does."""
+    """Open the file for reading; None without one. Raises StateFileError as `read_private` does."""
     try:
         if file.stat().st_mode & _OTHERS:
             raise StateFileError(f"{file} can be read by others, so it is not used: chmod 600 {file}")
@@ -87,7 +87,7 @@ def write_server(file: Path, server: RunningServer) -> None:
 
 
 def find_server(file: Path) -> RunningServer | None:
-    """The server that wrote the file, if its process lives."""
+    """Return the server that wrote the file, if its process lives."""
     try:
         text = read_private(file)
         found = None if text is None else msgspec.json.decode(text, type=RunningServer)

@@ -1,4 +1,4 @@
-"""What a store's library said went wrong, as a sentence that may be logged."""
+"""Turn the error of a store's library into a sentence for logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX = 500
 
 
 def sentence_of(error: BaseException) -> str:
-    """Its text, or what kind of error it is; without what is secret in an address, and a few lines long at most."""
+    """Return its text, or the kind of error; without secrets of an address, and a few lines long at most."""
     text = " ".join(str(error).split())
     if not text:
         text = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__

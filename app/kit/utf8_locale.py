@@ -1,4 +1,4 @@
-"""The locale for a process that opens files by their names: one of UTF-8, so that every name can be said."""
+"""The locale for a process that opens files by name: UTF-8, for names with any character."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ UTF8_LOCALE = "C.UTF-8"
 
 
 def with_utf8_locale(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with a locale of UTF-8: its own if it is one, else C.UTF-8.
+    """Return `environment` with a UTF-8 locale: its own if it has one, else C.UTF-8.
 
-    Under another one a JVM cannot open a path with characters outside of ASCII (`sun.jnu.encoding`).
+    Under any other a JVM cannot open a path with characters outside of ASCII (`sun.jnu.encoding`).
     """
     effective = next((word for name in ("LC_ALL", "LC_CTYPE", "LANG") if (word := environment.get(name))), "")
     codeset = effective.partition(".")[2].partition("@")[0]

@@ -22,6 +22,7 @@ from app.core.runs.store.retention import COUNTS_FOR, EVENTS_FOR, FINE_COUNTS_FO
 from app.edges.db import migrations
 from app.edges.db.database import Database
 from app.edges.embedded.postgres import EmbeddedPostgres
+from app.edges.main.products import PARTS
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, PlaneClock
 from tests.support.databases import create_database
 
@@ -116,7 +117,7 @@ async def _grown(plane: ControlPlane, growing: Growing, run_id: str) -> dict[str
 
 async def _retention(url: str) -> Sequence[dict[str, object]]:
     await migrations.upgrade(url)
-    database = Database(url)
+    database = Database(url, parts=PARTS)
     try:
         plane = ControlPlane(database)
         run = await plane.running()

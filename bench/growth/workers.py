@@ -20,10 +20,10 @@ import msgspec
 
 from app.core.wire.heartbeat import Claim, EventKind, HeartbeatAnswer, PartitionProgress, TaskState
 from app.core.wire.offset_events import Found, Outcome
+from app.core.wire.offset_report import Init
 from app.core.wire.specification import InstanceSpecification
 from app.edges.spark import driver_processes
 from app.edges.spark.instance_files import InstanceFiles
-from app.products.offset_log.hearing import Init
 from bench.growth.server import MeasuredServer
 from tests.support.waiting import wait_for
 from workers import versions

@@ -1,4 +1,4 @@
-"""One server with real Kafka and Postgres for all browser tests, and somebody who is logged in."""
+"""One server with real Kafka and Postgres for all browser tests, and a user who is logged in."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.kit.web.dependencies import Wiring
+from app.edges.main.products import PARTS
 from app.products.demo.server import DemoServer
 from app.products.demo.stage import sweep
 from app.products.migrations.look import AuditNow
@@ -47,7 +48,7 @@ def browser() -> Generator[Browser]:
 def site(
     kafka: KafkaCluster, postgres_server_url: str, browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Site]:
-    """A first start: nobody has logged in yet, one cluster is registered, and there is no pipeline."""
+    """A first start: no login yet, one cluster is registered, and there is no pipeline."""
     mark = unique_name("mark")
     database = create_database(postgres_server_url)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FENCELINE_")}
@@ -100,7 +101,7 @@ def page(site: Site, logged_in: Any) -> Generator[Page]:
 def walked(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[Walked]:
     """A pipeline that may migrate; tasks, journals and brokers are played, pages and database real."""
     database_url = create_database(postgres_server_url)
-    database = Database(database_url)
+    database = Database(database_url, parts=PARTS)
 
     async def begin(wiring: Wiring) -> Migrating:
         one = Migrating(ControlPlane(database, now=wiring.clock.now()), wiring.observations)

@@ -1,4 +1,4 @@
-"""What the chart says beside its lines: a peak that leaves it at the top, and the seconds with an abort."""
+"""The text of a chart beside its lines: a peak above its top, and the seconds with an abort."""
 
 from __future__ import annotations
 

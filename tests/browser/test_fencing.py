@@ -1,4 +1,4 @@
-"""Somebody on call: who fenced my producer?"""
+"""A user on call: which client fenced my producer?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_takeover_appears_on_the_open_page_and_is_explained(site: Site, page: 
     expect(row.locator(".pill")).to_have_text("takeover")
     expect(row).to_contain_text(f"A new producer took {name}")
     expect(row).to_contain_text("foreign")
-    assert page.evaluate("window.untouched") is True, "the page was loaded anew"
+    assert page.evaluate("window.untouched") is True, "the page was reloaded"
     assert_accessible(page, what="a takeover in the feed")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_accessible(page, what="a takeover in the feed on a phone")

@@ -24,7 +24,7 @@ def test_files_are_defined_with_their_columns_and_said_in_words(site: Site, page
     fill_in(page, name, make_topic)
     expect(page.get_by_label("Root")).to_have_count(0)
     outputs = page.get_by_label("Outputs", exact=True)
-    # What is to be said of the topics is there before the place is taken down.
+    # The findings about the topics are there before the server is stopped.
     expect(page.locator(".field", has=page.get_by_label("Sink topic")).locator(".problem")).to_be_visible()
     outputs.focus()
     top = outputs.bounding_box()

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, cast
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.kit.web.dependencies import Wiring
+from app.edges.main.products import PARTS
 from app.products.files.orphan_findings import Amount, Collected
 from app.products.files.orphan_look import OrphanLook, OrphanResult
 from tests.browser.test_verification_pages import look_at, tab_to
@@ -39,7 +40,7 @@ def shown(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) ->
     database_url = create_database(postgres_server_url)
     try:
         with live_application(database_url, tmp_path_factory.mktemp("files")) as live:
-            database = Database(database_url)
+            database = Database(database_url, parts=PARTS)
 
             async def fill(wiring: Wiring) -> Shown:
                 plane = ControlPlane(database, now=wiring.clock.now() - timedelta(seconds=3))
@@ -178,7 +179,7 @@ def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, 
     expect(form).to_contain_text("Deletes 3 files (74 kB)")
     _picture(page, "orphans, to be collected")
     page.set_viewport_size(cast(Any, WIDE))
-    form.get_by_label("Why").fill("the bucket is full")
+    form.get_by_label("Reason").fill("the bucket is full")
     form.get_by_role("button", name="Collect").click()
     expect(section).to_contain_text("collection that")
     collection = shown.live.do(at_work)

@@ -13,9 +13,10 @@ from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.kit.web.dependencies import Wiring
+from app.edges.main.products import PARTS
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, assert_accessible, assert_fits, visitor_of
 from tests.support.control_plane import ControlPlane
@@ -47,7 +48,7 @@ def live(
 ) -> Generator[LiveApplication]:
     """A stopped pipeline `flights` whose group has no offset where RECORDED was confirmed; no loop starts its runs."""
     database_url = create_database(postgres_server_url)
-    database = Database(database_url)
+    database = Database(database_url, parts=PARTS)
 
     async def begin(wiring: Wiring) -> None:
         plane = ControlPlane(database, now=wiring.clock.now())
@@ -93,7 +94,7 @@ def press(page: Page, verb: str, label: str, why: str) -> None:
     """Open the form of an action, give the reason, and send it."""
     action = page.locator(f"#act-{verb}")
     action.locator("summary").click()
-    action.get_by_label("Why").fill(why)
+    action.get_by_label("Reason").fill(why)
     action.get_by_role("button", name=label, exact=True).click()
 
 

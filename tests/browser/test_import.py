@@ -1,4 +1,4 @@
-"""An application moves here: its ids are made by a formula, looked at, imported, found in the registry, given up."""
+"""An application moves here: its ids are made by a formula, checked, imported, found in the registry, released."""
 
 from __future__ import annotations
 

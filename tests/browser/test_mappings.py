@@ -255,6 +255,6 @@ def test_time_in_which_nobody_held_it_is_drawn(page: Page, tmp_path: Path) -> No
 def test_growth_is_drawn(page: Page, tmp_path: Path) -> None:
     shown(page, ids_page(), tmp_path, viewport=WIDE)
     expect(page.locator("rate-chart canvas")).to_have_count(1)
-    # Of days, so a time alone would not do.
+    # The data span days, so a time alone is not enough.
     expect(page.locator("rate-chart .u-legend")).to_contain_text(re.compile(r"\d\d-\d\d \d\d:\d\d UTC"))
     expect(page.get_by_role("alert")).to_contain_text("1 id is used by somebody else than its owner")

@@ -1,4 +1,4 @@
-"""The pages of a migration in every state that a person may meet: each fits a phone, and everybody can read it."""
+"""The pages of a migration in every state: each fits a phone, and every role can read it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.walked import Walked, looked_at
 def begin(page: Page) -> None:
     page.goto("/pipelines/flights/migrations/plan?goal=v2")
     page.locator("#begin-why").fill("the new producers")
-    page.get_by_role("button", name="Begin the migration").click()
+    page.get_by_role("button", name="Start the migration").click()
     page.locator(".stages").wait_for()
 
 
@@ -53,7 +53,7 @@ def test_a_migration_from_nothing_to_an_alarm(walked: Walked, walker: Page) -> N
     page.goto("/pipelines/flights/migrations")
     looked_at(page, "where-to")
     page.goto("/pipelines/flights/migrations/plan?goal=v2")
-    expect(page.locator("#preflight-group_stable")).to_contain_text("stable in this moment")
+    expect(page.locator("#preflight-group_stable")).to_contain_text("stable now")
     looked_at(page, "plan")
 
     begin(page)
@@ -71,7 +71,7 @@ def test_a_migration_from_nothing_to_an_alarm(walked: Walked, walker: Page) -> N
     page.goto(address)
     migrating.epochs[id_of(Mode.GENERATION, 1)] += 1
     walked.until_state(MigrationState.STOPPED)
-    expect(page.get_by_role("alert")).to_contain_text("was given up")
+    expect(page.get_by_role("alert")).to_contain_text("is in use")
     looked_at(page, "alarm")
     page.goto("/pipelines/flights/migrations")
     looked_at(page, "list-stopped")
@@ -111,11 +111,11 @@ def test_somebody_elses_migration(walked: Walked, walker: Page) -> None:
     page.locator("#watch-group").fill("orders")
     page.locator("#watch-prefix").fill("fl.p.")
     page.locator("#watch-why").fill("they upgrade next week")
-    page.get_by_role("button", name="Watch it").click()
+    page.get_by_role("button", name="Watch").click()
     expect(page.locator("#ids")).to_contain_text("fl.p.")
     looked_at(page, "foreign")
     page.locator("#go-on-why").fill("4.1, all of them")
-    page.get_by_role("button", name="The next stage begins").click()
+    page.get_by_role("button", name="Begin the next stage").click()
     expect(page.locator("#mark-1")).to_contain_text("4.1, all of them")
     looked_at(page, "foreign-marked")
     page.goto("/migrations")

@@ -35,14 +35,14 @@ def test_the_wizard_is_walked_from_the_preflight_to_verify_and_back(walked: Walk
     page.wait_for_url(re.compile("/migrations/[0-9a-f-]{36}"))
     current = page.locator(".stages [aria-current=step]")
     expect(current).to_contain_text("preflight")
-    # From here on nobody reloads: what changes comes by the stream.
+    # From here on the page is not reloaded: changes come by the stream.
     for stage, words in WORDS.items():
         walked.until(stage)
         expect(current).to_contain_text(words)
         expect(page.locator("#gate")).to_be_visible()
         assert_accessible(page, what=f"a migration in {words}")
     expect(page.locator("#mode-0, [data-glow=mode-0]").first).to_have_text("v2")
-    expect(page.locator("#ids")).to_contain_text("our fence, step 5")
+    expect(page.locator("#ids")).to_contain_text("Fenceline's fence, step 5")
     page.set_viewport_size(cast(Any, NARROW))
     assert_fits(page, what="a migration on a phone")
     page.set_viewport_size(cast(Any, WIDE))
@@ -57,7 +57,7 @@ def test_the_wizard_is_walked_from_the_preflight_to_verify_and_back(walked: Walk
     page.keyboard.press("Enter")
     page.locator("#rollback-to").select_option("group_only")
     page.locator("#why-rollback").fill("it is slower here")
-    page.locator("#act-rollback").get_by_role("button", name="Go back").click()
+    page.locator("#act-rollback").get_by_role("button", name="Roll back").click()
     expect(current).to_contain_text("back to generation")
     walked.until(Stage.BACK_TO_GROUP_ONLY)
     expect(current).to_contain_text("back to group only")

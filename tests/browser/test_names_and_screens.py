@@ -1,4 +1,4 @@
-"""Pages without a server, rendered and looked at by a browser: the longest names, every width, frames that come."""
+"""Pages without a server, rendered in a browser: the longest names, every width, frames of the stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from app.core.observing.pages.groups import row_of
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import mark_of
 from app.core.observing.snapshot import Phase
+from app.core.pipelines.pages.pipelines import links_of
 from app.core.runs.pages.charts import chart_of
+from app.edges.main.products import PRODUCTS
 from app.kit.access import Principal, Role
 from app.kit.web.pages import screen
 from app.kit.web.pages.assets import STATIC_DIR
@@ -61,7 +63,7 @@ def rendered(template: str, context: Mapping[str, Any], *, path: str = "/") -> s
 
 
 def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) -> dict[str, Any]:
-    """What the page of a pipeline shows."""
+    """The content of a pipeline's page."""
     view = samples.pipeline_view(run())
     totals = msgspec.structs.replace(view.totals, records_in=records_in)
     view = msgspec.structs.replace(view, mappings=tuple(mappings), totals=totals)
@@ -71,6 +73,7 @@ def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) ->
         "run": run(),
         "is_live": True,
         "chart": chart_of(view.series),
+        "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "beside": {
             (one.topic, one.partition): {"state": "Ongoing", "opened_at": NOW, "held_back": 7} for one in mappings
@@ -111,7 +114,7 @@ def stuck_page(transactional_id: str = ID) -> str:
         "target": "orders:0",
         "kind": "",
         "problem": None,
-        "found": stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - what a look shows
+        "found": stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - the context of a view
     }
     return rendered("stuck/detail", context, path="/stuck")
 
@@ -129,7 +132,7 @@ def plan_page() -> str:
 
 
 def group_page() -> str:
-    """One that is fenced at this moment, at the end of its line of time."""
+    """An id that is fenced at this moment, at the end of its timeline."""
     live = LiveGroup("", classic=ClassicGroup("consumer", 17))
     now_ms = int(NOW.timestamp() * 1000)
     made = cluster()
@@ -214,7 +217,7 @@ def test_on_a_phone_the_answer_is_on_the_first_screen_and_the_question_opens_on_
     page: Page, tmp_path: Path
 ) -> None:
     phone = shown(page, stuck_page(), tmp_path, viewport=NARROW)
-    answer = phone.get_by_role("heading", name="Readers of orders-0 see nothing")
+    answer = phone.get_by_role("heading", name="read_committed consumers of orders-0 are blocked")
     box = answer.bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < NARROW["height"] * 2 / 3
@@ -250,7 +253,7 @@ def test_a_tap_on_a_time_shows_the_moments_and_another_one_the_ages(page: Page, 
     assert started.inner_text() == age
 
 
-# What a reader has in hand, all at once: a table pushed aside, a link in focus, a word marked, a reason half typed.
+# The user's state, all at once: a table scrolled aside, a link in focus, a selection, a reason half typed.
 TAKE_IN_HAND = """
 () => {
   const table = document.querySelector("#mappings");

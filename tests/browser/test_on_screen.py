@@ -1,4 +1,4 @@
-"""What changes is on the screen within a second, measured in a real browser from the server's own time of the event."""
+"""Changes are on the screen within a second, measured in a real browser from the server's own time of the event."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_a_command_and_what_a_worker_reports_are_on_the_screen_within_a_second(
     ordered = sorted(took_ms.values())
     told = f"on screen after {ordered[len(ordered) // 2]:.0f} ms (median), {ordered[-1]:.0f} ms (worst):\n{told}"
     print(f"\n{told}")  # noqa: T201 - the figures are what this test is for
-    assert min(ordered) >= 0, f"seen before it happened: the clocks differ, or the wrong change was looked at\n{told}"
+    assert min(ordered) >= 0, f"seen before it happened: the clocks differ, or it is another change\n{told}"
     late = [milliseconds for milliseconds in ordered if milliseconds > PROMISED_MS]
     assert len(late) <= LATE_AT_MOST, f"{len(late)} of {len(ordered)} were late:\n{told}"
 
 
 def _state_since(site: Site, run: Run, state: TaskState) -> datetime:
-    """When the server heard of the state that is on the screen."""
+    """The time at which the server received the state on the screen."""
     [task] = site.server.tasks(run.id)
     assert task.last.state is state
     return task.state_since

@@ -79,7 +79,7 @@ def test_a_token_is_shown_once_lets_its_owner_in_and_its_end_ends_the_session_on
     page.get_by_label("Role").select_option("viewer")
     page.get_by_role("button", name="Create the token").click()
     secret = page.locator("[data-copy^='flt_'], .notice .id span").first.inner_text()
-    # A column of buttons has nothing to sort by, and its head stays for those who hear it only.
+    # A column of buttons has nothing to sort by, and its head stays for screen readers.
     expect(page.locator("#tokens th .visually-hidden")).to_have_text("Actions")
     page.goto("/tokens")
     expect(page.get_by_text(secret)).to_have_count(0)
@@ -142,7 +142,7 @@ def test_another_window_sees_a_new_revision_without_a_reload(
         expect(editor.locator("table.diff")).to_contain_text("250")
         assert_accessible(editor, what="a diff")
     expect(page.locator("#revision-2")).to_contain_text("calmer", timeout=3_000)
-    assert page.evaluate("window.untouched") is True, "the page was loaded anew"
+    assert page.evaluate("window.untouched") is True, "the page was reloaded"
 
 
 def test_a_change_from_an_old_revision_is_refused_and_nothing_typed_is_lost(
@@ -187,7 +187,7 @@ def test_a_stream_opens_though_its_extension_comes_long_after_htmx(page: Page) -
     page.goto("/pipelines", wait_until="commit")
     # Not by wait_for_function: the page's own policy forbids what that does.
     wait_for(lambda: page.evaluate("window.htmx !== undefined"), 20, "htmx")
-    # Whatever htmx would do in a task of its own after it has come, it has done before this one.
+    # All work that htmx does in a later task is done before this one.
     page.evaluate("new Promise((done) => setTimeout(() => setTimeout(done)))")
     expect(page.locator("html")).not_to_have_attribute("data-stream", "up")
     [extension] = held

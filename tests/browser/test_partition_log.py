@@ -22,10 +22,10 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     page.locator(f"#cluster-{site.cluster}").get_by_role("link", name="Logs").click()
     page.get_by_label("Topic").fill(topic)
     assert_accessible(page, what="the choice of a partition")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Show").click()
     page.wait_for_url(re.compile(f"/clusters/{site.cluster}/log/{topic}/0"))
 
-    waiting = page.locator("dl.stat", has_text="Waits behind it").locator("dd").first
+    waiting = page.locator("dl.stat", has_text="Blocked").locator("dd").first
     expect(waiting).to_have_text("1")
     expect(page.locator("#at-2 td[data-label=State]")).to_have_text("aborted")
     expect(page.locator("#at-3 td[data-label=State]")).to_have_text("ABORT")
@@ -44,8 +44,8 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     expect(page.locator("#batches tbody tr")).to_have_count(1)
     page.get_by_label("From").fill("start")
     page.get_by_label("values and headers").check()
-    page.get_by_role("button", name="Look").click()
-    # Text, whatever a record says.
+    page.get_by_role("button", name="Show").click()
+    # Text, for any content of a record.
     expect(page.locator("#batches")).to_contain_text("<img src=x onerror=alert(1)>")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_accessible(page, what="the log with its records, on a phone")
@@ -62,7 +62,7 @@ def test_what_is_not_there_says_where_to_go(site: Site, page: Page, make_topic: 
     page.goto(f"/clusters/{site.cluster}/log/{topic}/0")
     expect(page.get_by_text("The partition is empty")).to_be_visible()
     page.get_by_label("From").fill("12")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("alert")).to_contain_text("offset 12 is out of range")
     expect(page.get_by_label("From")).to_have_value("12")
     assert_accessible(page, what="an offset that is not there")

@@ -1,4 +1,4 @@
-"""Somebody who takes away what the page before them shows: the browser ends on the list, whatever comes first."""
+"""A user who removes the object of the open page: the browser ends on the list, in every order of events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.kit.web.dependencies import Wiring
+from app.edges.main.products import PARTS
 from tests.support.browser import visitor_of
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import create_database, drop_database
@@ -23,7 +24,7 @@ from tests.support.odd_names import EVIL, in_bash
 def live(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[LiveApplication]:
     """A server with the pipelines `one`, `two` and `three`, that has read an id of odd characters."""
     database_url = create_database(postgres_server_url)
-    database = Database(database_url)
+    database = Database(database_url, parts=PARTS)
 
     async def begin(wiring: Wiring) -> None:
         plane = ControlPlane(database, now=wiring.clock.now())

@@ -59,7 +59,7 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
 ) -> None:
     sink = make_topic(partitions=2, prefix="late")
 
-    # The form: a mistake is said beside its field while the rest is still being filled in.
+    # The form: a mistake is shown beside its field while the rest is still being filled in.
     page.goto("/pipelines")
     page.get_by_role("link", name="New pipeline").click()
     page.get_by_label("Name", exact=True).fill("delayed-flights")
@@ -91,9 +91,9 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     expect(page.get_by_text("keep if arrival_delay_min ≥ 15")).to_be_visible()
     assert_accessible(page, what="a pipeline that never ran")
 
-    # Started: from here on nothing is loaded anew.
+    # Started: from here on nothing is reloaded.
     page.get_by_text("Start…").click()
-    page.locator("#act-start").get_by_label("Why").fill("the browser test")
+    page.locator("#act-start").get_by_label("Reason").fill("the browser test")
     page.get_by_role("button", name="Start", exact=True).click()
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("running", timeout=UP_WITHIN_MS)
@@ -106,14 +106,14 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     expect(committed).not_to_have_text(before, timeout=20_000)
     expect(page.locator("rate-chart canvas")).to_be_visible()
 
-    # What somebody has opened and typed stays while the page changes under it.
+    # Opened elements and typed text stay while the page changes under them.
     page.get_by_text("Drain…").click()
-    why = page.locator("#act-drain").get_by_label("Why")
+    why = page.locator("#act-drain").get_by_label("Reason")
     why.fill("seen enough")
     before = committed.inner_text()
     expect(committed).not_to_have_text(before, timeout=20_000)
     expect(why).to_have_value("seen enough")
-    assert page.evaluate("window.untouched") is True, "the page was loaded anew"
+    assert page.evaluate("window.untouched") is True, "the page was reloaded"
     page.keyboard.press("Escape")
     assert_accessible(page, what="a pipeline that runs")
     page.evaluate("window.scrollTo(0, 0)")
@@ -123,7 +123,7 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
         wait_for(lambda: page.evaluate(seconds) > 45, 120, "45 seconds on the chart")
     site.picture(page, "pipeline", height=1290)
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
-    # A chart is drawn for the width before; its observer hears of the new one a moment later.
+    # A chart is drawn for the earlier width; its observer gets the new one a moment later.
     page.evaluate("document.querySelector('rate-chart').plot.setSize({ width: 1200, height: 240 })")
     assert_fits(page, what="a pipeline that runs, on a phone")
     site.picture(page, "phone")
@@ -141,10 +141,10 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     site.picture(page, "overview")
     page.goto("/pipelines/delayed-flights")
     page.get_by_text("Drain…").click()
-    page.locator("#act-drain").get_by_label("Why").fill("seen enough")
+    page.locator("#act-drain").get_by_label("Reason").fill("seen enough")
     page.get_by_role("button", name="Drain", exact=True).click()
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("stopped", timeout=60_000)
-    assert page.evaluate("window.untouched") is True, "the page was loaded anew"
+    assert page.evaluate("window.untouched") is True, "the page was reloaded"
     expect(page.locator("#commands")).to_contain_text("seen enough")
     assert_accessible(page, what="a pipeline that has stopped")

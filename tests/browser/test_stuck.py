@@ -1,4 +1,4 @@
-"""Somebody on call: what holds my readers up, and may I end it?"""
+"""On call: find the transaction that blocks consumers, and end it."""
 
 from __future__ import annotations
 
@@ -31,36 +31,38 @@ def test_a_producer_left_open_is_named_and_fenced(site: Site, page: Page, make_t
     topic = make_topic(partitions=2)
     name, producer = leave_open(site.bootstrap_servers, topic)
     page.goto("/")
-    page.get_by_role("link", name="Why stuck").click()
-    expect(page.get_by_text("Nobody was asked yet")).to_be_visible()
+    page.get_by_role("link", name="Blocked consumers").click()
+    expect(page.get_by_text("No target chosen")).to_be_visible()
     page.get_by_label("Group, topic or topic:partition").fill(f"{topic}:0")
-    page.get_by_role("button", name="Ask the brokers").click()
+    page.get_by_role("button", name="Check", exact=True).click()
     card = page.locator(f"#stuck-{topic}-0")
-    expect(card.get_by_role("heading")).to_contain_text(f"Readers of {topic}-0 see nothing from offset 0 on.")
+    expect(card.get_by_role("heading")).to_contain_text(
+        f"read_committed consumers of {topic}-0 are blocked at offset 0."
+    )
     expect(card).to_contain_text(f"which is {name}, ongoing for")
-    expect(card).to_contain_text("whose owner is none of ours")
-    expect(card.locator(".pill")).to_have_text("fence it")
+    expect(card).to_contain_text("whose owner is not a Fenceline task")
+    expect(card.locator(".pill")).to_have_text("blocked by an open transaction")
     assert_accessible(page, what="the chain")
     site.picture(page, "stuck")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_accessible(page, what="the chain on a phone")
     page.set_viewport_size({"width": 1280, "height": 900})
 
-    card.get_by_role("link", name="Fence it…").click()
+    card.get_by_role("link", name="Fence…").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Fence {name}?")
-    expect(page.get_by_text("What is lost")).to_be_visible()
+    expect(page.get_by_text("Losses")).to_be_visible()
     assert_accessible(page, what="what would be done")
 
     def is_old_enough() -> bool:
-        """Younger than 10 s it is taken for one of a living producer, and takes a reason and a tick."""
+        """A fence of a transaction younger than 10 s requires a reason and a confirmation."""
         page.reload()
-        return page.get_by_label("Do it all the same").count() == 0
+        return page.get_by_label("Override the objections").count() == 0
 
-    wait_for(is_old_enough, 60, "nothing that speaks against it")
-    page.get_by_label("Why").fill("its host is gone")
-    page.get_by_role("button", name="Fence it").click()
+    wait_for(is_old_enough, 60, "no objection")
+    page.get_by_label("Reason").fill("its host is gone")
+    page.get_by_role("button", name="Fence", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Fenced.")).to_be_visible()
-    expect(card.locator(".pill")).to_have_text("free")
+    expect(card.locator(".pill")).to_have_text("not blocked")
     page.goto("/commands")
     row = page.locator("#commands tbody tr").first
     expect(row).to_contain_text("fence transaction")
@@ -73,8 +75,8 @@ def test_the_page_follows_what_brokers_say(site: Site, page: Page, make_topic: M
     _, producer = leave_open(site.bootstrap_servers, topic)
     page.goto(f"/stuck?cluster={site.cluster}&target={topic}:0")
     card = page.locator(f"#stuck-{topic}-0")
-    expect(card.locator(".pill")).to_have_text("fence it")
+    expect(card.locator(".pill")).to_have_text("blocked by an open transaction")
     producer.commit_transaction(_DEADLINE_S)
-    expect(card.locator(".pill")).to_have_text("free")
+    expect(card.locator(".pill")).to_have_text("not blocked")
     page.goto(f"/stuck?cluster={site.cluster}&target=no-such-name")
-    expect(page.get_by_role("alert")).to_contain_text("neither a group nor a topic no-such-name")
+    expect(page.get_by_role("alert")).to_contain_text("no group and no topic no-such-name exists")

@@ -1,4 +1,4 @@
-"""Somebody who watches: a real producer's transaction opens, commits and stays in the id's past, without a reload."""
+"""A live page: a real producer's transaction opens, commits and stays in the id's past, without a reload."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ODD = "wéird/ <b>&?#% id"
 
 @pytest.fixture
 def watched(page: Page) -> Generator[Page]:
-    """The administrator's window, which must not be loaded anew between `page.goto`s of the test itself."""
+    """The administrator's window, which must not be reloaded between `page.goto`s of the test itself."""
     yield page
-    assert page.evaluate("window.untouched"), "the page was loaded anew"
+    assert page.evaluate("window.untouched"), "the page was reloaded"
 
 
 def producer_of(bootstrap_servers: str, name: str) -> Producer:
@@ -79,7 +79,7 @@ def test_one_id_is_followed_from_its_own_page(site: Site, page: Page, make_topic
     expect(page.locator(".title .pill")).to_have_text("Ongoing")
     expect(page.locator("#partitions")).to_contain_text(f"{topic}-0")
     page.evaluate("window.untouched = true")
-    # Whoever comes with the same id is the next step of its story.
+    # The next producer with the same id is the next step of its timeline.
     producer = producer_of(site.bootstrap_servers, name)
     producer.init_transactions(_DEADLINE_S)
     write(producer, topic)
@@ -108,7 +108,7 @@ def test_one_id_is_followed_from_its_own_page(site: Site, page: Page, make_topic
     site.picture(page, "group", height=1200)
     producer.commit_transaction(_DEADLINE_S)
     expect(page.locator("#offsets .pill")).to_have_text("stored", timeout=_SEEN_MS)
-    assert page.evaluate("window.untouched"), "the page was loaded anew"
+    assert page.evaluate("window.untouched"), "the page was reloaded"
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - as above
     assert_accessible(page, what="a group on a phone")
     consumer.close()

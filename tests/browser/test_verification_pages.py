@@ -12,8 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
-from app.kit.web.dependencies import Wiring
+from app.edges.main.products import PARTS
 from app.products.drills.drill import Drill
 from tests.support.audit_states import add_audits
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, visitor_of
@@ -44,7 +45,7 @@ def verified(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory)
     database_url = create_database(postgres_server_url)
     try:
         with live_application(database_url, tmp_path_factory.mktemp("verified")) as live:
-            yield from _filled(live, Database(database_url))
+            yield from _filled(live, Database(database_url, parts=PARTS))
     finally:
         drop_database(postgres_server_url, database_url)
 
@@ -92,7 +93,7 @@ def look_at(page: Page, address: str, *, what: str) -> None:
 
 
 def tab_to(page: Page, target: Locator) -> None:
-    """Press Tab until `target` has the focus, as somebody does who has no mouse."""
+    """Press Tab until `target` has the focus, as a user without a mouse does."""
     for _ in range(_MOST_TABS):
         page.keyboard.press("Tab")
         if target.evaluate("(element) => element === document.activeElement"):
@@ -140,7 +141,7 @@ def test_an_audit_is_asked_for_and_stopped_by_keyboard(verified: Verified, page:
     expect(page.locator(".title .pill")).to_have_text("pending")
     tab_to(page, page.locator("#act-stop summary"))
     page.keyboard.press("Enter")
-    tab_to(page, page.get_by_label("Why"))
+    tab_to(page, page.get_by_label("Reason"))
     assert_accessible(page, what="the form that stops an audit")
     page.keyboard.type("enough")
     page.keyboard.press("Enter")
@@ -151,7 +152,7 @@ def test_an_audit_is_asked_for_and_stopped_by_keyboard(verified: Verified, page:
 
 def test_a_drill_is_ordered_and_stopped_by_keyboard(verified: Verified, page: Page) -> None:
     async def add(wiring: Wiring) -> None:
-        # A drill takes a word of the last seconds.
+        # A drill uses heartbeats of the last seconds.
         plane = ControlPlane(verified.plane.database, now=wiring.clock.now())
         run = await plane.running("rehearsed", instances=2, allows_drills=True)
         for ordinal in (0, 1):

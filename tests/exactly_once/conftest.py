@@ -47,7 +47,7 @@ def make_pipeline(kafka: KafkaCluster) -> Generator[MakePipeline]:
 def no_client_is_left(kafka: KafkaCluster) -> Generator[None]:
     """An attempt leaves no client behind, however it ended: each would keep its threads and its connections.
 
-    But one that does not come back from a call lives as long as that call, which nobody can end (docs/loop.md).
+    An exception is a client in a call that does not return: it lives as long as that call (docs/loop.md).
     """
     before = living_clients() - _overdue_calls()
     yield
@@ -61,7 +61,7 @@ def _overdue_calls() -> int:
 
 @pytest.fixture
 def recorders(monkeypatch: pytest.MonkeyPatch) -> Recorders:
-    """What the attempts in this process record of their offsets."""
+    """The offset events of the attempts in this process."""
     made = Recorders()
     monkeypatch.setattr("workers.loop.task.OffsetRecorder", made)
     return made
@@ -87,7 +87,7 @@ class StartProcess(Protocol):
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Generator[StartProcess]:
-    """Tasks as processes; whatever still runs at the end is killed, frozen or not."""
+    """Tasks as processes; those that still run at the end are killed, frozen or not."""
     started: list[TaskProcess] = []
 
     def start(
@@ -114,7 +114,7 @@ def s3() -> Generator[S3]:
 
 @pytest.fixture
 def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket]:
-    """Of the test's own, behind a proxy that is faultless until it is told otherwise. Tasks of this process find it."""
+    """A broker of the test's own, behind a proxy without faults at first. Tasks of this process find it."""
     proxy = FaultyProxy(s3.port)
     made = Bucket(s3, unique_name("bucket"), proxy)
     for name, value in made.environment.items():

@@ -1,4 +1,4 @@
-"""Rule 5 where nobody was fenced: before an attempt initialises its id again, it asks whether it still may."""
+"""Rule 5 without a fencing: before an attempt initialises its id again, it asks whether it still may."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_without_the_question_a_superseded_attempt_fences_the_rightful_one(
     """The negative control."""
 
     def always(_self: Inquiry, _standing: Standing) -> Answer:
-        return Answer(True, "nobody asked")
+        return Answer(True, "not asked")
 
     monkeypatch.setattr(Inquiry, "ask", always)
     pipeline = make_pipeline(partitions=1)
@@ -115,7 +115,7 @@ def test_without_the_question_a_superseded_attempt_fences_the_rightful_one(
 
 
 def test_attempt_that_has_not_had_the_id_yet_does_not_take_it_to_drain(make_pipeline: MakePipeline) -> None:
-    """Whoever told it to drain may have done so because another attempt has the id."""
+    """It may have been drained because another attempt has the id."""
     pipeline = make_pipeline(partitions=1)
     task = TaskThread(pipeline.specification())
     task.control.wanted = DesiredTaskState.DRAIN
@@ -126,7 +126,7 @@ def test_attempt_that_has_not_had_the_id_yet_does_not_take_it_to_drain(make_pipe
 def test_inits_that_cross_leave_one_of_two_attempts_and_every_record_once(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Server and driver away: the older one has just been told by the journal that nobody else is there."""
+    """Server and driver away: the journal has just shown the older one that there is no other client."""
     pipeline = make_pipeline(partitions=2)
     younger = TaskThread(pipeline.specification(attempt=1))
     look = Inquiry.ask
@@ -205,7 +205,7 @@ def test_fenced_init_after_a_timeout_is_judged_by_the_last_producer(
 def test_fenced_first_init_without_a_server_is_tried_again(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has just been started has not had the id: two that start at once must not both give way."""
+    """An attempt that has just been started has not had the id: of two that start at once, not both may end."""
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(10)
     fenced = fence_init(monkeypatch, times=2)

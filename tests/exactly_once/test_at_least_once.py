@@ -1,4 +1,4 @@
-"""at_least_once: no offset before its outputs, and nobody waits for ever for a commit."""
+"""at_least_once: no offset before its outputs, and no endless wait for a commit."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_drain_does_not_wait_for_a_commit_that_is_not_answered(
         finally:
             kafka.broker(1).resume()
     assert took_s < 10, took_s
-    # Whoever waits for the answer closes the consumer then.
+    # The thread that waits for the answer closes the consumer then.
     wait_for(
         lambda: verifier.group_members(pipeline.bootstrap_servers, pipeline.definition.group_id) == 0,
         25,
@@ -136,7 +136,7 @@ def test_refused_commit_is_heard_of_without_another_one_and_its_records_are_read
         task.drain()
     audit = pipeline.audit()
     assert refused
-    # What the broker refused was not done: it counts when it is, and only once.
+    # A refused commit counts when it is repeated, and only once.
     assert task.control.last.counters.records_in == 40
     assert audit.duplicated
     assert not audit.lost

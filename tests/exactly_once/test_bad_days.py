@@ -1,4 +1,4 @@
-"""Rule 8 and what is said when something outside is missing: the loop waits for it and goes on by itself."""
+"""Rule 8 and the reports while something outside is missing: the loop waits for it and continues by itself."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_broker_that_is_away_for_a_while_costs_time_and_no_record(
             published = len(task.control.snapshots)
             # It goes on reporting; two seconds of snapshots are more than the transaction timeout.
             task.wait_until(lambda _seen: len(task.control.snapshots) >= published + 6, "six more snapshots")
-            # Whether it has something to commit or not.
+            # With or without something to commit.
             task.wait_until(lambda seen: seen.last_error is not None, "it to say that something is wrong")
         finally:
             kafka.broker(1).resume()
@@ -70,7 +70,7 @@ def test_broker_that_is_away_for_a_while_costs_time_and_no_record(
 def test_half_a_batch_is_never_committed_by_the_revoke_of_a_closing_consumer(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a crash in mid-batch leaves open is aborted before the consumer's last callback could commit it."""
+    """Records open after a crash in mid-batch are aborted before the consumer's last callback could commit them."""
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(10)
     with running(pipeline.specification()) as task:

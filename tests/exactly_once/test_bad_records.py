@@ -38,7 +38,7 @@ class ParsingTransform:
 
 
 class RaisingTransform:
-    """What fails as a whole after it has seen every record: nothing of the batch may get out."""
+    """Fails as a whole after it has seen every record: nothing of the batch may get out."""
 
     is_identity = False
 
@@ -202,7 +202,7 @@ def test_refused_dead_letter_stops_the_pipeline(make_pipeline: MakePipeline, rng
 
 
 def test_batches_that_the_broker_refuses_get_smaller_until_it_takes_them(make_pipeline: MakePipeline) -> None:
-    """Each record alone is fine: nobody is condemned, the producer's batches were too large."""
+    """Each record alone is fine: none is condemned, the producer's batches were too large."""
     pipeline = make_pipeline(partitions=1, sink_config={"max.message.bytes": "3000"})
     pipeline.feed(3_000)
     with running(pipeline.specification(commit_interval_ms=500)) as task:

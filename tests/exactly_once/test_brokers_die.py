@@ -1,4 +1,4 @@
-"""One of three brokers is killed or frozen under load: leaders and coordinators move, no record is lost or doubled."""
+"""One of three brokers is killed or frozen under load: leaders and coordinators move; each record is there once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def transaction_coordinator(pipeline: TestPipeline) -> int:
 
 def group_coordinator(pipeline: TestPipeline) -> int:
     group = pipeline.definition.group_id
-    # Kept until the answer has come: a client that nobody holds is closed, and its futures never end.
+    # Kept until the answer has come: an unreferenced client is closed, and its futures never end.
     asking = admin(pipeline)
     return asking.describe_consumer_groups([group])[group].result(20).coordinator.id
 
@@ -97,7 +97,7 @@ def test_a_broker_that_is_away_costs_time_and_no_record(
             wait_until_all_go_on(tasks)
             broker = kafka_cluster3.broker(find(pipeline))
             with fault(broker):
-                # What was read before its absence is through when more than a second's records came after it.
+                # Records from before its absence are processed when more than a second's records came after it.
                 wait_until_all_go_on(tasks, records=400)
             kafka_cluster3.wait_until_complete()
             wait_until_all_go_on(tasks)

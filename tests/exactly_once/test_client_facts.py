@@ -1,4 +1,4 @@
-"""What the loop relies on in confluent-kafka 2.16.1: a version that differs fails here first (docs/client-facts.md)."""
+"""Facts about confluent-kafka 2.16.1 that the loop uses: another version fails here first (docs/client-facts.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of the source that was changed on the broker's disk is not processed, and nobody passes it over."""
+"""A batch of the source that was changed on the broker's disk is neither processed nor skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def feed_batches(pipeline: TestPipeline) -> None:
 
 
 def change_on_disk(kafka: KafkaCluster, pipeline: TestPipeline, before: bytes, after: bytes) -> None:
-    """In place, as a disk does it: the broker reads the file anew for every fetch."""
+    """In place, as a disk does it: the broker reads the file again for every fetch."""
     folder = kafka.broker(1).data_dir
     (segment,) = (path for path in Path(folder).rglob("*.log") if path.parent.name == f"{pipeline.source}-0")
     content = segment.read_bytes()
@@ -39,7 +39,7 @@ def test_changed_batch_fails_the_attempt_and_is_processed_once_it_is_whole_again
     change_on_disk(kafka, pipeline, WRITTEN, CHANGED)
     error = TaskThread(pipeline.specification()).start().join_error()
     assert isinstance(error, TaskFailedError)
-    assert f"could not read {pipeline.source}-0, where a batch is not what was written" in str(error)
+    assert f"could not read {pipeline.source}-0, where a batch is corrupt" in str(error)
     found = pipeline.audit()
     assert not found.unexpected
     assert found.found <= EACH + 5, "only what lies before it"

@@ -41,7 +41,7 @@ def test_record_that_kills_the_worker_becomes_a_dead_letter_and_everything_else_
     topic = f"{pipeline.sink}.dead"
     create_topic(pipeline.bootstrap_servers, topic)
     errors = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic=topic)
-    # What lies before it goes through in transactions of its own, record by record, at last.
+    # Records before it are processed in transactions of their own, record by record, at last.
     pipeline.feed(400)
     pipeline.feed_value(POISON, partition=1)
     pipeline.feed(400)
@@ -77,7 +77,7 @@ def test_partition_under_suspicion_does_not_slow_the_others(make_pipeline: MakeP
 
 
 def test_note_of_a_death_is_not_taken_away_before_it_was_heard(make_pipeline: MakePipeline) -> None:
-    """Aborted records move the position of a partition that has delivered nothing, and nobody has read its note yet."""
+    """Aborted records move the position of a partition that has delivered nothing and whose note is not read yet."""
     pipeline = make_pipeline(partitions=1)
     connection = {"bootstrap.servers": pipeline.bootstrap_servers}
     writer = Writer(connection)
@@ -121,7 +121,7 @@ def test_worker_killed_by_somebody_else_condemns_no_record(
 def test_mark_that_could_not_be_committed_is_still_due(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No record is processed before the note stands that tells of it, however often the note fails."""
+    """No record is processed before its note is committed, however often the note's commit fails."""
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(100)
     notes: list[str] = []
@@ -147,12 +147,12 @@ def test_mark_that_could_not_be_committed_is_still_due(
 def test_workers_that_the_environment_kills_condemn_no_record(
     make_pipeline: MakePipeline, start_process: StartProcess
 ) -> None:
-    """Out of memory at the start, a broken library: whichever record comes first, the worker dies with it."""
+    """Out of memory at the start, a broken library: the worker dies with any first record."""
     errors = ErrorHandling(policy=FailurePolicy.SKIP)
     pipeline = make_pipeline(partitions=1, session_timeout_ms=1_500, errors=errors)
     for number in range(50):
         pipeline.feed_value(b"0:%08d %s" % (number, POISON))
-    # What a hunt has left that came down to one record, which has killed once.
+    # The note after a search that came down to one record, which has killed once.
     note = Trial(limit=1, begun=1, until=50).note()
     consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
     consumer.commit(offsets=[TopicPartition(pipeline.source, 0, 0, metadata=note)], asynchronous=False)

@@ -111,7 +111,7 @@ def test_task_that_is_paused_from_the_start_reads_nothing(make_pipeline: MakePip
 
 
 def test_committed_offsets_reach_the_end_past_transaction_markers(make_pipeline: MakePipeline) -> None:
-    """A source that is itself written in transactions ends with a marker, which is nobody's record."""
+    """A source that is itself written in transactions ends with a marker, which is no record."""
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(10)
     upstream = make_pipeline(partitions=1)
@@ -145,7 +145,7 @@ def test_committed_offsets_reach_the_end_past_transaction_markers(make_pipeline:
 
 
 def test_paused_task_does_not_mind_that_its_topic_is_deleted(make_pipeline: MakePipeline) -> None:
-    """What it asks for its heartbeat is refused then; nothing depends on that."""
+    """Its requests for its heartbeat are refused then; nothing depends on them."""
     pipeline = make_pipeline()
     with running(pipeline.specification()) as task:
         pipeline.feed(10)
@@ -190,7 +190,7 @@ def test_drain_that_a_frozen_broker_does_not_answer_ends_in_time_and_claims_noth
     monkeypatch.undo()
     with running(pipeline.specification(attempt=1)) as task:
         task.wait_until(lambda seen: [p.committed for p in seen.partitions] == [20, 20], "everything committed")
-        assert task.drain().message == "drained: nothing is open, the group is left"
+        assert task.drain().message == "drained: no transaction is open, the group is left"
     pipeline.assert_whole()
 
 

@@ -1,4 +1,4 @@
-"""A consumer that is over ends its attempt: nothing would come out of it any more, and nobody would hear why."""
+"""A fatal consumer ends its attempt: it would deliver nothing any more, and report no reason."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_without_the_question_two_attempts_fence_each_other_for_ever(
     """The negative control: who always takes its id back is taken it from again."""
 
     def always(_self: Inquiry, _standing: Standing) -> Answer:
-        return Answer(True, "nobody asked")
+        return Answer(True, "not asked")
 
     monkeypatch.setattr(Inquiry, "ask", always)
     pipeline = make_pipeline()
@@ -100,7 +100,7 @@ def test_servers_word_goes_before_the_journal(make_pipeline: MakePipeline, word:
 def test_frozen_past_the_transaction_timeout_it_goes_on_by_itself(
     make_pipeline: MakePipeline, start_process: StartProcess
 ) -> None:
-    """No server, no successor: the journal shows a timeout and nobody who came after."""
+    """No server, no successor: the journal shows a timeout and no later init."""
     pipeline = make_pipeline(transaction_timeout_ms=3_000, session_timeout_ms=3_000, commit_interval_ms=1_000)
     process = start_process(pipeline.specification())
     process.wait_until(lambda: len(process.last().partitions) == 2, "the assignment")

@@ -1,4 +1,4 @@
-"""What a real coordinator writes and what a real task says of one fencing meet in one event."""
+"""The records of a real coordinator and the report of a real task about one fencing make one event."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def said_by(task: TaskThread, kind: EventKind) -> RecordedEvent:
 
 
 def event_of(pipeline: TestPipeline, word: Case) -> FencingEvent:
-    """The one of the producer that the client's word is of."""
+    """The event of the reported producer."""
     (case,) = [case for case in joined([*journal_cases(pipeline), word]) if case.key == word.key]
     event = told(case)
     assert event is not None

@@ -35,7 +35,7 @@ ONE_SECOND_MS = 1_000
 
 
 def a_specification(pipeline: TestPipeline, **changes: Any) -> AuditSpecification:
-    """Of the window in which all of it was fed."""
+    """An audit of the window in which all of it was fed."""
     times = [found.timestamp_ms for found in verifier.read_all(pipeline.bootstrap_servers, pipeline.source)]
     specification = specification_of(
         pipeline.definition,

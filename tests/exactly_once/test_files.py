@@ -1,4 +1,4 @@
-"""A file pipeline: what is read by reference is there once, whatever becomes of tasks, partitions and uploads."""
+"""A file pipeline: the referenced records are there once, after faults of tasks, partitions and uploads."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_revoke_uploads_and_references_all_before_a_partition_goes(
         first.wait_for_position(420)
         with running(pipeline.specification(task=1)) as second:
             second.wait_for_partitions(1)
-            first.wait_until(lambda seen: len(seen.partitions) == 1, "one partition given up")
+            first.wait_until(lambda seen: len(seen.partitions) == 1, "one partition released")
             assert first.control.last.counters.records_in == 400
             second.drain()
         first.drain()

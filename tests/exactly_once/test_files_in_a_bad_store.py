@@ -1,5 +1,5 @@
 """An object store that fails, hangs, loses answers, answers late and does things twice: every record once, nothing
-dangling, and what was left there is collected."""
+dangling, and all orphans are collected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAULTS_OF_A_FILE = 3
 
 @pytest.mark.parametrize(
     ("fault", "one_in"),
-    # What was changed on its way is stored so by moto; its checkpoint is over when that is seen.
+    # moto stores a changed upload as it is; its checkpoint is over when that is detected.
     [(Fault.ERROR, 3), (Fault.LOST, 3), (Fault.TWICE, 3), (Fault.CHANGED, 12)],
 )
 def test_requests_meet_a_fault_and_every_record_is_there_once(
@@ -130,7 +130,7 @@ def test_any_request_may_meet_any_fault(make_pipeline: MakePipeline, bucket: Buc
     with running(pipeline.specification()) as task:
         for wave in range(1, 2 * WAVES + 1):
             pipeline.feed(RECORDS)
-            # How long it takes is up to chance; that it never stands still is not.
+            # Its duration is random; progress is not.
             while (reached := task.control.last.counters.records_in) < 2 * wave * RECORDS:
                 task.wait_until(
                     lambda seen, reached=reached: seen.counters.records_in > reached, f"wave {wave}", deadline_s=60
@@ -144,7 +144,7 @@ def test_any_request_may_meet_any_fault(make_pipeline: MakePipeline, bucket: Buc
 def test_reference_whose_file_is_gone_is_seen_by_judge_and_collector(
     make_pipeline: MakePipeline, bucket: Bucket
 ) -> None:
-    """The negative control of all that is said to be whole."""
+    """The negative control of all other tests here."""
     pipeline = make_pipeline(value_of=json_value, files=file_sink(bucket))
     pipeline.feed(RECORDS)
     with running(pipeline.specification()) as task:
@@ -160,11 +160,11 @@ def test_reference_whose_file_is_gone_is_seen_by_judge_and_collector(
 
 
 def file_of(path: str) -> str:
-    """Whatever is asked about it."""
+    """For any request about it."""
     return path.partition("?")[0]
 
 
 def let_arrive(bucket: Bucket) -> None:
-    """What hangs goes on, and has arrived when this returns."""
+    """Release the hanging calls, which have ended when this returns."""
     bucket.proxy.release()
     wait_for(lambda: not bucket.proxy.under_way, 30, lambda: f"{bucket.proxy.under_way} requests to end")

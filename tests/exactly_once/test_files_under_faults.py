@@ -1,4 +1,4 @@
-"""Whoever writes files is killed, frozen or cut off at every step of a checkpoint: what is referenced is there once."""
+"""Writers of files are killed, frozen or cut off at every step of a checkpoint: referenced records are there once."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_full_local_disk_holds_everything_up_and_loses_nothing(
         process.wait_for_records(2 * FIRST)
         disk.fill()
         pipeline.feed(THEN)
-        process.wait_until(lambda: process.kinds().count(EventKind.ABORTED) >= 2, "two checkpoints given up")
+        process.wait_until(lambda: process.kinds().count(EventKind.ABORTED) >= 2, "two checkpoints aborted")
         assert "the local spool cannot be written" in process.said()
         assert process.last().counters.records_in == 2 * FIRST
         disk.empty()

@@ -1,5 +1,5 @@
-"""A pipeline that verifies: sound runs pass, and whatever becomes of a record on its way into a file, or of a file
-after its upload, stops it with what is missing and what is too many."""
+"""A pipeline that verifies: sound runs pass. A change of a record before its file, or of a file after its upload, stops
+it with the missing and the unexpected ids."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_sound_run_passes(make_pipeline: MakePipeline, lake: Lake, guarantee: Pr
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_rebalance_passes(make_pipeline: MakePipeline, tmp_path: Path, protocol: GroupProtocol) -> None:
-    """What the callback commits is compared outside of it."""
+    """A commit inside the callback is compared outside of it."""
     lake = Folder(tmp_path / "lake")
     pipeline = pipeline_into(lake, make_pipeline, group_protocol=protocol)
     pipeline.feed(RECORDS)
@@ -92,7 +92,7 @@ def stopped(pipeline: TestPipeline, caplog: pytest.LogCaptureFixture) -> Found:
 
 
 def spoil_after_upload(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[list[Path]], object], root: Path) -> None:
-    """The first files that are uploaded are changed before anybody refers to them."""
+    """The first files that are uploaded are changed before they are referenced."""
     put_all = Store.put_all
     done: list[bool] = []
 

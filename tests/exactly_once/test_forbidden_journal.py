@@ -24,7 +24,7 @@ from workers.loop.producing.transactional_producer import TransactionalProducer
 
 @pytest.fixture(scope="module")
 def pipeline() -> Generator[TestPipeline]:
-    """On a broker that lets nobody read the journal."""
+    """On a broker whose journal no client may read."""
     with KafkaCluster.start(overrides=GUARDED_BROKER_SETTINGS) as cluster:
         deny(cluster.bootstrap_servers, transaction_state.TOPIC, AclOperation.READ)
         yield TestPipeline.create(cluster.bootstrap_servers, partitions=1)

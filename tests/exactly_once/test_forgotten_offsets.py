@@ -1,4 +1,4 @@
-"""A group that has lost its committed offsets is not begun anew: what was confirmed is known, and a person decides."""
+"""A group that has lost its committed offsets does not start as new: a user decides, with the confirmed offsets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def again(pipeline: TestPipeline, recorded: tuple[RecordedOffset, ...] = ()) -> 
 
 
 def told(task: TaskThread) -> tuple[RecordedOffset, ...]:
-    """What the server would have recorded of it."""
+    """The server's record of it."""
     return task.control.last.confirmed
 
 

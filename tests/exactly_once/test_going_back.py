@@ -18,6 +18,7 @@ from tests.support.waiting import wait_for
 from workers.loop.errors import AbortableError
 from workers.loop.group.membership import Hold, Membership
 from workers.loop.lane import Lane
+from workers.loop.lane_state import LaneEvent
 from workers.loop.pace import Pace
 from workers.loop.producing.transactional_producer import TransactionalProducer
 from workers.loop.records.suspicion import Suspicion
@@ -111,8 +112,9 @@ def test_what_was_polled_ahead_of_a_checkpoint_that_aborts_is_read_again(
     assert recorders.found() == []
 
 
-def stay(_self: Settling) -> None:
-    """In place of going back."""
+def stay(_self: Settling) -> LaneEvent:
+    """In place of the rewind."""
+    return LaneEvent.REWOUND
 
 
 @pytest.mark.core
@@ -231,7 +233,7 @@ def test_raw_callback_that_raises_inside_consume_loses_what_was_gathered(make_pi
         position = first.position([kept])[0].offset
         seen = sum(message.partition() == kept.partition for message in delivered)
         assert position == len(pipeline.fed) // 2
-        assert seen < position, "records that the position has passed were delivered to nobody"
+        assert seen < position, "records that the position has passed were not delivered"
     finally:
         first.close()
         second.close()

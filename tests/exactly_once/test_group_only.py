@@ -1,4 +1,4 @@
-"""What `group_only` rests on: whose offsets a broker takes for the group alone."""
+"""The basis of `group_only`: the offsets that a broker takes for the group alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Member:
         return bool(self.consumer.assignment())
 
     def send_offset(self, metadata: object) -> None:
-        """Somebody beside it commits offset 7 of its partition, in a transaction."""
+        """Commit offset 7 of its partition from another client, in a transaction."""
         producer = Producer(
             {"bootstrap.servers": self._bootstrap_servers, "transactional.id": unique_name("t"), **QUIET}
         )

@@ -1,4 +1,4 @@
-"""What goes through unchanged: keys, values, headers and timestamps, and only what was committed upstream."""
+"""Unchanged records: keys, values, headers and timestamps, and only records that were committed upstream."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_partition_that_is_added_gets_its_producer_without_a_restart(make_pipeli
 
 
 def test_every_incarnation_is_told_however_short_it_was_held(make_pipeline: MakePipeline) -> None:
-    """A second task comes and goes at once: the first one gives up ids and inits them again."""
+    """A second task comes and goes at once: the first one releases ids and inits them again."""
     pipeline = make_pipeline(partitions=4, **V1)
     told: set[tuple[str | None, int, int]] = set()
     with running(pipeline.specification()) as first:
@@ -230,7 +230,7 @@ class Zombie:
         self._pid = self._points.wait_until_frozen(Point.AFTER_OUTPUTS, 30)
 
     def thaw(self) -> None:
-        """It goes on where it was: it sends offsets before it polls again and hears of its loss."""
+        """It continues where it was: it sends offsets before it polls again and learns of its loss."""
         self._points.thaw(self._pid)
 
 
@@ -262,8 +262,8 @@ def make_zombie(tmp_path: Path) -> Generator[MakeZombie]:
 def test_frozen_zombie(
     make_pipeline: MakePipeline, make_zombie: MakeZombie, zombies: Any, takers: Any, duplicated: int
 ) -> None:
-    """Thawed when another task has had its partition and committed. The first case is the negative control of the rest:
-    nothing but the taker's init on the same id, or the generation, stands between the zombie and its commit."""
+    """Thawed when another task has had its partition and committed. The first case is the negative control. In the rest
+    only the new owner's init on the same id, or the generation, prevents the zombie's commit."""
     pipeline = make_pipeline(partitions=1)
     zombie = make_zombie(pipeline, zombies)
     with running(pipeline.specification(task=1, **{**FROZEN, **takers})) as taker:
@@ -300,7 +300,7 @@ def test_init_comes_before_the_committed_offset_is_read(
         monkeypatch.setattr(LaneOfEach, "assigned", take_at_once)
     with running(pipeline.specification(task=1, **{**FROZEN, **GROUP_ONLY})) as taker:
         taker.wait_for_event(EventKind.ASSIGNED)
-        # Its committed offset is read at once; nothing tells when.
+        # Its committed offset is read at once, without a signal.
         time.sleep(1.0)
         zombie.thaw()
         zombie.process.wait_for_records(510)
@@ -314,7 +314,7 @@ def test_init_comes_before_the_committed_offset_is_read(
 
 
 def test_fenced_lane_waits_for_the_group_while_the_others_go_on(make_pipeline: MakePipeline) -> None:
-    """Somebody who is not in the group takes one partition's id: that lane alone is settled, and the task goes on."""
+    """A client outside the group takes one partition's id: only that lane recovers, and the task continues."""
     pipeline = make_pipeline(partitions=2, **V1)
     with running(pipeline.specification()) as task:
         pipeline.feed(100)
@@ -341,7 +341,7 @@ def test_fenced_lane_waits_for_the_group_while_the_others_go_on(make_pipeline: M
 
 
 def test_superseded_attempt_ends_as_such(make_pipeline: MakePipeline) -> None:
-    """The server's no ends the attempt, whichever lane has asked."""
+    """The server's no ends the attempt, for every lane that has asked."""
     pipeline = make_pipeline(partitions=2, **V1)
     with running(pipeline.specification()) as task:
         task.wait_for_partitions(2)

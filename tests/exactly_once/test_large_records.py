@@ -1,4 +1,4 @@
-"""Records up to what brokers take, whatever the client's own limits; what no topic takes is bad, and says why."""
+"""Records up to the brokers' limits, above the client's own; a record that no topic takes is bad, with the reason."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_record_larger_than_a_small_queue_is_bad_and_names_that_setting(make_pip
 
 @pytest.mark.slow
 def test_record_larger_than_a_request_is_bad_and_reaches_no_broker(make_pipeline: MakePipeline) -> None:
-    """A broker closes the connection of a larger request without a word, and the client would send it for ever."""
+    """A broker closes the connection of a larger request without an error, and the client would send it for ever."""
     pipeline = make_pipeline(partitions=1, errors=ErrorHandling(policy=FailurePolicy.SKIP))
     pipeline.feed(5)
     pipeline.feed_value(b"a" * (LARGEST_REQUEST_BYTES - 10_000), compression="zstd", size_limit=200_000_000)

@@ -1,7 +1,7 @@
 """A log that was cut before the committed offset and has grown past it since: its other records are not skipped.
 
-Only the leader epoch beside the offset tells. A broker that was restarted leads under a new epoch, so that an offset
-which is committed under the epoch before, and lies behind that one's end, is what an unclean election leaves behind.
+Only the leader epoch beside the offset shows it. A broker that was restarted leads under a new epoch. So an offset that
+is committed under the epoch before, and lies behind that one's end, is the result of an unclean election.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def committed(pipeline: TestPipeline, *, partition: int = 0) -> TopicPartition:
 
 
 def append_aborted(pipeline: TestPipeline, count: int, *, partition: int = 0) -> None:
-    """Of another application, in one transaction."""
+    """Records of another application, in one transaction."""
     config = {"bootstrap.servers": pipeline.bootstrap_servers, "transactional.id": f"{pipeline.source}.other"}
     producer = Producer({**config, **QUIET})
     producer.init_transactions(30)
@@ -101,7 +101,7 @@ async def test_offsets_carry_the_epoch_of_the_record_before_them_and_are_compare
     own_broker.wait_until_complete()
     brokers = KafkaBrokers(environment={}, secrets_dir=None)
     for pipeline in pipelines[:2]:
-        # What stood at 50 to 99 under epoch 0 is gone, and 100 others are there.
+        # The records at 50 to 99 under epoch 0 are gone, and 100 others are there.
         commit(pipeline, 2 * EACH, 0)
         pipeline.feed(2 * EACH)
         [cut] = await brokers.truncated_offsets(
@@ -120,7 +120,7 @@ async def test_offsets_carry_the_epoch_of_the_record_before_them_and_are_compare
 
 
 def test_offset_without_an_epoch_skips_what_is_there_now(own_broker: KafkaCluster) -> None:
-    """The negative control: 50 of the 100 records that can be read are skipped, and nothing is said."""
+    """The negative control: 50 of the 100 records that can be read are skipped, without a report."""
     pipeline = TestPipeline.create(own_broker.bootstrap_servers, partitions=1)
     pipeline.feed(EACH)
     with running(pipeline.specification()) as task:
@@ -185,7 +185,7 @@ def test_markers_of_a_later_epoch_alone_are_committed_under_it(drained: dict[str
 def test_cut_log_in_which_only_markers_follow_stops_the_pipeline(
     drained: dict[str, TestPipeline], name: str, partition: int
 ) -> None:
-    """Their offset is not committed over the one that tells of the cut; also beside a partition that has records."""
+    """Their offset is not committed over the one that shows the cut; also beside a partition that has records."""
     pipeline = drained[name]
     commit(pipeline, 2 * EACH, 0, partition=partition)
     append_aborted(pipeline, 2 * EACH, partition=partition)
@@ -235,7 +235,7 @@ async def test_unclean_election_of_a_replica_that_lacks_records_stops_the_pipeli
 
 
 def replicas(cluster: KafkaCluster, topic: str) -> tuple[KafkaBroker, KafkaBroker]:
-    """Of its only partition, the leader first."""
+    """The replicas of its only partition, the leader first."""
     leader = leads(cluster, topic)
     metadata = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET}).list_topics(topic, timeout=20)
     [follower] = [node for node in metadata.topics[topic].partitions[0].replicas if node != leader]

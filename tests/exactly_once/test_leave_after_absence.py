@@ -25,7 +25,7 @@ GROUP_ONLY: dict[str, Any] = {
 def test_who_slept_past_its_session_takes_no_id_unless_it_may(
     make_pipeline: MakePipeline, tmp_path: Path, word: str
 ) -> None:
-    """Its partition is given to it again by the group; its lease may be over. Without a word it goes on (rule 8)."""
+    """The group assigns its partition to it again; its lease may be over. Without an answer it continues (rule 8)."""
     pipeline = make_pipeline(partitions=2, **GROUP_ONLY)
     pipeline.feed(100)
     sleeper = TaskProcess(pipeline.specification(), tmp_path, environment={"FENCELINE_TEST_IS_CURRENT": word})

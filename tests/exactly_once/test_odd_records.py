@@ -1,4 +1,4 @@
-"""Whatever the record format allows goes through whole, or is bad with its offset named; no crash and no loop."""
+"""All that the record format allows is copied unchanged, or is bad with its offset named; no crash and no loop."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def transform_of(kind: str, *, routed: str) -> Transform:
 
 
 class Expected:
-    """What must become of one record, told from its bytes alone; nothing in it knows the loop."""
+    """The required treatment of one record, from its bytes alone; nothing in it knows the loop."""
 
     def __init__(self, kind: str, record: OddRecord, *, sink: str, routed: str, until_ms: int) -> None:
         self._record = record
@@ -166,7 +166,7 @@ class Case:
         assert counters.records_out == sum(len(one.topics) for one in good)
 
     def assert_outputs(self, *, before: int) -> None:
-        """Of the records before this offset each topic has what is expected, whole and in order."""
+        """Check each topic's outputs of the records before this offset: complete, unchanged and in order."""
         good = [one for one in self.expected[:before] if not one.is_bad]
         for topic in (self.pipeline.sink, self.routed):
             wanted = [one.seen_in(topic) for one in good if topic in one.topics]

@@ -25,7 +25,7 @@ def kinds(recorders: Recorders) -> set[Kind]:
 
 
 def dropping_the_first_batch(consume: Callable[..., Consumed]) -> Callable[..., Consumed]:
-    """What came first after an assignment goes to nobody."""
+    """The first records after an assignment are dropped."""
     seen: dict[int, int] = {}
 
     def wrapped(self: Membership, *arguments: Any) -> Consumed:

@@ -1,8 +1,8 @@
-"""Rule 3 where the answer is old: a group coordinator that was frozen, has been replaced, and does not know it yet.
+"""Rule 3 with an old answer: a group coordinator that was frozen, has been replaced, and does not know it yet.
 
-On three brokers such a one was seen, each time, to answer with the offsets of before its absence until it heard of the
-change, some milliseconds to some hundreds. When it does cannot be told beforehand, so its answers are put into the
-client's mouth here.
+On three brokers such a coordinator was observed, each time, to answer with the offsets from before its absence. It did
+so until it learned of the change, for some milliseconds to some hundreds. That time cannot be predicted, so the client
+gets such answers from the test here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AsksAnOldCoordinator(Consumer):
 
 
 def go_back_to_an_old_answer(pipeline: TestPipeline, monkeypatch: pytest.MonkeyPatch) -> list[TaskState]:
-    """Commit, abort, and hear an old answer; returns the states that the task said it was in."""
+    """Commit, abort, and get an old answer; returns the states that the task reported."""
     monkeypatch.setattr(offset_commits, "Consumer", AsksAnOldCoordinator)
     send_offsets = TransactionalProducer.send_offsets
 

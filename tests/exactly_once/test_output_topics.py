@@ -193,7 +193,7 @@ def test_sink_that_is_made_anew_with_fewer_partitions_stops_the_pipeline(make_pi
         pipeline.feed(20)
         error = task.join_error()
     assert isinstance(error, PipelineStopError)
-    assert "deleted and created anew, with 1 instead of 4 partitions" in str(error)
+    assert "deleted and recreated, with 1 instead of 4 partitions" in str(error)
 
 
 def look_for(topic: str, client: Any, *, writes: bool = False) -> None:
@@ -275,5 +275,5 @@ def test_a_client_with_librdkafkas_defaults_does(make_pipeline: MakePipeline) ->
     """The negative control: what the broker of the tests does when it is let."""
     pipeline, topic = make_pipeline(partitions=1), unique_name("misspelt")
     look_for(topic, AdminClient({"bootstrap.servers": pipeline.bootstrap_servers}))
-    wait_for(lambda: exists(pipeline.bootstrap_servers, topic), 20, "the topic that nobody has asked for")
+    wait_for(lambda: exists(pipeline.bootstrap_servers, topic), 20, "the topic that was not requested")
     delete_topics(pipeline.bootstrap_servers, [topic])

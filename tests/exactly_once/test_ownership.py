@@ -56,7 +56,7 @@ def test_revoke_commits_the_whole_checkpoint_before_a_partition_goes(
         assert first.control.last.counters.records_in == 0
         with running(pipeline.specification(task=1)) as second:
             second.wait_for_partitions(1)
-            first.wait_until(lambda seen: len(seen.partitions) == 1, "one partition given up")
+            first.wait_until(lambda seen: len(seen.partitions) == 1, "one partition released")
             # Kept and revoked partition alike: one producer, one transaction.
             assert first.control.last.counters.records_in == 400
             committed = verifier.committed_offsets(pipeline.bootstrap_servers, pipeline.definition.group_id)

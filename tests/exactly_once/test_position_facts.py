@@ -1,4 +1,4 @@
-"""What the loop relies on about positions, on the client itself: a version that differs fails here first."""
+"""Facts about positions that the loop uses, on the client itself: a version that differs fails here first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task says of its producer is what the transaction journal says of its id."""
+"""A task's report of its producer equals the transaction journal's record of its id."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_task_tells_the_producer_id_and_epoch_that_the_coordinator_gave_it(mak
 def test_an_idle_producers_statistics_are_taken_out_of_it(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They come twice a second, whether anything is written or not, and stay in memory until somebody polls."""
+    """They come twice a second, with or without records, and stay in memory until the next poll."""
     polled: list[int] = []
 
     class Counted(Producer):
@@ -136,7 +136,7 @@ def test_epoch_that_an_abort_has_taken_is_known_before_anything_else_happens(
 def test_epoch_that_an_unanswered_abort_takes_is_nobody_elses(
     kafka: KafkaCluster, with_failed_output: WithFailedOutput
 ) -> None:
-    """The client goes on when nobody waits for it any more; the journal shows an init like another producer's."""
+    """The client continues when the call is abandoned; the journal shows an init like another producer's."""
     pipeline, producer, first = with_failed_output
     broker = kafka.broker(1)
     # Else it may be answered while the one that gives it no time is not running itself.

@@ -1,4 +1,4 @@
-"""What a task says of itself is what the brokers and an independent reader say."""
+"""A task's report of itself equals the answers of the brokers and of an independent consumer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_figures_of_a_task_are_those_of_its_topics_and_its_group(
         seen = task.control.last
         [member] = members(pipeline.bootstrap_servers, pipeline.definition.group_id)
         task.drain()
-    # Who has left owns nothing, and says so; what was done stands.
+    # A task that has left owns nothing, and reports that; its counts stay.
     left = task.control.last
     assert (left.state, left.partitions, left.member_id) == (TaskState.DRAINED, (), None)
     assert left.counters.records_in == len(fed)

@@ -16,13 +16,13 @@ from tests.support.waiting import wait_for
 
 _DEADLINE_S = 20.0
 _MANY = 20
-"""Of so many records one request holds back the next: the client lets five of a partition be unanswered."""
+"""With so many records one request delays the next: the client allows five unanswered ones of a partition."""
 _SPINS = 10_000
 _LOOKS = 10
 
 
 class Told:
-    """What the statistics say of the threads that talk to brokers. The producer holds it, so it holds no producer."""
+    """The statistics of the threads that talk to brokers. The producer holds it, so it holds no producer."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -65,7 +65,7 @@ class Watched:
         self._wait_for(lambda: self.told.produce_requests >= number, f"request {number} on its way")
 
     def wakeups(self) -> int:
-        """Of the threads during some looks at them."""
+        """Sample the threads several times."""
         before, end = self.told.wakeups, self.told.times + _LOOKS
         self._wait_for(lambda: self.told.times >= end, "statistics")
         return self.told.wakeups - before
@@ -107,7 +107,7 @@ def test_a_request_unanswered_and_records_over_their_linger_make_the_client_spin
     client = frozen(5)
     client.write(_MANY)
     client.wait_for_request(2)
-    assert client.wakeups() < _SPINS / 10, "an unanswered request alone makes nobody spin"
+    assert client.wakeups() < _SPINS / 10, "an unanswered request alone makes no thread spin"
     client.write(_MANY)
     client.wait_for_spinning()
 

@@ -19,7 +19,7 @@ TIMES = 2
 
 
 class GetsStuck(Producer):
-    """Sends its offsets when `released`, long after somebody waited for it; the first few of them do."""
+    """Sends its offsets when `released`, long after the loop waited for it; the first few of them do."""
 
     stuck: list[Producer]
     late: list[str]
@@ -59,7 +59,7 @@ def test_producer_that_gets_stuck_again_and_again_costs_time_and_no_record(
         task.wait_for_records(600)
         assert task.drain().counters.transactions_aborted == TIMES
     GetsStuck.stuck.clear()
-    assert all("did not come back from sending the input offsets" in event.message for event in lost)
+    assert all("did not return from sending the input offsets" in event.message for event in lost)
     assert GetsStuck.late == [Severity.FENCED] * TIMES
     assert inits(pipeline) == 1 + TIMES
     pipeline.assert_whole()

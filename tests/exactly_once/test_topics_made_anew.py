@@ -1,4 +1,4 @@
-"""A source topic that is deleted and created again before its readers hear of it is another topic."""
+"""A source topic that is deleted and recreated before its consumers learn of it is another topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_topic_made_anew_unnoticed_stops_the_pipeline(make_pipeline: MakePipelin
         read_then_make_anew(pipeline, task)
         error = task.join_error()
     assert isinstance(error, PipelineStopError)
-    assert f"{pipeline.source} was deleted and created anew while the pipeline was reading it" in str(error)
+    assert f"{pipeline.source} was deleted and recreated while it was read" in str(error)
 
 
 def test_without_a_look_at_its_id_what_lies_below_the_old_position_is_lost_in_silence(
@@ -40,7 +40,7 @@ def test_without_a_look_at_its_id_what_lies_below_the_old_position_is_lost_in_si
     """The negative control."""
 
     def look_away(_self: SourceTopics) -> None:
-        """In place of the look."""
+        """In place of the check."""
 
     monkeypatch.setattr(SourceTopics, "look", look_away)
     pipeline = make_pipeline(partitions=1)

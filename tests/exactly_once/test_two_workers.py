@@ -1,8 +1,9 @@
-"""Why a partition has a producer of its own, or offsets a generation: a worker freezes, and wakes up without it.
+"""The need for a producer for each partition, or for a generation with offsets: a worker freezes, and loses its
+partition.
 
 Without the loop: two workers of confluent-kafka alone (tests/support/two_workers.py). The first one stops in the middle
-of its transaction, the second one gets the partition, processes the record and commits; then the first one goes on.
-Scenes differ in one thing from one another: with the first two the transactional id, with the others the metadata.
+of its transaction. The second one gets the partition, processes the record and commits; then the first one continues.
+The first two scenes differ in the transactional id, the others in the metadata.
 """
 
 # confluent_kafka.admin exports these without saying so.
@@ -46,7 +47,7 @@ _WITHIN_S = 60.0
 
 
 class Played(NamedTuple):
-    """What became of the scenes: what the first worker was told, and what is in the sink."""
+    """The results of the scenes: the errors of the first worker, and the content of the sink."""
 
     bootstrap_servers: str
     scenes: dict[str, Scene]
@@ -61,7 +62,7 @@ class Played(NamedTuple):
         return [(record.value or b"").decode() for record in found]
 
     def causes(self, scene: str) -> list[list[Cause]]:
-        """Of the fencing events of each id, in the order of the workers."""
+        """The causes of the fencing events of each id, in the order of the workers."""
         journal = ids_of(self.bootstrap_servers)
         return [causes_of(journal[name]) for name in dict.fromkeys(self.scenes[scene].ids)]
 
@@ -86,7 +87,7 @@ class Played(NamedTuple):
         return [_told(entry) for entry in found.entries]
 
     def refused_membership(self, scene: str) -> FencingEvent:
-        """The event of the first worker's refusal, as a task's word makes it, joined with the group's journal."""
+        """The event of the first worker's refusal, made from a task's report, joined with the group's journal."""
         live, group = LiveGroups(), self.scenes[scene].group
         for partition, batch in read_logs(self.connection, Attempt(self.bootstrap_servers, 30), group_records.TOPIC):
             live.apply(partition, batch)
@@ -137,7 +138,7 @@ def scenes_of(protocol: Protocol) -> list[Scene]:
             ids=(f"{topic}-0", f"{topic}-{second}"),
             has_generation=has_generation,
             is_offset_first=is_offset_first,
-            # Who reads so does not wait for a pending offset, as nobody did before KIP-447.
+            # Such a consumer does not wait for a pending offset, like all clients before KIP-447.
             isolation="read_uncommitted" if is_offset_first else "read_committed",
         )
 
@@ -206,7 +207,7 @@ def process_as_the_second(bootstrap_servers: str, scene: Scene) -> None:
 
 
 async def test_with_different_ids_the_record_is_processed_twice(played: Played) -> None:
-    """The negative control: nobody fences anybody, and the log shows no marker but the two commits."""
+    """The negative control: no producer is fenced, and the log shows no marker but the two commits."""
     first, second = played.scenes["different-ids"].ids
     assert played.outcomes["different-ids"].error is None
     assert played.outputs("different-ids") == [f"by {second}", f"by {first}"]

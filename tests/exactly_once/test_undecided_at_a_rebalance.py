@@ -1,4 +1,4 @@
-"""Offsets that are undecided while the assignment changes: the client gives up over them, the loop does not."""
+"""Pending offsets while the assignment changes: the client stops asking for them, the loop does not."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def lose_one_answer(*, arrives: bool) -> Commit:
             return real_commit(self, patience=patience, confirmed=confirmed)
         lost.append(True)
         if arrives:
-            # Nobody hears of it, the one who counts what is confirmed included.
+            # The answer is lost, also for the counter of confirmed records.
             real_commit(self, patience=patience, confirmed=lambda: None)
         raise OutcomeUnknownError("the answer was lost, for the test")
 
@@ -137,7 +137,7 @@ def test_lost_answer_neither_loses_nor_doubles(
 def test_fence_that_answers_a_commit_leaves_its_outcome_unknown(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit has arrived, its answer is lost, somebody takes the id: the client's repetition meets the fence."""
+    """The commit has arrived, its answer is lost, another client takes the id: the client's repetition is fenced."""
     pipeline = make_pipeline()
     lost: list[bool] = []
 

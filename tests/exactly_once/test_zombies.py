@@ -72,7 +72,7 @@ def test_frozen_zombie_cannot_commit_what_another_task_has_processed(
         wait_for(
             lambda: (taker.control.last.counters.records_in + zombie.last().counters.records_in) >= 1_000,
             30,
-            "the next records, by whoever has the partition now",
+            "the next records, by the present owner of the partition",
         )
         assert zombie.drain().end is TaskEnd.DRAINED
         taker.drain()

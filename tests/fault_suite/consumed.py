@@ -1,4 +1,4 @@
-"""What the transactions of a group have consumed, from the group's partition of `__consumer_offsets`."""
+"""The inputs that a group's transactions have consumed, from its partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GroupJournal:
 
     @property
     def open(self) -> list[Writer]:
-        """Of transactions with offsets of the group that no marker has ended: they hold the next owner back."""
+        """The pending offsets of the group, of transactions without a marker: the next owner waits for them."""
         return [writer for writer, _ in self._open.values()]
 
     def batch(self, batch: RecordBatch) -> None:

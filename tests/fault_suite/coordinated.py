@@ -28,8 +28,8 @@ class Coordinated(NamedTuple):
 class CoordinatorJournal:
     """Fed the batches of one partition of the journal in order; raises UnreadableLogError.
 
-    What a coordinator has decided is its last word before the end: an append that was not confirmed in time stays in
-    the log, and the next one may say it again or, when the transaction has timed out meanwhile, say the opposite.
+    A coordinator's decision is its last record before the end. An append that was not confirmed in time stays in the
+    log. The next one may repeat it or, when the transaction has timed out meanwhile, decide the opposite.
     """
 
     def __init__(self, sink: str) -> None:

@@ -18,7 +18,7 @@ class UnreadableLogError(Exception):
 
 
 class Writer(NamedTuple):
-    """Who writes, as a batch's header says it. No transactional id: it is not in the log."""
+    """The writer, from a batch's header. No transactional id: it is not in the log."""
 
     producer_id: int
     producer_epoch: int
@@ -83,7 +83,7 @@ class DecidedLog:
 
     @property
     def open(self) -> list[Writer]:
-        """Of transactions that no marker has ended."""
+        """The transactions without a marker."""
         return [self._writers[number] for number in self._open.values()]
 
     def committed_at(self, offset: int) -> tuple[int, Writer] | None:
@@ -94,8 +94,8 @@ class DecidedLog:
         return number, self._writers[number]
 
     def is_aborted_and_hidden(self, offset: int) -> bool:
-        """Whether an aborted transaction wrote this offset, and the index of a broker proves that it shows it to
-        `read_committed` readers all the same."""
+        """True if an aborted transaction wrote this offset, and a broker's index proves that it returns it to
+        `read_committed` consumers all the same."""
         number = self._number_at(offset)
         if number is None or self._ends[number] != End.ABORTED:
             return False

@@ -1,4 +1,4 @@
-"""What was done to whom and when: a line before and a line after each fault, on the disk before it is done."""
+"""The log of faults: a line before and a line after each fault, on the disk before it is done."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class FaultLog:
 
     @contextmanager
     def doing(self, fault: Fault) -> Generator[Callable[[str], None]]:
-        """The block does the fault, and says to whom; what leaves it as an exception is written too.
+        """The block does the fault, and reports its target; an exception that leaves it is written too.
 
-        Raises AssertionError where nobody was named: a fault that hit nobody was none.
+        Raises AssertionError where no target was reported: a fault without a target was none.
         """
         done: list[str] = []
         self._write(fault)
         try:
             yield done.append
-            assert done, f"whom {fault.kind} has hit was not said"
+            assert done, f"the target of {fault.kind} was not reported"
         except BaseException as error:
             self._write(fault, done=tuple(done), failed=f"{type(error).__name__}: {error}")
             raise

@@ -1,4 +1,4 @@
-"""What runs over file pipelines have shown, a JSON line each."""
+"""The results of runs over file pipelines, a JSON line each."""
 
 from __future__ import annotations
 

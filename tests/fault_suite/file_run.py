@@ -91,7 +91,7 @@ def _name(met: tuple[Fault, int]) -> str:
 
 
 class _FileRun:
-    """What is known of it as it goes."""
+    """The known facts of it as it goes."""
 
     def __init__(self, seed: int, stage: FileStage, folder: Path) -> None:
         self.done: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class _FileRun:
         try:
             self._do_drawn(until=time.monotonic() + 60 * minutes, at_most=at_most)
         except AssertionError as error:
-            # What has come out until then is judged all the same.
+            # The outputs until then are judged all the same.
             self.failures.append(str(error))
         stage.settle()
         feeder.stop()

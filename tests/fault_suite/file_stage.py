@@ -18,14 +18,14 @@ _ROTATE_MS = 500
 _UPLOADS_WITHIN_MS = 3_000
 _FAULTY = 0.2
 _HANGS = 0.003
-"""Of all requests. What hangs is let go at the end: it arrives late, or its answer does."""
+"""The share of all requests. Hanging ones are released at the end: they arrive late, or their answer does."""
 _HANGING = (object_store.Fault.HELD, object_store.Fault.UNANSWERED)
 _FAULTS = (object_store.Fault.ERROR, object_store.Fault.LOST, object_store.Fault.TWICE, object_store.Fault.CHANGED)
 
 
 class FileStage(TaskStage):
-    """Two or three tasks that write files. Which request of the store meets which fault, and where who is frozen
-    stands still, the points of files among the places, depends on the seed."""
+    """Two or three tasks that write files. The seed decides which request of the store meets which fault, and where a
+    worker is frozen, the points of files among the places."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class FileStage(TaskStage):
         super().settle()
 
     def heal_store(self) -> None:
-        """What hangs in it goes on."""
+        """Release its hanging requests."""
         self.lake.proxy.fault = lambda _method, _path, _before: object_store.Fault.NONE
         self.lake.proxy.release()
 

@@ -1,4 +1,4 @@
-"""What lies around a wrong record: the batches of the source, of the sink and of both journals that are about it."""
+"""The batches around a wrong record: of the source, of the sink and of both journals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEAR_MS = 1_000
 
 
 class Topics(NamedTuple):
-    """Of one pipeline, and the group that reads it."""
+    """The topics of one pipeline, and the group that reads it."""
 
     source: str
     sink: str
@@ -41,8 +41,8 @@ class Cut:
 
 def cut(where: Where, logs: Logs, topics: Topics) -> Cut:
     """The batches that hold the wrong record, its input, all of its copies, the ends of their transactions, and the
-    offsets that passed its input, each with a few batches before and after; and what coordinators wrote of their
-    producers about then."""
+    offsets that passed its input. Each comes with a few batches before and after, and with the coordinators' records
+    about their producers at that time."""
     cutting = _Cutting(where, logs, topics)
     cutting.source()
     cutting.sink()
@@ -52,7 +52,7 @@ def cut(where: Where, logs: Logs, topics: Topics) -> Cut:
 
 
 class _Around:
-    """Of one topic: what is marked, and a few batches before and after it."""
+    """The marked batches of one topic, and a few before and after them."""
 
     def __init__(self, topic: str, cut: Cut) -> None:
         self._topic = topic
@@ -74,7 +74,7 @@ class _Around:
 
 
 class _Cutting:
-    """In this order: each part looks for what those before it have found."""
+    """In this order: each part uses the results of those before it."""
 
     def __init__(self, where: Where, logs: Logs, topics: Topics) -> None:
         self.cut = Cut()
@@ -123,7 +123,7 @@ class _Cutting:
         return self._input is not None and any(identity_of(record.value) == self._input for record in _records(batch))
 
     def group_journal(self) -> None:
-        """Of each producer the first commit past the input; where there is no input, the first one of the producer."""
+        """The first commit of each producer past the input; without an input, the first one of the producer."""
         around = _Around(group_records.TOPIC, self.cut)
         ends = _Ends(self.cut)
         passed: set[int] = set()
@@ -202,7 +202,7 @@ def _is_near(at_ms: int, times_ms: Collection[int]) -> bool:
 
 def _records(batch: RecordBatch) -> list[Record]:
     found = read_records(batch)
-    # Whoever judges has read all of it before.
+    # The judge has read all of it before.
     assert isinstance(found, list), found
     return found
 

@@ -1,4 +1,4 @@
-"""The group's offsets deleted while everybody is away, a start that is refused, and the way out of it."""
+"""The group's offsets deleted while all members are away, a start that is refused, and the way out of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WITHIN_S = 90.0
 
 
 def recorded_of(workers: Iterable[TaskProcess]) -> tuple[RecordedOffset, ...]:
-    """What a server would have recorded of them: the furthest that was reported of each partition."""
+    """A server's record of them: the largest reported offset of each partition."""
     found: dict[tuple[str, int], RecordedOffset] = {}
     for worker in workers:
         for one in worker.last().confirmed:

@@ -30,7 +30,7 @@ class RequestHeader(NamedTuple):
 
 
 class EndTxn(NamedTuple):
-    """What a producer asks its transaction coordinator at the end of a transaction."""
+    """A producer's requests to its transaction coordinator at the end of a transaction."""
 
     transactional_id: str
     producer_id: int
@@ -39,7 +39,7 @@ class EndTxn(NamedTuple):
 
 
 class FrameSplitter:
-    """Cuts one direction of a connection into whole frames, whatever pieces it came in."""
+    """Cuts one direction of a connection into whole frames, from pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -63,7 +63,7 @@ class FrameSplitter:
 
 
 def request_header(frame: bytes) -> RequestHeader:
-    """The beginning that all requests have in common, whatever the version of their header."""
+    """The beginning that all requests have in common, in every version of their header."""
     return RequestHeader(*_REQUEST.unpack_from(frame, _LENGTH.size))
 
 
@@ -74,7 +74,7 @@ def correlation_id(frame: bytes) -> int:
 
 
 def end_txn(frame: bytes) -> EndTxn:
-    """What an EndTxn request says; versions 0 to 5."""
+    """The content of an EndTxn request; versions 0 to 5."""
     header = request_header(frame)
     at = _LENGTH.size + _REQUEST.size
     # The client's id is never in the compact form, not even in a flexible header.
@@ -83,7 +83,7 @@ def end_txn(frame: bytes) -> EndTxn:
     if header.api_version >= _FIRST_FLEXIBLE_END_TXN:
         tags, at = _varint(frame, at)
         if tags:
-            raise NotKafkaError(f"a request header with {tags} tagged fields, which nobody has defined yet")
+            raise NotKafkaError(f"a request header with {tags} tagged fields; none is defined yet")
         length, at = _varint(frame, at)
         length -= 1
     else:

@@ -1,11 +1,11 @@
-"""Named places of the loop at which a real worker stops itself, with all of its threads, because a test asks for it.
+"""Named places of the loop at which a real worker stops itself, with all of its threads, on request of a test.
 
-The product knows nothing of them: they are put around the methods of the loop from outside (see seams), in processes
-that are started with `environment_of`, as Spark's Python workers are when the cluster has that environment.
+The product has no such places: they are put around the methods of the loop from outside (see seams). The processes are
+started with `environment_of`, as Spark's Python workers are when the cluster has that environment.
 
-A test asks by a file in a folder; the first worker to arrive takes it, by renaming it, and stops: SIGSTOP, as a virtual
-machine or a cgroup does it to the whole process. A sleep would not do, since the client's own threads would go on
-sending heartbeats. Whoever asks sees the renamed file and the state of the process, and sends SIGCONT.
+A test asks by a file in a folder. The first worker to arrive takes it, by renaming it, and stops. SIGSTOP does it, as a
+virtual machine or a cgroup does to the whole process. A sleep is not enough, since the client's own threads would
+continue to send heartbeats. The test sees the renamed file and the state of the process, and sends SIGCONT.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Worker:
 
 
 def seams(reach: Reach) -> list[Seam]:
-    """What to put around the loop. Raises AttributeError where a method is not there any more."""
+    """The wrappers for the loop. Raises AttributeError where a method does not exist any more."""
     from workers.loop.group.membership import Membership
     from workers.loop.producing.transactional_producer import TransactionalProducer
     from workers.sinks.file_sink import FileSink
@@ -142,7 +142,7 @@ def stop_if_asked(folder: Path, point: AnyPoint) -> None:
             taken = (folder / asked).rename(folder / f"{point}.{_FROZEN}.{pid}")
             if taken.read_text() == _BY_ITSELF:
                 os.setsid()
-            # To this thread: it must not go on for the moment that another one would need to hear of it.
+            # To this thread: it must not continue until another one has received it.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             return
 
@@ -161,22 +161,22 @@ class FreezePoints:
         self._folder = folder
 
     def environment_of(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """For processes that shall stop when they are asked to, and for whoever starts them."""
+        """For processes that stop on request, and for their starters."""
         path = [str(_AT_START), str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         return {**environment, "PYTHONPATH": os.pathsep.join(path), FOLDER_VARIABLE: str(self._folder)}
 
     def ask(self, point: AnyPoint, *, pid: int | None = None, by_itself: bool = False) -> None:
         """Stop the next worker that comes there: this one, or any.
 
-        by_itself: in a session of its own, for a worker whose parent shall die while it stands still. The kernel wakes
-        and hangs up on the stopped processes of a group whose last parent in their session is gone.
+        by_itself: in a session of its own, for a worker whose parent shall die while it is frozen. The kernel wakes the
+        stopped processes of a group whose last parent in their session is gone, and sends them SIGHUP.
         """
         asked = self._folder / f".{_request(point, pid)}"
         asked.write_text(_BY_ITSELF if by_itself else "")
         asked.rename(self._folder / _request(point, pid))
 
     def withdraw(self, point: AnyPoint, *, pid: int | None = None) -> bool:
-        """Take a request back; False: somebody has taken it already."""
+        """Take a request back; False: a worker has taken it already."""
         try:
             (self._folder / _request(point, pid)).unlink()
         except FileNotFoundError:
@@ -184,7 +184,7 @@ class FreezePoints:
         return True
 
     def frozen(self) -> dict[int, AnyPoint]:
-        """Who stands still now, and where."""
+        """The frozen workers, and their points."""
         found: dict[int, AnyPoint] = {}
         for path in self._folder.glob(f"*.{_FROZEN}.*"):
             point, _, pid = path.name.partition(f".{_FROZEN}.")
@@ -193,7 +193,7 @@ class FreezePoints:
         return found
 
     def wait_until_frozen(self, point: AnyPoint, deadline_s: float) -> int:
-        """The pid of a worker that stands still at this point."""
+        """The pid of a worker that is frozen at this point."""
 
         def at_point() -> list[int]:
             return [pid for pid, at in self.frozen().items() if at is point]
@@ -208,7 +208,7 @@ class FreezePoints:
             os.kill(pid, signal.SIGCONT)
 
     def thaw_all(self) -> None:
-        """At the end of a test nobody stays frozen, and nobody is asked any more."""
+        """At the end of a test no process stays frozen, and no request stays open."""
         for point in (*Point, *FilePoint):
             for path in self._folder.glob(f"{point}*"):
                 if f".{_FROZEN}." not in path.name:
@@ -218,7 +218,7 @@ class FreezePoints:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether it stands still, with all of its threads; False where it is gone."""
+    """True if it is frozen, with all of its threads; False where it is gone."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""What workers that stood still have outlasted: the group's session, the coordinator's patience, both or neither."""
+"""The timeouts that frozen workers have outlasted: the group's session, the transaction's, both or neither."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ ANYWHERE = "anywhere"
 
 
 class Outlasted(StrEnum):
-    """Who wakes up past the session is no member any more, past the transaction's timeout no producer: zombies."""
+    """Past the session a worker wakes up without its membership, past the transaction's timeout as a fenced producer:
+    zombies."""
 
     NEITHER = "neither"
     SESSION = "session"
@@ -22,8 +23,8 @@ class Outlasted(StrEnum):
 
 
 class Timeouts(NamedTuple):
-    """session_s: of a member. transaction_s: of a producer. look_s: between the coordinator's looks for what is past
-    that, so that only after both it has certainly been ended."""
+    """session_s: of a member. transaction_s: of a producer. look_s: between the coordinator's checks for transactions
+    past that, so that only after both it has certainly been ended."""
 
     session_s: float
     transaction_s: float
@@ -47,7 +48,7 @@ class Freezes:
         outlasted = timeouts.outlasted(stood_s)
         self._counted.setdefault(place_of(point), Counter())[outlasted] += 1
         return (
-            f"stood still for {stood_s:.1f} s: outlasted {outlasted} of session ({timeouts.session_s:g} s) and "
+            f"frozen for {stood_s:.1f} s: outlasted {outlasted} of session ({timeouts.session_s:g} s) and "
             f"transaction ({timeouts.transaction_s:g} s, and {timeouts.look_s:g} s until it is seen)"
         )
 

@@ -1,21 +1,20 @@
-"""The judge of a run: from what source, sink and the group's journal hold, what was lost, doubled, torn or reordered.
+"""The judge of a run: records lost, duplicated, torn or reordered, from source, sink and the group's journal.
 
 Pure: `reading` brings the facts. It shares no code with the loop. For pipelines that write each input once (identity).
 
-What makes a transaction visible from outside is already in the logs. An output carries the id of its input, nothing
-else; its batch carries producer id and epoch, and the next marker of that producer says how the transaction ended. The
-same producer sends the input offsets, in the same transaction, to the group's one partition of `__consumer_offsets`:
-there the transaction says which inputs it has consumed. So of every committed transaction of the group it must be true
+The logs already have all that makes a transaction visible from outside. An output carries the id of its input, nothing
+else. Its batch carries producer id and epoch, and the next marker of that producer has the end of the transaction. The
+same producer sends the input offsets, in the same transaction, to the group's one partition of `__consumer_offsets`.
+There the transaction has its consumed inputs. So for every committed transaction of the group it must be true
 that each input between the offset before and the one that it commits is
   in the sink under read_committed         else the offsets came without an output
   written by that producer and epoch       else the output came with another transaction
-  in one transaction of a sink partition   else a marker stands between what belongs together
-and that no transaction of the sink has outputs of two commits, or of none. What is not so is *torn*.
+  in one transaction of a sink partition   else a marker separates outputs of one transaction
+and that no transaction of the sink has outputs of two commits, or of none. A transaction that breaks it is *torn*.
 
-The logs of two partitions do not say which of a producer's transactions in the one is which in the other. The
-coordinators' journal does: it names the partitions of each, and the n-th commit of offsets of a producer is the n-th of
-its transactions, under one epoch, in which the group's journal is named. Outputs in a partition that it does not name
-are another's.
+The logs of two partitions do not relate a producer's transactions in the one to those in the other. The coordinators'
+journal does: it names the partitions of each. The n-th commit of offsets of a producer is the n-th of its transactions,
+under one epoch, in which the group's journal is named. Outputs in a partition that it does not name are another's.
 
 About 13 bytes an id: 10 million take 130 MB.
 """
@@ -54,7 +53,7 @@ def identity_of(value: bytes | None) -> Input | None:
 
 
 class Segment(NamedTuple):
-    """What one committed transaction wrote into one partition of the sink."""
+    """The outputs of one committed transaction in one partition of the sink."""
 
     partition: int
     number: int
@@ -116,11 +115,11 @@ class Verdict:
     expected, found: ids in the source, records in the sink. transactions: committed ones of the group. aborted: those
     that had sent its offsets already.
     unexpected: outputs that are no id of the source. altered: outputs whose bytes are not those of their input.
-    uncommitted: shown under read_committed by transactions that were not committed. went_back: commits of an offset
-    before one that was committed already.
-    shown_aborted: shown under read_committed by a broker whose own index proves that it cannot tell them from committed
-    ones (docs/client-facts.md). No client can do anything about it, and nothing is wrong by it; they count
-    as nothing else, and what was given only so is lost.
+    uncommitted: returned under read_committed from transactions that were not committed. went_back: commits of an
+    offset before one that was committed already.
+    shown_aborted: returned under read_committed by a broker whose own index proves that it cannot distinguish them from
+    committed ones (docs/client-facts.md). No client can prevent it, and it is no failure. They count as nothing else,
+    and a record that came only so is lost.
     """
 
     expected: int
@@ -142,7 +141,7 @@ class Verdict:
         return self.lost is not None and not any(self.wrong().values())
 
     def wrong(self) -> dict[str, Wrong]:
-        """What was judged, by its name."""
+        """The judged object, by its name."""
         names = ("lost", "duplicated", "torn", "out_of_order", "unexpected", "altered", "uncommitted", "went_back")
         found: dict[str, Wrong | None] = {name: getattr(self, name) for name in names}
         return {name: what for name, what in found.items() if what is not None}
@@ -154,7 +153,7 @@ class Verdict:
 
 
 class _Partition:
-    """What is known of each id of one partition of the source, by sequence."""
+    """The known facts about each id of one partition of the source, by sequence."""
 
     def __init__(self) -> None:
         self.offsets = array("I")
@@ -163,12 +162,12 @@ class _Partition:
         self.segments = array("i")
 
     def sequences(self, begin: int, end: int) -> slice:
-        """Of the ids whose offsets lie in [begin, end)."""
+        """The facts about ids whose offsets lie in [begin, end)."""
         return slice(bisect_left(self.offsets, begin), bisect_left(self.offsets, end))
 
 
 class Judge:
-    """Is told every input in order, then every output of each sink partition in order, then asked for the verdict."""
+    """Gets every input in order, then every output of each sink partition in order, then gives the verdict."""
 
     def __init__(self) -> None:
         self._partitions: defaultdict[int, _Partition] = defaultdict(_Partition)
@@ -232,7 +231,7 @@ class Judge:
             known.segments[identity.sequence] = self._number(segment)
 
     def shown_to_another(self, partition: int, offset: int) -> None:
-        """What is aborted and hidden, and was shown to another reader than the one that outputs are told by."""
+        """A record that is aborted and hidden, and was returned to another consumer than the judged one."""
         self._shown_aborted.add(
             f"offset {offset} of partition {partition}, to another reader", Where(sink=(partition, offset))
         )
@@ -247,9 +246,9 @@ class Judge:
         is_decided: bool = True,
     ) -> Verdict:
         """consumed: the group's committed transactions, in the order of their markers. coordinated: those that any
-        coordinator has committed, by producer id in their order. aborted: how many others the group has. is_through:
-        whether all should have come out. is_decided: whether all that is written is shown; behind a transaction that
-        nobody has ended, what others have committed is not.
+        coordinator has committed, by producer id in their order. aborted: the number of others that the group has.
+        is_through: whether all should have come out. is_decided: whether all records are visible; an open transaction
+        hides later committed records.
         """
         torn, went_back = self._torn(consumed, coordinated, is_decided=is_decided)
         return Verdict(
@@ -322,7 +321,7 @@ class Judge:
             if number not in owners:
                 torn.add(f"outputs without their offsets: {segment}", Where(writer=segment.writer))
         for writer, found in known_by.contradictions():
-            # The order by which this writer's transactions are told apart may be shifted from there on.
+            # The order that distinguishes this writer's transactions may be shifted from there on.
             torn.add(found, Where(writer=writer), explains_others=True)
         return torn.told(), went_back.told()
 
@@ -362,7 +361,7 @@ class _Coordination:
         return frozenset() if found is None else found.sink
 
     def contradictions(self) -> Iterator[tuple[Writer, str]]:
-        """The writer and a sentence for each committed transaction that has only one of outputs and offsets, and for
+        """The writer and a sentence for each committed transaction that has only one of outputs and offsets. Also for
         more or fewer commits of offsets than transactions that have them."""
         for producer_id, transactions in self._coordinated.items():
             for number, one in enumerate(transactions):

@@ -44,7 +44,7 @@ def move_leaders(bootstrap_servers: str, partitions: Sequence[At], *, deadline_s
         others = [replica for replica in found.in_sync if replica != found.leader]
         return min(others) if others and found.leader >= 0 else None
 
-    # Its types are not told by the library.
+    # The library does not declare its types.
     admin: Any = cast(Any, KafkaAdminClient)(bootstrap_servers=bootstrap_servers.split(","))
     try:
         moved: list[str] = []

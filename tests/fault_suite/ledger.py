@@ -1,4 +1,4 @@
-"""What runs have shown, a JSON line each, and all of them together."""
+"""The results of runs, a JSON line each, and all of them together."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class KindFigures(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. A run that failed is entered too: what it lost is what the ledger is for.
+    """One run. A run that failed is entered too: the ledger must show what it lost.
 
-    faults: those that were done. not_done: drawn ones that found nobody any more, or were not felt.
-    failure: what else was wrong, in a sentence. judged: False where it did not come as far as the whole verdict, so
-    that records and transactions say nothing. lost, duplicated, torn, out_of_order: None where that was not judged; of
-    a run that did not come to rest all but lost are. changed_since_commit: the commit alone does not say what was run.
-    offset_log: contradictions in what tasks recorded of their offsets; None where that was not asked.
-    shown_aborted: records that brokers have shown though they were aborted, as their own indexes prove: no failure,
-    since no client can do anything about it; None where that was not looked for.
-    freezes: how many workers stood still, by point and by what they outlasted; None in runs that did not note it.
+    faults: those that were done. not_done: drawn ones that found no target any more, or had no effect.
+    failure: another error, in a sentence. judged: False where it did not come as far as the whole verdict, so that
+    records and transactions show nothing. lost, duplicated, torn, out_of_order: None where that was not judged; for a
+    run that did not come to rest all but lost are. changed_since_commit: the commit alone does not identify the run.
+    offset_log: contradictions in the tasks' recorded offsets; None where that was not checked.
+    shown_aborted: records that brokers have returned though they were aborted, as their own indexes prove. This is no
+    failure, since no client can prevent it; None where that was not searched.
+    freezes: the number of frozen workers, by point and by outlasted timeouts; None in runs that did not note it.
     """
 
     faults: int
@@ -65,12 +65,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """Of many runs. A fault that was done counts where its run was judged: of another one nobody knows what it did.
-    Stand-stills were seen in any case, and what is wrong counts wherever it was found.
+    """The sums of many runs. A fault that was done counts where its run was judged: its effect is unknown in another.
+    Freezes were seen in any case, and an error counts wherever it was found.
 
-    unjudged: runs without a whole verdict; they have failed, too. asked: those whose offset log was asked; offset_log:
-    contradictions found in it. looked: those that have looked for aborted records that brokers show; shown_aborted:
-    how many these were.
+    unjudged: runs without a whole verdict; they have failed, too. asked: those whose offset log was checked;
+    offset_log: contradictions found in it. looked: those that have searched for aborted records that brokers return;
+    shown_aborted: the number of these.
     """
 
     runs: int

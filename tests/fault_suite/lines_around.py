@@ -1,4 +1,4 @@
-"""Lines of logs around a time, whoever wrote them: Python, Spark, librdkafka."""
+"""Lines of logs around a time, from Python, Spark and librdkafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIBRDKAFKA = re.compile(r"%\d\|(\d+)\.(\d{3})\|")
 
 
 def lines_around(folder: Path, times_ms: Collection[int]) -> Iterator[str]:
-    """Of the logs of workers, drivers and servers below the folder, with the file's name before the first line."""
+    """Lines of workers, drivers and servers below the folder, with the file's name before the first line."""
     for path in sorted(path for path in folder.rglob("*") if path.name in _NAMES and path.is_file()):
         near = list(_near(path.read_text("utf-8", errors="replace").splitlines(), times_ms))
         if near:

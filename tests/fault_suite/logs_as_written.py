@@ -117,7 +117,7 @@ class World:
         self._named[writer.producer_id].setdefault(topic, set()).add(partition)
 
     def coordinate(self, writer: Writer, *statuses: TransactionStatus) -> None:
-        """What the coordinator writes of the transaction as it is now."""
+        """The coordinator's record of the transaction as it is now."""
         named = tuple(TopicPartitions(topic, tuple(found)) for topic, found in self._named[writer.producer_id].items())
         for status in statuses:
             state = TransactionState(*writer, 10_000, status, named)
@@ -145,7 +145,7 @@ class World:
         self.end(writer, kind)
 
     def shown(self, partition: int) -> Iterator[tuple[int, bytes | None]]:
-        """What a consumer is given under read_committed: told by what comes after each batch."""
+        """The records that a consumer gets under read_committed, from the batches that follow each one."""
         log = self.sink[partition]
         for at, batch in enumerate(log):
             if batch.is_control:

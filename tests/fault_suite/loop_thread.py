@@ -21,7 +21,7 @@ class LoopThread:
         self._thread.start()
 
     def ask(self, what: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises; TimeoutError if it takes more than ten seconds."""
+        """The coroutine's result or exception; TimeoutError if it takes more than ten seconds."""
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(_ANSWER_S)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Holds back the markers that brokers ask each other to write, and nothing else: a transaction that is decided then is
-not complete for as long as a test wants.
+"""Delays the markers that brokers ask each other to write, and nothing else. A transaction that is decided then is not
+complete for as long as a test wants.
 
-Brokers come to it because their own listener advertises its ports. Only the connections on which markers are asked for
-are ever held: replication goes on, so that what the coordinator has decided is replicated.
+Brokers come to it because their own listener advertises its ports. Only the connections with marker requests are ever
+held: replication continues, so that the coordinator's decision is replicated.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _HEADER_BYTES = 48
 
 
 class MarkerGate:
-    """Listens on `ports` of loopback, one for each broker, and connects to `targets`, which may be told later.
+    """Listens on `ports` of loopback, one for each broker, and connects to `targets`, which may be set later.
 
-    A context manager. Its methods may be called from any thread; they return when what they say is true.
+    A context manager. Its methods may be called from any thread; they return when their effect is there.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
@@ -80,7 +80,7 @@ class MarkerGate:
                 self._writers.update(writers)
                 await self._pass_on(reader, writer, broker_reader, broker_writer)
             except (OSError, IndexError):
-                # The broker is away, or not known yet: whoever comes is told so, and comes again.
+                # The broker is away, or not known yet: the client is refused, and comes again.
                 pass
             finally:
                 self._writers.difference_update(writers)

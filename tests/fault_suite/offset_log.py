@@ -1,7 +1,7 @@
-"""What the tasks of a run recorded of their offsets, asked at its end: does it contradict itself?
+"""The recorded offsets of a run's tasks, checked for contradictions at its end.
 
-The same check that the server makes, over what processes have written to their reports in place of telling a server, or
-by the server itself.
+It is the server's own check, over the reports that processes have written in place of sending them, or made by the
+server itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 class Asked(NamedTuple):
-    """contradictions: None where nothing was recorded. said: the first of them, as sentences."""
+    """contradictions: None where nothing was recorded. `said`: the first of them, as sentences."""
 
     contradictions: int | None
     said: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What one attempt's process has written. Nothing is missing only of one that came to its own end.
+    """The report of one attempt's process. It is complete only for one that came to its own end.
 
     life: how often the group's offsets had been deleted when it was started.
     """
@@ -79,14 +79,14 @@ class Written(NamedTuple):
 
     @property
     def has_begun(self) -> bool:
-        """An attempt says its state before it joins the group: who has said nothing has committed nothing."""
+        """An attempt reports its state before it joins the group: one without a report has committed nothing."""
         return bool(self.reports)
 
 
 def checked(attempts: Iterable[Written], *, group: str, resumed: Sequence[Offsets] = ()) -> Asked:
-    """Of all attempts of a run, none of which goes on.
+    """The reports of all attempts of a run, which are all over.
 
-    resumed: where the group was set after each deletion of its offsets, at which the next life must begin. The replay
+    resumed: the offsets set after each deletion of the group's offsets, at which the next life must begin. The replay
     compares within a life only: generations begin again with the new group.
     """
     now = datetime.now(UTC)
@@ -106,9 +106,9 @@ def checked(attempts: Iterable[Written], *, group: str, resumed: Sequence[Offset
 
 
 def _elsewhere(heard: Sequence[Heard], resumed: Offsets) -> Iterator[str]:
-    """A sentence for each partition that a life did not begin where the group was set.
+    """A sentence for each partition in which a life did not begin at the offset that was set.
 
-    Behind it, only where everybody of that life has said everything: who was killed may have begun there.
+    Behind it, only where all of that life have reported everything: a killed attempt may have begun there.
     """
     for (topic, partition), offset in sorted(resumed.items()):
         began = min(
@@ -132,7 +132,7 @@ def written_in(folder: Path) -> list[Written]:
     found: list[Written] = []
     for path in sorted(folder.glob("task-*-attempt-*/reports.jsonl")):
         _, task, _, attempt = path.parent.name.split("-")
-        # A line that was not written to its end is one that was never said.
+        # A line that was not written to its end was never reported.
         lines = path.read_bytes().split(b"\n")[:-1]
         reports = tuple(msgspec.json.decode(line, type=Report) for line in lines)
         found.append(Written(int(task), int(attempt), reports))
@@ -142,10 +142,10 @@ def written_in(folder: Path) -> list[Written]:
 def _heard(written: Written, *, group: str, now: datetime) -> list[Heard]:
     told = [partition for report in written.reports for partition in report.offsets]
     found: list[Heard] = []
-    # Sorting keeps the order in which one partition's were told.
+    # Sorting keeps the order of one partition's reports.
     for (topic, number), of_one in groupby(sorted(told, key=lambda one: (one.topic, one.partition)), key=_at):
         entries = list(of_one)
-        # A checkpoint is told again, under its number, when it has grown.
+        # A checkpoint is reported again, under its number, when it has grown.
         events: dict[int, Event] = {event.index: event for entry in entries for event in entry.events}
         found.append(
             Heard(
@@ -157,7 +157,7 @@ def _heard(written: Written, *, group: str, now: datetime) -> list[Heard]:
                 host=None,
                 events=tuple(events.values()),
                 recorded=entries[-1].recorded,
-                # Who was killed may have committed since, whatever he said last.
+                # A killed attempt may have committed since its last report.
                 is_open=not written.is_over,
                 is_over=written.is_over,
                 complete_at=None,

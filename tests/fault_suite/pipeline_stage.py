@@ -1,4 +1,4 @@
-"""What every stage for faults has: brokers behind proxies, and one pipeline on them."""
+"""The common part of all stages for faults: brokers behind proxies, and one pipeline on them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PipelineStage(ABC):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What needs no transaction can be done to at_least_once too: the negative control of a run."""
+        """Faults that need no transaction can also meet at_least_once: the negative control of a run."""
         kinds = (*self._kinds(), *self.cluster.kinds)
         if self._guarantee is not ProcessingGuarantee.AT_LEAST_ONCE:
             return kinds
@@ -62,7 +62,7 @@ class PipelineStage(ABC):
 
     @property
     def name(self) -> str:
-        """What the ledger says of it: where it runs, and what is promised where that is not exactly_once_v2."""
+        """The stage in the ledger: its place, and the guarantee where that is not exactly_once_v2."""
         promised = {
             ProcessingGuarantee.EXACTLY_ONCE_V2: "",
             ProcessingGuarantee.EXACTLY_ONCE: f", exactly_once with {self._fencing}",
@@ -81,7 +81,7 @@ class PipelineStage(ABC):
 
     @abstractmethod
     def ask_offset_log(self) -> Asked:
-        """What tasks recorded of their offsets, when they have come to their end."""
+        """The recorded offsets of tasks, when they have come to their end."""
 
     @property
     def facts(self) -> Facts:
@@ -102,16 +102,16 @@ class PipelineStage(ABC):
 
     @property
     def freezes(self) -> dict[str, dict[Outlasted, int]]:
-        """How many workers have stood still, by the point at which they did and by what they have outlasted."""
+        """The number of frozen workers, by their point and by the outlasted timeouts."""
         return self._freezes.counted
 
     def stood(self, point: AnyPoint | None, stood_s: float) -> str:
-        """A worker has stood still for so long, and goes on; what the log of faults says of it."""
+        """Record that a worker was frozen for so long, and continues; returns the text for the log of faults."""
         return self._freezes.stood(point, stood_s, self.timeouts)
 
     @property
     def timeouts(self) -> Timeouts:
-        """Of the pipeline's members and producers."""
+        """The client ids of the pipeline's members and producers."""
         definition = self.pipeline.definition
         is_classic = definition.group_protocol is GroupProtocol.CLASSIC
         session_ms = definition.session_timeout_ms if is_classic else int(SETTINGS["group.consumer.session.timeout.ms"])
@@ -119,13 +119,13 @@ class PipelineStage(ABC):
         return Timeouts(session_ms / 1000, definition.transaction_timeout_ms / 1000, look_ms / 1000)
 
     def lines_of_silence(self) -> Iterator[str]:
-        """Who has which partition and what is open now, as brokers and workers say it."""
+        """The present owners of partitions and open transactions, from brokers and workers."""
         servers = self.cluster.bootstrap_servers
         group = partial(lines_of_group, servers, self.pipeline.definition.group_id)
         return told(group, partial(lines_of_transactions, servers))
 
     def explanations(self) -> list[str]:
-        """What of a failure is the brokers' own doing, as they say."""
+        """The part of a failure that the brokers' own logs admit."""
         skipped = self.cluster.skipped_markers()
         told = f"the brokers left out markers of {skipped} transactions: partitions had no leader just then"
         return [told] if skipped else []

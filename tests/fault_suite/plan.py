@@ -18,7 +18,7 @@ _HUNDREDTHS = 2
 
 
 class Kind(StrEnum):
-    """What is done; the table below says for how long."""
+    """The kinds of faults; the table below has their durations."""
 
     WORKER_KILLED = "worker killed"
     WORKER_TERMINATED = "worker terminated"
@@ -76,8 +76,8 @@ OF_TRANSACTIONS = (
 Range = tuple[float, float]
 
 _AT_ONCE: tuple[Range, ...] = ((0, 0),)
-# Before any timeout, past the session of a classic group (4 s), and past that of a KIP-848 group and the transaction
-# timeout (10 s each) with the coordinator's next look (1 s).
+# Before any timeout, and past the session of a classic group (4 s). The last is past that of a KIP-848 group and the
+# transaction timeout (10 s each) with the coordinator's next check (1 s).
 _BEFORE, _PAST_SESSION, _PAST_ALL = (0.5, 3.0), (4.5, 6.0), (11.5, 14.0)
 _PAST_TIMEOUTS: tuple[Range, ...] = (_BEFORE, _BEFORE, _PAST_SESSION, _PAST_ALL)
 _STANDS_STILL: tuple[Range, ...] = (_BEFORE, _PAST_SESSION, _PAST_ALL)
@@ -120,11 +120,11 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.SPARK_WORKER_TERMINATED: ((0, 5),),
     Kind.SPARK_MASTER_KILLED: ((0, 5),),
     Kind.SPARK_MASTER_TERMINATED: ((0, 5),),
-    # Before and past the heartbeat timeout of the stage's server (4 s), and past what it waits until somebody is lost.
+    # Before and past the heartbeat timeout of the stage's server (4 s), and past its wait until an instance is lost.
     Kind.SERVER_KILLED: ((0, 3), (5, 10)),
     Kind.SERVER_PAUSED: ((1, 3), (5, 10), (15, 20)),
     Kind.SERVER_RESTARTED: ((0, 3),),
-    # Once the other one is ready: past the heartbeat timeout, or past what it waits until somebody is lost.
+    # Once the other one is ready: past the heartbeat timeout, or past its wait until an instance is lost.
     Kind.SERVER_SUPERSEDED: ((5, 8), (12, 15)),
     Kind.POSTGRES_KILLED: ((0, 3), (5, 10)),
     Kind.POSTGRES_PAUSED: ((1, 3), (5, 10), (15, 20)),
@@ -162,10 +162,10 @@ class Fault(NamedTuple):
 
 
 def faults(seed: int, kinds: Sequence[Kind] = tuple(Kind)) -> Iterator[Fault]:
-    """Without end. The n-th depends on seed and kinds alone: neither on the machine, nor on how the others went.
+    """Without end. The n-th depends on seed and kinds alone: neither on the machine, nor on the course of the others.
 
-    Each kind comes once in as many faults as there are kinds, so that a short run has met every one; the places at
-    which workers are frozen likewise, and at each place the lengths: a zombie is made of every step of the loop.
+    Each kind comes once in as many faults as there are kinds, so that a short run has met every one. So do the places
+    at which workers are frozen, and at each place the lengths: every step of the loop makes a zombie.
     """
     points: Sequence[Point | None] = (None, *Point)
     at_points = _in_turns(seed, "points", points)

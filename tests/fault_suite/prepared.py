@@ -20,13 +20,13 @@ from tests.support.waiting import wait_for
 
 _WITHIN_S = 90.0
 _COMMITS_WITHIN_S = 2.0
-"""Whoever commits does it several times in this time; whoever comes back waits for the markers of his predecessor, and
-is not kept longer from them."""
+"""A task commits several times in this time. One that comes back waits for its predecessor's markers, and is not kept
+longer from them."""
 _LET_THROUGH_S = 0.5
 
 
 class Said(NamedTuple):
-    """The last word of a coordinator on an id."""
+    """The last record of a coordinator about an id."""
 
     at: At
     offset: int
@@ -38,7 +38,7 @@ class Said(NamedTuple):
 
 
 class Journal:
-    """What is said in `__transaction_state` from now on."""
+    """The records of `__transaction_state` from now on."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -63,7 +63,7 @@ class Journal:
 def move_prepared(
     bootstrap_servers: str, gate: MarkerGate, did: Callable[[str], None], *, wait: Callable[[float], object]
 ) -> None:
-    """Of whichever id is prepared first.
+    """Move the coordinator of the id that is prepared first.
 
     Raises NotDoneError where its markers were written before the leader had moved: a coordinator that finds the
     transaction complete has nothing to do.
@@ -85,7 +85,7 @@ def move_prepared(
         found = journal.said()[name]
         return found if found.offset > before.offset else None
 
-    after = wait_for(later, _WITHIN_S, lambda: f"a word of the new leader on {name}; it is {journal.said()[name]}")
+    after = wait_for(later, _WITHIN_S, lambda: f"a record of the new leader on {name}; it is {journal.said()[name]}")
     assert after is not None
     did(f"then {after}, leader epoch {after.leader_epoch}, before {before.leader_epoch}")
 
@@ -93,8 +93,8 @@ def move_prepared(
 def _hold_prepared(journal: Journal, gate: MarkerGate, wait: Callable[[float], object]) -> tuple[str, Said]:
     """Markers are held when this returns.
 
-    An init that has to end somebody's transaction needs them, too: so they are let through again and again until
-    somebody commits.
+    An init that has to end another producer's transaction needs them, too. So they are let through again and again
+    until a task commits.
     """
 
     def prepared() -> list[tuple[str, Said]]:
@@ -110,6 +110,6 @@ def _hold_prepared(journal: Journal, gate: MarkerGate, wait: Callable[[float], o
             wait(_LET_THROUGH_S)
             return None
 
-    found = wait_for(held, _WITHIN_S, lambda: f"a commit whose markers are held; said is {journal.said()}")
+    found = wait_for(held, _WITHIN_S, lambda: f"a commit whose markers are held; records: {journal.said()}")
     assert found is not None
     return found

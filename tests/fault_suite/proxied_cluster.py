@@ -33,7 +33,7 @@ _BETWEEN_BROKERS = "BETWEEN"
 _WITHIN_S = 90.0
 _SLOW_BYTES_PER_S = 50_000
 _TOO_SLOW_BYTES_PER_S = 3_000
-"""Of one connection: of a run's 2,000 records a second, a transaction timeout takes those of a fraction of a second."""
+"""For one connection: a run has 2,000 records a second, and a transaction timeout passes those of a fraction of one."""
 _DELAY_S = 0.3
 _CONDITIONS = {
     Kind.STALLED_TO_BROKER: Conditions(stalled=frozenset({Direction.TO_BROKER})),
@@ -57,14 +57,14 @@ _KINDS = (
     Kind.COMMIT_ANSWER_LOST,
 )
 SKIPPED = "these partitions are likely deleted already and hence can be skipped"
-"""What a broker (4.3.1) logs when it completes a transaction without markers where partitions have no leader just then.
+"""The log line of a broker (4.3.1) that completes a transaction without markers where partitions have no leader.
 
-They are not deleted. What was aborted there comes out with the producer's next commit, what was committed with its next
-abort is gone: docs/client-facts.md.
+They are not deleted. Aborted records there come out with the producer's next commit; committed ones are gone with its
+next abort: docs/client-facts.md.
 """
 SETTINGS = {
     **TEST_BROKER_SETTINGS,
-    # A member of a KIP-848 group is given up after 10 s, and none may ask for less.
+    # A member of a KIP-848 group is removed after 10 s, and none may ask for less.
     "group.consumer.min.session.timeout.ms": "10000",
     # The judge reads both journals from their beginnings, and only what is in a closed segment is compacted.
     "offsets.topic.segment.bytes": str(1 << 30),
@@ -74,8 +74,8 @@ SETTINGS = {
 
 
 class ProxiedCluster:
-    """A context manager. Clients that shall meet the network's faults use `proxied`; whoever feeds and judges uses the
-    brokers' own addresses.
+    """A context manager. Clients that shall meet the network's faults use `proxied`; feeder and judge use the brokers'
+    own addresses.
 
     group: whose coordinator is moved.
     """
@@ -125,7 +125,7 @@ class ProxiedCluster:
         return (*_OF_SEVERAL, *_KINDS) if self._count > 1 else _KINDS
 
     def settle(self) -> None:
-        """End whatever a fault may have left."""
+        """End every fault that is left."""
         self.gate.let_through()
         for proxy in self.proxies:
             proxy.heal()
@@ -157,7 +157,7 @@ class ProxiedCluster:
                 for proxy in self.proxies:
                     proxy.cut()
                 if not any(standing):
-                    raise NotDoneError("nobody was connected")
+                    raise NotDoneError("no client was connected")
                 did(f"{standing} connections cut")
             case Kind.BROKER_UNREACHABLE:
                 self._network(fault, BrokerProxy.refuse, did, wait)
@@ -190,7 +190,7 @@ class ProxiedCluster:
         wait_for(lambda: not behind(), _WITHIN_S, lambda: f"all replicas in sync; behind are {behind()[:5]}")
 
     def leaders(self) -> dict[At, int]:
-        """Of every partition of every topic, the internal ones included; -1: nobody."""
+        """The leader of every partition of every topic, the internal ones included; -1: none."""
         asking = AdminClient({"bootstrap.servers": self.bootstrap_servers, **QUIET})
         topics = asking.list_topics(timeout=_WITHIN_S).topics
         return {
@@ -200,8 +200,8 @@ class ProxiedCluster:
         }
 
     def skipped_markers(self) -> int:
-        """How many transactions the brokers say they have completed without all of their markers; one that shuts down
-        in the middle of a commit does not say so."""
+        """The number of transactions that the brokers report as completed without all of their markers. One that shuts
+        down in the middle of a commit does not report it."""
         return sum(
             broker.log_path.read_text(encoding="utf-8", errors="replace").count(SKIPPED)
             for broker in self.kafka.brokers
@@ -243,7 +243,7 @@ class ProxiedCluster:
             proxy.heal()
 
     def _lose(self, loss: Loss, did: Did) -> Lost:
-        """Of whichever transaction comes first to whichever coordinator."""
+        """Hit the first transaction that comes to any coordinator."""
         before = {proxy.port: len(proxy.lost) for proxy in self.proxies}
 
         def lost() -> list[Lost]:
@@ -259,7 +259,7 @@ class ProxiedCluster:
         return first
 
     def _move_coordinators(self, fault: Fault, did: Did) -> None:
-        """In the middle of a commit: of one that the coordinator has not heard of, or whose answer has not arrived."""
+        """In the middle of a commit: one that the coordinator has not received, or whose answer has not arrived."""
         part = Part.REQUEST if fault.which < 1 / 2 else Part.ANSWER
         lost = self._lose(Loss(part, silence_s=fault.lasts_s), did)
         topics = (
@@ -275,5 +275,5 @@ class ProxiedCluster:
         took_s = time.time() - lost.at
         if took_s > lost.loss.silence_s:
             raise NotDoneError(
-                f"they had moved {took_s:.1f} s later; the client has heard after {lost.loss.silence_s:g} s"
+                f"they had moved {took_s:.1f} s later; the client gets the answer after {lost.loss.silence_s:g} s"
             )

@@ -1,9 +1,8 @@
 """A bad network between clients and one broker: a TCP proxy that cuts, slows, delays, stalls one way, and loses frames.
 
-Clients come to it because the broker advertises its port (`advertised` of app/edges/embedded/kafka.py). What a real
-network
-cannot do, it does not do: bytes come in order or not at all. A frame that is lost is therefore the last one of its
-connection, which is cut when the loss has been kept secret for as long as was asked for.
+Clients come to it because the broker advertises its port (`advertised` of app/edges/embedded/kafka.py). It does only
+what a real network can do: bytes come in order or not at all. A lost frame is therefore the last one of its connection.
+The connection is cut when the loss has been kept secret for the configured time.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Direction(StrEnum):
 
 
 class Part(StrEnum):
-    """What of an EndTxn is lost. Without its request the coordinator decides nothing; without its answer it has."""
+    """The lost part of an EndTxn. Without its request the coordinator decides nothing; without its answer it has."""
 
     REQUEST = "request"
     ANSWER = "answer"
@@ -62,7 +61,7 @@ WELL = Conditions()
 class Loss:
     """Lose the next EndTxn that fits: of this id, or of any; a commit, or an abort.
 
-    silence_s: for how long the connection stands still before it is cut.
+    silence_s: how long the connection is held before it is cut.
     """
 
     part: Part
@@ -95,9 +94,9 @@ class _LostFrameError(Exception):
 
 
 class BrokerProxy:
-    """Listens on `port` of loopback and connects to `target_port`, which may be told later; a context manager.
+    """Listens on `port` of loopback and connects to `target_port`, which may be set later; a context manager.
 
-    Its methods may be called from any thread; they return when what they say is true.
+    Its methods may be called from any thread; they return when their effect is there.
     """
 
     def __init__(self, port: int, *, target_port: int | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -127,7 +126,7 @@ class BrokerProxy:
 
     @property
     def lost(self) -> tuple[Lost, ...]:
-        """What has been lost so far, in order."""
+        """The losses so far, in order."""
         return tuple(self._lost)
 
     @property
@@ -146,7 +145,7 @@ class BrokerProxy:
         self._thread.ask(impose())
 
     def heal(self) -> None:
-        """Well again, and nothing is to be lost any more. What was stalled arrives now."""
+        """End all faults and pending losses. Stalled data arrive now."""
 
         async def forget() -> None:
             self._losses.clear()

@@ -64,22 +64,22 @@ class Facts:
         return {partition: offset for (topic, partition), offset in found.items() if topic == self._source}
 
     def is_through(self) -> bool:
-        """Whether all of the source is consumed."""
+        """True if all of the source is consumed."""
         consumed = self.consumed()
         return all(consumed.get(partition, 0) >= end for partition, end in self.source_ends().items())
 
     def is_decided(self) -> bool:
-        """Whether no transaction is open in the sink or among the group's offsets."""
+        """True if no transaction is open in the sink or among the group's offsets."""
         return all(ends.stable == ends.high for ends in map(self._ends, (self._sink, group_records.TOPIC)))
 
     def judge(self, followed: Trail, *, batches_to: Path, is_through: bool = True) -> tuple[Verdict, list[str]]:
-        """The verdict on records and transactions, and what else is not as it must be at rest.
+        """The verdict on records and transactions, and other errors at rest.
 
         Args:
-            followed: what a reader under read_committed was given while the sink was written. A fresh one must be given
-                the same, apart from what brokers show though it is aborted: that depends on who leads.
-            is_through: whether all should have come out. If not, nobody may be at work any more.
-            batches_to: where a line for each batch of the sink and of both journals is written.
+            followed: the records that a consumer under read_committed got while the sink was written. A fresh one must
+                get the same, apart from aborted records that brokers return: that depends on the leader.
+            is_through: whether all should have come out. If not, no task may be at work any more.
+            batches_to: the file for a line for each batch of the sink and of both journals.
         """
         judge = Judge()
         for message in _messages(self._bootstrap_servers, self._source, self.source_ends()):
@@ -104,7 +104,7 @@ class Facts:
             # A group lies in one partition of the journal; in the others there is nothing of it.
             consumed = [one for journal in journals.values() for one in journal.consumed]
             coordinators = defaultdict[int, CoordinatorJournal](lambda: CoordinatorJournal(self._sink))
-            # Where nobody has ever committed a transaction there is no such topic.
+            # Where no transaction was ever committed there is no such topic.
             for partition, batch in self._batches(transaction_state.TOPIC) if consumed else ():
                 told.write(_line(transaction_state.TOPIC, partition, batch))
                 coordinators[partition].batch(batch)
@@ -138,7 +138,7 @@ class Facts:
         return verdict, [*at_rest.contradictions(), *difference]
 
     def around(self, where: Where) -> Cut:
-        """What lies there, and what else is about it."""
+        """The records there, and other findings about it."""
         return cut(where, self._batches, Topics(self._source, self._sink, self._group))
 
     def _ends(self, topic: str) -> Ends:
@@ -156,8 +156,8 @@ class Facts:
 
 
 def judge_follower(judge: Judge, fresh: Trail, followed: Trail, logs: Mapping[int, DecidedLog]) -> list[str]:
-    """What the reader that followed was given beside the fresh one; a sentence if that is more, or less, than what
-    brokers are proven to show though it was aborted."""
+    """Compare the records of the following consumer with those of the fresh one. Return a sentence if they differ by
+    more than the aborted records that brokers are proven to return."""
 
     def is_hidden(partition: int, offset: int) -> bool:
         return partition in logs and logs[partition].is_aborted_and_hidden(offset)
@@ -170,8 +170,8 @@ def judge_follower(judge: Judge, fresh: Trail, followed: Trail, logs: Mapping[in
 
 
 class Follower:
-    """Reads the sink under read_committed from its beginning while faults happen, in a thread; a fatal error of its
-    client, and not to reach the end, are the run's failure."""
+    """Reads the sink under read_committed from its beginning while faults happen, in a thread. A fatal error of its
+    client is the run's failure, and so is an end that it does not reach."""
 
     def __init__(self, bootstrap_servers: str, topic: str, standstills: Standstills) -> None:
         self.trail = Trail()
@@ -225,7 +225,7 @@ class Follower:
 
 
 def _messages(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> Iterator[Message]:
-    """What a fresh reader under read_committed is given up to these ends, each partition in order. TimeoutError."""
+    """The records of a fresh consumer under read_committed up to these ends, each partition in order. TimeoutError."""
     consumer = _consumer(bootstrap_servers)
     try:
         left = {number: end for number, end in ends.items() if end > 0}

@@ -1,4 +1,4 @@
-"""What must be true of the brokers when a pipeline has come to rest, beside its records."""
+"""The conditions on brokers, beside the records, when a pipeline has come to rest."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.fault_suite.decided import Writer
 
 
 class Ends(NamedTuple):
-    """Of a topic, by partition: where a read_committed reader ends, and where a read_uncommitted one does."""
+    """The ends of a topic, by partition: of a read_committed consumer, and of a read_uncommitted one."""
 
     stable: Mapping[int, int]
     high: Mapping[int, int]
 
 
 class AtRest(NamedTuple):
-    """committed: the group's offsets in the source. open: transactions that no marker has ended, by the log that has
-    them; whether their coordinator would still end them does not matter at rest. untransacted: offsets that were
-    committed outside of a transaction. lost: by partition, an offset that was deleted and that nobody has set again."""
+    """committed: the group's offsets in the source. open: transactions without a marker, by the log that has them.
+    Their later end does not matter at rest. untransacted: offsets that were committed outside of a transaction.
+    lost: by partition, an offset that was deleted and not set again."""
 
     source: Ends
     sink: Ends
@@ -37,7 +37,7 @@ class AtRest(NamedTuple):
                 if stable != high:
                     found.append(f"partition {partition} of the {name} ends at {high} and is readable up to {stable}")
         for partition, high in sorted(self.source.high.items()):
-            # Of a partition in which nothing was ever written nothing need be committed.
+            # A partition without records needs no commit.
             if self.committed.get(partition, 0) != high:
                 found.append(f"partition {partition} is consumed up to {self.committed.get(partition)} of {high}")
         for name, writers in sorted(self.open.items()):
@@ -45,5 +45,5 @@ class AtRest(NamedTuple):
         if self.untransacted:
             found.append(f"{len(self.untransacted)} offsets outside of a transaction, first: {self.untransacted[0]}")
         for partition, offset in sorted(self.lost.items()):
-            found.append(f"partition {partition} was begun anew: its offset {offset} was deleted and not set again")
+            found.append(f"partition {partition} was started as new: its offset {offset} was deleted and not set again")
         return found

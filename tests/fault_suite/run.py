@@ -40,12 +40,12 @@ FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
 _AROUND = "around"
 SILENCE = "silence.txt"
-"""What a run leaves of every moment at which it waited in vain for something to come out."""
+"""The record of every moment at which a run waited in vain for outputs."""
 _RUNS = Path(__file__).parents[2] / "build" / "faults"
 
 
 class CutOffError(BaseException):
-    """The command was told to end: whatever it has started is ended first."""
+    """The command was ended: all that it has started is ended first."""
 
 
 def end_when_told() -> None:
@@ -87,7 +87,7 @@ class Stage(Protocol):
 Do = Callable[[Fault], None]
 """Does a fault, and notes it. Raises NotDoneError where it came too late, AssertionError where it could not be done."""
 Course = Callable[[Do], None]
-"""What happens to the pipeline while it is fed."""
+"""The faults of the pipeline while it is fed."""
 
 
 class Flow(NamedTuple):
@@ -99,13 +99,13 @@ class Flow(NamedTuple):
 
 
 class Run:
-    """What is known of a run as it goes; `entry` tells it, however it has ended."""
+    """The known facts of a run as it goes; `entry` reports it, after any end."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._seed = seed
         self._folder = folder
         self._began_at = time.monotonic()
-        # Now: whoever works on meanwhile changes nothing of what is run.
+        # Now: later edits do not change the code that is run.
         self._commit = git("rev-parse", "HEAD")
         self._is_changed = is_changed_since_commit()
         self._standstills = Standstills()
@@ -141,7 +141,7 @@ class Run:
         follower.start()
         began_at = time.monotonic()
         feeder.start()
-        # Whatever goes wrong here, what has come out until then is judged.
+        # After any error here, the outputs until then are judged.
         with self._noted():
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
             log = FaultLog(self._folder / "faults.jsonl")
@@ -173,7 +173,7 @@ class Run:
         self._keep_around(facts, self._verdict)
 
     def _comes_to_rest(self, stage: Stage, facts: Facts) -> bool:
-        """Whether all has come out. Nobody is at work any more, in any case."""
+        """True if all has come out. No task is at work any more, in any case."""
         is_through = False
         with self._noted():
             try:
@@ -181,21 +181,21 @@ class Run:
                     facts.is_through, _REST_WITHIN_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}"
                 )
             except AssertionError:
-                # Only here: where all has come out, what is silent has nothing to say any more.
+                # Only here: where all has come out, the quiet partitions have no more records.
                 self._standstills.ended(time.monotonic())
                 self._keep_silence(stage, "not at rest")
                 raise
             is_through = True
             stage.drain()
             return True
-        # Whoever is still at work would write what is being read.
+        # A task at work would write the records that are being read.
         stage.end()
         with self._noted():
-            wait_for(facts.is_decided, _REST_WITHIN_S, "the end of every transaction, when nobody was at work any more")
+            wait_for(facts.is_decided, _REST_WITHIN_S, "the end of every transaction, without a task at work")
         return is_through
 
     def _keep_around(self, facts: Facts, verdict: Verdict) -> None:
-        """A file for each kind of what is wrong: the logs around the first one, and what workers said about then."""
+        """A file for each kind of error: the logs around the first one, and the workers' reports of that time."""
         for name, found in verdict.wrong().items():
             if found.first is not None:
                 around = facts.around(found.first)
@@ -263,7 +263,7 @@ class Run:
             wait(fault.gap_s)
             if time.monotonic() >= until:
                 return
-            # Of one that came too late the log says why.
+            # The log has the reason of one that came too late.
             with suppress(NotDoneError):
                 do(fault)
 
@@ -290,14 +290,14 @@ class Run:
             wait_for(
                 lambda: not self._standstills.silent_since(now),
                 FLOWS_WITHIN_S,
-                lambda: f"outputs of every partition; silent are {self._standstills.silent_since(now)}",
+                lambda: f"outputs of every partition; none from {self._standstills.silent_since(now)}",
             )
         except AssertionError:
             self._keep_silence(stage, when)
             raise
 
     def _keep_silence(self, stage: Stage, when: str) -> None:
-        """While those who should be at work still are: what is silent leaves nothing wrong behind to look at."""
+        """While all that should be at work still are: a quiet partition leaves no trace to find later."""
         with (self._folder / SILENCE).open("a", encoding="utf-8") as kept:
             kept.writelines(f"{line}\n" for line in (f"# {when}", *stage.lines_of_silence(), ""))
 
@@ -318,7 +318,7 @@ def run_on(
     at_most: int | None = None,
     only: Sequence[Kind] | None = None,
 ) -> Entry:
-    """A whole run; whatever went wrong is in its entry, that it was cut off too."""
+    """A whole run; every error is in its entry, an interruption too."""
     run = Run(seed, folder)
     try:
         with stage:

@@ -17,7 +17,7 @@ _LAST_IMPORTED = "workers.loop.task"
 
 
 class Seam(NamedTuple):
-    """What a class or a module has by this name, and what it gets in its place."""
+    """An attribute of a class or a module by its name, and its replacement."""
 
     owner: type | ModuleType
     name: str

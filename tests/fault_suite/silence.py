@@ -1,4 +1,4 @@
-"""What is to be known while nothing comes out of a partition: afterwards nobody can be asked any more."""
+"""The facts to collect while a partition has no outputs: afterwards there is nothing to ask any more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAIL_CHARS = 1_500
 
 
 def lines_of_group(bootstrap_servers: str, group: str) -> Iterator[str]:
-    """Its members with what each has and, in a KIP-848 group, is to have: one may be nobody's, or a dead one's."""
+    """Its members with their partitions and, in a KIP-848 group, the target: one may have no owner, or a dead one."""
     # Their descriptions have no types.
     asking: Any = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
     described = asking.describe_consumer_groups([group], request_timeout=_ASKED_FOR_S)[group].result(_ASKED_FOR_S)
@@ -41,7 +41,7 @@ def lines_of_transactions(bootstrap_servers: str) -> Iterator[str]:
 
 
 def lines_of_worker(name: str, worker: TaskProcess) -> Iterator[str]:
-    """What it last said of itself; a position of None: nothing was delivered since it was assigned or sought."""
+    """Its last report; a position of None: nothing was delivered since it was assigned or sought."""
     reports = worker.reports()
     last = worker.last()
     yield f"{name}: {last.state}, generation {last.generation}, last error {last.last_error}"
@@ -53,7 +53,7 @@ def lines_of_worker(name: str, worker: TaskProcess) -> Iterator[str]:
 
 
 def told(*tellers: Callable[[], Iterator[str]]) -> Iterator[str]:
-    """What each of them tells, one after the other; of one that cannot, why."""
+    """The reports of all tellers, one after the other; or the error of one."""
     for teller in tellers:
         try:
             yield from teller()

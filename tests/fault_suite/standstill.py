@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tests.fault_suite.plan import Kind
 
 _SHORTEST_S = 0.2
-"""Twice the commit interval: what comes in less has not stood still."""
+"""Twice the commit interval: a shorter gap counts as none."""
 
 
 class _Begun(NamedTuple):
@@ -16,10 +16,10 @@ class _Begun(NamedTuple):
 
 
 class Standstills:
-    """Hears of faults and of outputs as they come, in the time of one clock; keeps the longest gap by kind.
+    """Gets faults and outputs as they come, in the time of one clock; keeps the longest gap by kind.
 
-    A gap belongs to the fault that began in it, else to the last one before it: what recovers late is its fault. One in
-    which several began is nobody's alone, and counts for all of them together only.
+    A gap belongs to the fault that began in it, else to the last one before it: a late recovery is its fault. A gap in
+    which several began belongs to none alone, and counts for all of them together only.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Standstills:
             self.by_kind[kind] = max(self.by_kind.get(kind, 0.0), gap_s)
 
     def ended(self, at: float) -> None:
-        """What has not come by now has stood still until now."""
+        """Count partitions without outputs as a gap until now."""
         for partition in tuple(self._last):
             self.output(partition, at)
 

@@ -31,7 +31,7 @@ from tests.support.waiting import wait_for
 
 _FEWEST, _MOST = 2, 3
 _PARTITIONS = 4
-"""One more than tasks: whoever joins takes one from somebody."""
+"""One more than tasks: a new member takes one from another."""
 _WORKERS = "workers"
 _WITHIN_S = 90.0
 _LED_WITHIN_S = 20.0
@@ -102,7 +102,7 @@ class TaskStage(PipelineStage):
         return _KINDS
 
     def settle(self) -> None:
-        """End whatever a fault may have left, so that the pipeline can come to rest."""
+        """End every fault that is left, so that the pipeline can come to rest."""
         self._points.thaw_all()
         self.cluster.settle()
 
@@ -111,7 +111,7 @@ class TaskStage(PipelineStage):
         self.workers.drain()
 
     def end(self) -> None:
-        """SIGKILL for every worker: nobody commits any more."""
+        """SIGKILL for every worker: none commits any more."""
         self.workers.close()
 
     def lines_of_silence(self) -> Iterator[str]:
@@ -130,12 +130,12 @@ class TaskStage(PipelineStage):
         return len(self._resumed)
 
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
-        """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
+        """Do it, wait for as long as it lasts, and end it. `did` gets the target.
 
         Raises AssertionError where it could not be done, NotDoneError where it came too late.
         """
         if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE:
-            # With an id for each partition both are rightful members, and there is no server here that tells one to go.
+            # With an id for each partition both are valid members, and there is no server here that ends one.
             for name in self.workers.end_former():
                 did(f"{name}: drains, since its task has another attempt")
         match fault.kind:
@@ -192,11 +192,11 @@ class TaskStage(PipelineStage):
 
     def _delete_offsets(self, fault: Fault, did: Did) -> None:
         # The marker of a transaction that is committed already would bring its offsets back.
-        wait_for(self.facts.is_decided, _WITHIN_S, "the end of every transaction, when everybody was away")
+        wait_for(self.facts.is_decided, _WITHIN_S, "the end of every transaction, when all tasks were away")
         recorded = recorded_of(self._launched)
         committed = committed_of(self.pipeline)
         if {(one.topic, one.partition): one.offset for one in recorded} != committed:
-            # Who was killed has committed more than it could report: resumed there, it would come out twice.
+            # A killed task has committed more than it could report: resumed there, records would come out twice.
             raise NotDoneError(f"recorded is {recorded}, committed is {committed}")
         # Counted before it is tried: a deletion that was not answered may have been made.
         self._recorded = recorded
@@ -211,7 +211,7 @@ class TaskStage(PipelineStage):
         did("resumed at the recorded offsets")
 
     def point_of(self, fault: Fault) -> AnyPoint | None:
-        """Where who is frozen stands still; None: anywhere."""
+        """The point of the freeze; None: anywhere."""
         return fault.point
 
     def _freeze(self, fault: Fault, point: AnyPoint | None, did: Did, wait: Wait) -> None:
@@ -227,7 +227,7 @@ class TaskStage(PipelineStage):
                 self._points.ask(point)
                 if point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
                     task = fault.of(self.workers.tasks)
-                    # Who has just ended by itself is started again, and comes there too.
+                    # A task that has just ended by itself is restarted, and comes there too.
                     with suppress(NotDoneError):
                         did(f"{self.workers.name_of(self.workers.send(task, signal.SIGTERM))}: SIGTERM")
                 pid = self._points.wait_until_frozen(point, _WITHIN_S)
@@ -245,14 +245,14 @@ class TaskStage(PipelineStage):
             did(f"{self.workers.name(joined)}: leaves")
             self.workers.retire(joined)
         if not was_frozen:
-            raise NotDoneError(f"process {pid} did not stand still for {fault.lasts_s:g} s")
+            raise NotDoneError(f"process {pid} was not frozen for {fault.lasts_s:g} s")
         did(self.stood(point, stood_s))
 
     def _lead_into_revoke(self, point: AnyPoint, did: Did) -> tuple[int, int]:
-        """A worker that stands still there, and the task that has led it there by joining.
+        """A worker that is frozen there, and the task that has caused it by joining.
 
-        Whoever joins takes from the members that have most. Where those are dead and not given up yet, nobody who
-        lives gives anything up: then it leaves, and joins again when they are gone.
+        A new member takes from the members that have most. Where those are dead and not removed yet, no living member
+        releases anything: then it leaves, and joins again when they are gone.
         """
         until = time.monotonic() + _WITHIN_S
         while True:
@@ -266,6 +266,6 @@ class TaskStage(PipelineStage):
                     return self._points.wait_until_frozen(point, _WITHIN_S), joined
                 if time.monotonic() >= until:
                     raise
-            did(f"{self.workers.name(joined)}: leaves, since nobody had to give anything up")
+            did(f"{self.workers.name(joined)}: leaves, since no member had to release anything")
             self.workers.retire(joined)
             self.workers.current(joined).wait_for_exit()

@@ -1,4 +1,4 @@
-"""What `make test` runs of `make faults`: the seed of the tests draws faults and protocol; one JSON line tells it."""
+"""The part of `make faults` in `make test`: the seed of the tests draws faults and protocol; one JSON line has it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAULTS = 40
 FAULTS_OF_V1 = 12
 MINUTES = 12
 AROUND_CHARS = 20_000
-"""Of each kind of what is wrong: where nothing but the output is left of a run, it must say what there is to know."""
+"""The limit of each kind of error: where only the output is left of a run, it must have all that is known."""
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 
 def test_the_page_is_made_of_the_ledger() -> None:
-    assert PAGE.read_text("utf-8") == page(read()), "make it anew: make numbers"
+    assert PAGE.read_text("utf-8") == page(read()), "make it again: make numbers"
 
 
 def test_an_empty_ledger_is_no_row_of_zeros() -> None:

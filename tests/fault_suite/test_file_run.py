@@ -1,4 +1,4 @@
-"""What `make test` runs of `make faults STAGE=files`, drawn by the seed of the tests."""
+"""The part of `make faults STAGE=files` in `make test`, drawn by the seed of the tests."""
 
 from __future__ import annotations
 

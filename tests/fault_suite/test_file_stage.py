@@ -1,4 +1,4 @@
-"""What the seed draws beside the faults: which request of the store meets what, and where who is frozen stands."""
+"""The seed draws, beside the faults, the requests of the store that they meet, and the places of freezes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is cut out of the logs around a wrong record: of a pipeline that failed, as brokers wrote them."""
+"""The part of the logs around a wrong record: of a pipeline that failed, as brokers wrote them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.offset_tellers import assigned, at, committed, given_up
 
 
 def deleted() -> World:
-    """Of eight ids the first three of partition 0 and all of partition 1 are out when the offsets are deleted."""
+    """Eight ids; the first three of partition 0 and all of partition 1 are out when the offsets are deleted."""
     world = World()
     world.transaction(FIRST, ids(0, 0, 3), {0: 3})
     world.transaction(SECOND, ids(1, 0, 4), {1: 4})
@@ -55,7 +55,7 @@ def test_a_resume_at_earliest_is_reported_with_its_duplicates() -> None:
     assert "duplicated" in wrong(verdict)
     outside, anew = contradictions(world)
     assert outside.startswith("1 offsets outside of a transaction, first: partition 0 to 1")
-    assert anew.startswith("partition 0 was begun anew: its offset 7 was deleted")
+    assert anew.startswith("partition 0 was started as new: its offset 7 was deleted")
 
 
 def test_a_resume_at_latest_is_reported_with_its_losses() -> None:
@@ -72,7 +72,7 @@ def test_a_group_that_was_begun_anew_without_a_resume_is_reported() -> None:
     world.resume({1: 4})
     world.transaction(FIRST, ids(0, 0, 4), {0: 4})
     assert world.verdict().duplicated.count == 3
-    assert contradictions(world) == ["partition 0 was begun anew: its offset 7 was deleted and not set again"]
+    assert contradictions(world) == ["partition 0 was started as new: its offset 7 was deleted and not set again"]
 
 
 def test_one_resume_is_right_after_a_deletion_and_a_second_one_is_not() -> None:
@@ -121,7 +121,7 @@ def test_the_offset_log_of_a_resume_elsewhere_is_contradicted(begins: int, said:
 
 
 def test_what_an_attempt_that_was_killed_has_not_said_is_no_contradiction() -> None:
-    """It may have begun at the recorded offset, and told nobody."""
+    """It may have begun at the recorded offset, without a report."""
     killed = Written(1, 0, (told(assigned(0, 1), partition=1),), life=1)
     assert checked([BEFORE, after(20), killed], group="g", resumed=RESUMED).contradictions == 0
     assert checked([BEFORE, after(0), killed], group="g", resumed=RESUMED).contradictions == 1

@@ -213,7 +213,7 @@ def test_an_init_that_failed_is_no_point(steps: list[str], producer: Transaction
 
 
 def test_every_point_has_its_place(steps: list[str], producer: TransactionalProducer) -> None:
-    """No name that a plan may draw is one at which nobody ever stops."""
+    """A worker can stop at every name that a plan may draw."""
     client: Any = FakeClient(steps)
     membership = membership_of(client, lambda: None)
     producer.init(1.0)

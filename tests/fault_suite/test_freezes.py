@@ -1,4 +1,4 @@
-"""What a worker that stood still is said to have outlasted."""
+"""The timeouts that a frozen worker has outlasted."""
 
 from __future__ import annotations
 

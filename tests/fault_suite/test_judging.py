@@ -63,7 +63,7 @@ def test_offsets_that_came_without_an_output_are_a_loss() -> None:
     verdict = world.verdict()
     assert verdict.lost is not None
     assert verdict.lost.examples == ("0:00000001, offset 3 of the source",)
-    # From outside it cannot be told from a transaction of which one output was not shown.
+    # From outside it cannot be distinguished from a transaction of which one output was not returned.
     assert wrong(verdict) == {"lost", "torn"}
 
 
@@ -83,7 +83,7 @@ def test_a_zombie_that_commits_the_same_once_more_duplicates() -> None:
     verdict = world.verdict()
     assert wrong(verdict) == {"duplicated"}
     again = [example.partition(" again at ") for example in verdict.duplicated.examples]
-    # The first partition that is read is that of every third id: it is told where the second one lies.
+    # The first partition that is read has every third id: it shows where the second one lies.
     assert [(identity, place.rpartition(" of ")[2]) for identity, _, place in again] == [
         ("0:00000003", "partition 0"),
         ("0:00000002", "partition 2"),
@@ -143,7 +143,7 @@ def test_an_output_with_the_id_of_its_input_and_other_bytes_is_altered() -> None
 
 
 def test_the_verdict_is_made_without_a_module_of_the_loop() -> None:
-    """What would judge itself would be believed in its mistakes."""
+    """A judge of its own output would be believed in its mistakes."""
     asked = "import sys, tests.fault_suite.reading; print([name for name in sys.modules if name.startswith('workers')])"
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=ROOT)
     assert told.stdout.strip() == "[]"

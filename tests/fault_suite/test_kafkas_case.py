@@ -1,8 +1,8 @@
 """The case of Kafka's own transactions_test.py: records are copied in transactions, a third of which are aborted by
 chance, while copiers or brokers go down, hard or clean; then compare the sets, and the order.
 
-Unlike there, copiers share a group: who is away has its partitions taken over. And beside the sets it is asked whether
-each transaction is whole.
+Unlike there, copiers share a group: the partitions of an absent one are taken over. And beside the sets, each
+transaction must be whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROGRESS = 0.2
 WITHIN_S = 120.0
 # Else the whole of it would be copied before the first one is killed.
 SLOW = Conditions(bytes_per_s=1_000_000)
-# What is read ahead is read again after an abort, over a slow network.
+# Records read ahead are read again after an abort, over a slow network.
 SMALL_FETCHES = {"fetch.message.max.bytes": "200000"}
 
 NOBODY = -1
@@ -147,6 +147,6 @@ def test_every_record_is_copied_once_whoever_goes_down(
     assert not contradictions
     assert verdict.expected == RECORDS
     ended = verdict.transactions + verdict.aborted
-    # Of about 200 transactions these are more than four standard deviations off.
+    # In about 200 transactions these are more than four standard deviations off.
     assert 0.2 < verdict.aborted / ended < 0.5, verdict
     assert RECORDS / verdict.transactions > A_TRANSACTION / 2, verdict

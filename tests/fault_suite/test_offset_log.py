@@ -45,7 +45,7 @@ def asked(*attempts: Written) -> int | None:
 def test_gap_between_attempts_that_came_to_their_ends_fails_the_run() -> None:
     found = checked([FIRST, BEHIND_A_GAP], group="g")
     assert found.contradictions == 1
-    assert "in-0: gap: offsets 10 to 14 were committed by nobody" in (found.failure or "")
+    assert "in-0: gap: offsets 10 to 14 were not committed" in (found.failure or "")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 def test_the_page_is_made_of_the_ledger() -> None:
     entries = read(LEDGER) if LEDGER.exists() else []
-    assert PAGE.read_text("utf-8") == page(entries), "make it anew: make numbers"
+    assert PAGE.read_text("utf-8") == page(entries), "make it again: make numbers"
 
 
 def test_an_empty_ledger_is_no_row_of_zeros() -> None:
@@ -63,13 +63,13 @@ def test_what_frozen_workers_outlasted_is_told_of_the_runs_that_noted_it() -> No
     text = page([RUN, noting, noting])
     assert "2 of 3 runs recorded it." in text
     assert ["in-revoke", "0", "4", "0", "2"] in rows_of(text)
-    assert ["before-commit", "0", "0", "0", "0"] in rows_of(text), "a point at which nobody was frozen is told too"
+    assert ["before-commit", "0", "0", "0", "0"] in rows_of(text), "a point without a freeze is listed too"
 
 
 def test_what_brokers_have_shown_is_told_apart_and_is_no_failure() -> None:
     looking = msgspec.structs.replace(RUN, seed=8, shown_aborted=0)
     shown = msgspec.structs.replace(RUN, seed=9, shown_aborted=1_750)
-    assert "aborted records that brokers returned, of" not in page([RUN]), "nobody has looked: that is no zero"
+    assert "aborted records that brokers returned, of" not in page([RUN]), "not searched: that is no zero"
     text = page([RUN, looking, shown])
     rows = rows_of(text)
     assert ["aborted records that brokers returned, of 2 runs with a check", "1,750"] in rows

@@ -94,8 +94,8 @@ def test_a_fault_is_on_the_disk_before_it_is_done_and_after(tmp_path: Path) -> N
 def test_a_fault_that_could_not_be_done_is_told_and_ends_the_run(tmp_path: Path) -> None:
     log = FaultLog(tmp_path / "faults.jsonl")
     with pytest.raises(RuntimeError), log.doing(first(1, 5)[0]):
-        raise RuntimeError("nobody there")
-    assert log.read()[-1].failed == "RuntimeError: nobody there"
+        raise RuntimeError("no target")
+    assert log.read()[-1].failed == "RuntimeError: no target"
 
 
 def test_a_gap_belongs_to_the_fault_that_began_in_it() -> None:
@@ -204,7 +204,7 @@ def test_what_was_outlasted_is_added_up_and_a_line_that_does_not_say_it_is_read(
 
 
 def test_of_a_run_without_a_whole_verdict_nothing_is_added_but_what_was_wrong_and_how_long_it_stood_still() -> None:
-    """What its faults have done besides nobody knows."""
+    """The other effects of its faults are unknown."""
     by_kind = {Kind.SLOW: KindFigures(2, 180.0)}
     unjudged = entry(judged=False, failure="never at rest", lost=None, duplicated=3, by_kind=by_kind)
     added = ledger.total([entry(), unjudged])

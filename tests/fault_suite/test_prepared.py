@@ -48,7 +48,7 @@ def test_a_commit_that_is_decided_is_completed_by_the_next_leader_and_nothing_is
         stage.do(MOVED, told.append, wait=lambda _: None)
     assert sum(line.startswith("hit: still PrepareCommit") for line in told) == _TIMES, told
     assert completed_by_another_leader(stage.cluster.bootstrap_servers) >= _TIMES
-    # The control: markers that nobody holds are written long before another leader is elected.
+    # The control: markers that are not held are written long before another leader is elected.
     monkeypatch.setattr(MarkerGate, "hold", MarkerGate.let_through)
     with pytest.raises(NotDoneError, match="missed: "):
         stage.do(MOVED, told.append, wait=lambda _: None)

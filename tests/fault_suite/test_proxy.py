@@ -1,4 +1,4 @@
-"""The bad network, on loopback, with a broker that answers whatever it is asked."""
+"""The bad network, on loopback, with a broker that answers every request."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Client:
         self._socket.sendall(data)
 
     def heard(self, within_s: float = _WITHIN_S) -> bytes | None:
-        """What came; nothing at all if the connection has ended; None if nobody said anything in time."""
+        """The received bytes; none at all if the connection has ended; None if nothing came in time."""
         self._socket.settimeout(within_s)
         try:
             return self._socket.recv(65536)

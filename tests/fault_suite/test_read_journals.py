@@ -1,4 +1,4 @@
-"""What the judge reads out of the journals and the logs before it judges."""
+"""The judge's input from the journals and the logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run tells of itself, however it has gone: no broker, no pipeline."""
+"""The entry of a run, after every kind of end: no broker, no pipeline."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_run_without_a_verdict_is_not_exact_though_nothing_is_known_to_be_wron
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """Continues when the test releases it."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -102,7 +102,7 @@ class Feeding:
 
 
 class Known:
-    """What a judge would find: one record, copied once."""
+    """A judge's finding: one record, copied once."""
 
     def __init__(self, *, is_through: bool = True) -> None:
         self._is_through = is_through
@@ -120,7 +120,7 @@ class Known:
         return True
 
     def judge(self, followed: Trail, *, batches_to: Path, is_through: bool) -> tuple[Verdict, list[str]]:
-        assert self.is_quiet, "somebody still writes what is judged"
+        assert self.is_quiet, "a task still writes the records that are judged"
         assert followed.count == 1
         fine = Wrong()
         doubled = fine if is_through else Wrong(2, first=Where(sink=(0, 7)))
@@ -175,7 +175,7 @@ class Scene:
             did(act)
 
     def lines_of_silence(self) -> Iterator[str]:
-        yield f"at {self._clock.now_s:g} s nobody has in-0; {'over' if self.facts.is_quiet else 'at work'}"
+        yield f"at {self._clock.now_s:g} s in-0 has no owner; {'over' if self.facts.is_quiet else 'at work'}"
 
     def explanations(self) -> list[str]:
         return []
@@ -217,7 +217,7 @@ class Waiting:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A run that waits for nothing, and is fed and followed by nobody."""
+    """A run that waits for nothing, without feeder and consumer."""
     clock = Clock()
     monkeypatch.setattr(run, "time", clock)
     monkeypatch.setattr(run, "threading", SimpleNamespace(Event=Waiting))
@@ -249,7 +249,7 @@ def test_a_fault_that_came_too_late_is_not_counted_and_another_one_takes_its_pla
 def test_a_fault_that_has_hit_nobody_ends_the_run_and_is_not_counted(clock: Clock, tmp_path: Path) -> None:
     entry = entry_of(Scene(clock, ["done", None, "done"]), tmp_path, at_most=3)
     assert (entry.faults, entry.is_exact) == (1, False)
-    assert "whom slow has hit was not said" in (entry.failure or "")
+    assert "the target of slow was not reported" in (entry.failure or "")
 
 
 def test_a_fault_that_could_not_be_done_does_not_keep_the_judge_from_judging(clock: Clock, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_of_a_run_that_does_not_come_to_rest_is_judged_what_is_there_and_not_wha
 
 def test_who_had_what_is_kept_while_those_who_are_silent_are_still_at_work(clock: Clock, tmp_path: Path) -> None:
     entry_of(Scene(clock, ["done"], facts=Known(is_through=False), settles_at_s=200), tmp_path, at_most=1)
-    assert (tmp_path / SILENCE).read_text() == "# not at rest\nat 200 s nobody has in-0; at work\n\n"
+    assert (tmp_path / SILENCE).read_text() == "# not at rest\nat 200 s in-0 has no owner; at work\n\n"
 
 
 def test_a_fault_after_which_nothing_flows_leaves_who_had_what(
@@ -281,8 +281,8 @@ def test_a_fault_after_which_nothing_flows_leaves_who_had_what(
     monkeypatch.setattr(run, "FLOWS_WITHIN_S", 0.0)
     seed = next(seed for seed in count() if next(faults(seed, (Kind.SLOW,))).is_awaited)
     entry = run_on(Scene(clock, ["done"]), seed=seed, folder=tmp_path, minutes=1, at_most=1)
-    assert "outputs of every partition; silent are [0]" in (entry.failure or "")
-    assert (tmp_path / SILENCE).read_text() == "# after slow, number 0\nat 0 s nobody has in-0; at work\n\n"
+    assert "outputs of every partition; none from [0]" in (entry.failure or "")
+    assert (tmp_path / SILENCE).read_text() == "# after slow, number 0\nat 0 s in-0 has no owner; at work\n\n"
 
 
 def test_when_all_has_come_out_and_somebody_does_not_drain_what_is_lost_is_judged_too(
@@ -322,7 +322,7 @@ def test_when_all_has_come_out_the_drain_is_no_standstill(clock: Clock, tmp_path
 def test_records_that_the_source_does_not_have_any_more_are_told(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What brokers lost at the end of the source leaves no gap there, and nothing to miss in the sink."""
+    """Records that brokers lost at the end of the source leave no gap there, and none are missing in the sink."""
     feeds(monkeypatch, 3)
     entry = entry_of(Scene(clock, ["done"]), tmp_path, at_most=1)
     assert entry.failure == "3 records were fed, the source has 1"

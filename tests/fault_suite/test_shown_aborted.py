@@ -1,4 +1,4 @@
-"""What a broker shows though it was aborted is told apart where the broker's own index proves it, and nowhere else."""
+"""Aborted records that a broker returns are counted apart where the broker's own index proves it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def hidden(index: AbortedIndex, producer_id: int, ends: int) -> list[int]:
 
 
 def recorded(replica: str) -> AbortedIndex:
-    """Of a partition of a run that showed 750 aborted records: producer 1000 has aborted three times in a row there,
-    and broker 1 has caught up with all three at once."""
+    """A partition of a run that returned 750 aborted records. Producer 1000 has aborted three times in a row there, and
+    broker 1 has caught up with all three at once."""
     return index_of(*entries_of((RECORDED / f"{replica}.txnindex").read_bytes()))
 
 
@@ -99,7 +99,7 @@ def test_a_right_index_proves_nothing(steps: list[Step]) -> None:
 
 RIGHT = index_of(Entry(1, 0, 1, 2), Entry(1, 2, 3, 4))
 WRONG = index_of(Entry(1, 0, 1, 6), Entry(1, 2, 3, 6))
-"""Of partition 0 of `scene`; offset 6 is where SECOND begins."""
+"""The index of partition 0 of `scene`; offset 6 is where SECOND begins."""
 
 
 def scene() -> World:
@@ -140,7 +140,7 @@ def test_without_a_proof_it_is_wrong_as_ever(replicas: list[AbortedIndex]) -> No
 
 
 def test_a_proof_of_other_records_is_none() -> None:
-    """The first entry is found by every fetch, whatever is noted in it."""
+    """The first entry is found by every fetch, with any content."""
     verdict = judged(scene(), 0, 4, 6, replicas=[WRONG])
     assert (wrong(verdict), verdict.shown_aborted.count) == ({"duplicated", "torn", "uncommitted"}, 0)
 

@@ -1,4 +1,4 @@
-"""A checkpoint of which one part came out and another did not, or not as one transaction: each way is told."""
+"""A checkpoint of which one part came out and another did not, or not as one transaction: each way is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is started again, and who is not; with processes that only wait."""
+"""The processes that are restarted, and those that are not; with processes that only wait."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ def test_a_frozen_one_is_not_ended_and_who_was_replaced_is_not_started_again(
 ) -> None:
     frozen = workers.current(0)
     assert workers.send(0, signal.SIGSTOP) == frozen.pid
-    wait_for(lambda: is_stopped(frozen.pid), _WITHIN_S, "a process that stands still")
+    wait_for(lambda: is_stopped(frozen.pid), _WITHIN_S, "a frozen process")
     workers.replace(0)
     assert launched.attempts == [(0, 0), (1, 0), (0, 1)]
     os.kill(frozen.pid, signal.SIGKILL)
     frozen.wait_for_exit()
-    # Somebody else's end is seen; the one that was replaced has been passed by then.
+    # The end of another one is seen; the one that was replaced has been passed by then.
     os.kill(workers.current(1).pid, signal.SIGKILL)
     wait_for(lambda: (1, 1) in launched.attempts, _WITHIN_S, lambda: f"another start; {launched.attempts}")
     assert launched.attempts == [(0, 0), (1, 0), (0, 1), (1, 1)]
 
 
 def test_who_has_ended_by_itself_cannot_be_hit(launched: Launched) -> None:
-    """The kernel takes signals for it until somebody has asked how it ended."""
+    """The kernel takes signals for it until its exit code was read."""
     untended = Workers(0, launched)
     task = untended.add()
     try:
@@ -137,7 +137,7 @@ def test_a_task_that_is_retired_drains_and_is_the_first_to_be_added_again(worker
     workers.retire(1)
     wait_for(lambda: not launched.sleepers[1].is_running, _WITHIN_S, "the end of the one that was retired")
     assert workers.tasks == [0, 2]
-    # Somebody else's end is seen; the one that was retired has been passed by then.
+    # The end of another one is seen; the one that was retired has been passed by then.
     os.kill(workers.current(2).pid, signal.SIGKILL)
     wait_for(lambda: (2, 1) in launched.attempts, _WITHIN_S, lambda: f"another start; {launched.attempts}")
     assert (1, 1) not in launched.attempts

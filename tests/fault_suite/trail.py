@@ -1,4 +1,4 @@
-"""What a reader saw, in 16 bytes a record, so that two readers of millions can be compared."""
+"""The records that a consumer saw, in 16 bytes each, so that two consumers of millions can be compared."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Workers:
 
     @property
     def is_tending(self) -> bool:
-        """Whether whoever ends is started again."""
+        """True if ended workers are restarted."""
         return self._thread.is_alive()
 
     def current(self, task: int) -> Worker:
@@ -80,7 +80,7 @@ class Workers:
             self._start(task)
 
     def end_former(self) -> list[str]:
-        """Attempts that still live beside their task's next one drain; the names of those that are told now."""
+        """Drain attempts that still live beside their task's next one; return the names of those that are asked now."""
         with self._lock:
             former = [one for attempts in self._attempts for one in attempts[:-1]]
             told = [one for one in former if one.is_running and one not in self._told]
@@ -109,7 +109,7 @@ class Workers:
                 os.kill(attempt.pid, signal.SIGTERM)
 
     def task_of(self, pid: int) -> int:
-        """Whose attempt this process is, or was."""
+        """The attempt of this process."""
         with self._lock:
             return next(task for task, attempts in enumerate(self._attempts) for one in attempts if one.pid == pid)
 
@@ -117,7 +117,7 @@ class Workers:
         return self.name_of(self.current(task).pid)
 
     def name_of(self, pid: int) -> str:
-        """Of an attempt by its process."""
+        """An attempt by its process."""
         task = self.task_of(pid)
         with self._lock:
             (attempt,) = (number for number, one in enumerate(self._attempts[task]) if one.pid == pid)
@@ -138,12 +138,12 @@ class Workers:
         )
 
     def bring_back(self) -> None:
-        """Whoever is to run is started again."""
+        """Workers that should run are restarted."""
         with self._lock:
             self._is_away = False
 
     def drain(self) -> None:
-        """Nobody is started again; every worker drains. Raises what went wrong, in the tending too."""
+        """No worker is restarted; every worker drains. Raises their errors, and those of the tending."""
         self._end_tending()
         living = [one for attempts in self._attempts for one in attempts if one.is_running]
         for worker in living:
@@ -154,7 +154,7 @@ class Workers:
             raise self._failed
 
     def close(self) -> None:
-        """SIGKILL for whoever is left, frozen or not."""
+        """SIGKILL for all that are left, frozen or not."""
         self._end_tending()
         for attempts in self._attempts:
             for worker in attempts:

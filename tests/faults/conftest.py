@@ -28,7 +28,7 @@ def more_settings() -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def transform() -> Transform:
-    """What the pipeline does with its records."""
+    """The transform of the pipeline."""
     return Identity()
 
 

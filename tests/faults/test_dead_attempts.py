@@ -1,4 +1,4 @@
-"""A killed worker whose next attempt is held back: the server ends what it left open, and fences nobody who lives."""
+"""A killed worker with a delayed next attempt: the server ends its open transaction, and fences no living producer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def kill(task: TaskNow) -> None:
 def kill_with_something_open(running: RunningPipeline) -> None:
     """Kill the first task where its coordinator has a transaction open at the producer that the server knows.
 
-    It stands still while it is asked about: between two transactions there would be nothing to end.
+    It is frozen during the request: between two transactions there would be nothing to end.
     """
     bootstrap_servers = running.pipeline.bootstrap_servers
     asked: list[object] = []
@@ -59,18 +59,18 @@ def kill_with_something_open(running: RunningPipeline) -> None:
             process.kill()
             return True
 
-    wait_for(is_killed, 20, lambda: f"an open transaction of a producer that is heard of; last {asked}")
+    wait_for(is_killed, 20, lambda: f"an open transaction of a reported producer; last {asked}")
 
 
 def next_attempt(running: RunningPipeline, before: TaskNow) -> TaskNow:
-    """The attempt that follows, as soon as it is heard."""
+    """The next attempt, after its first heartbeat."""
     seen: list[TaskNow] = []
 
     def is_there() -> bool:
         seen.append(running.tasks()[0])
         return seen[-1].attempt > before.attempt
 
-    wait_for(is_there, 40, lambda: f"an attempt after {before}; last heard {seen[-1]}")
+    wait_for(is_there, 40, lambda: f"an attempt after {before}; last reported {seen[-1]}")
     return seen[-1]
 
 
@@ -91,11 +91,10 @@ def test_what_a_killed_worker_left_open_is_ended_while_its_next_attempt_waits(ru
         heard: set[str] = set()
 
         def is_decided() -> bool:
-            """Either it is ended and the next attempt was heard of, or that one has gone on: its init ends it then.
+            """Either it is ended and the next attempt was reported, or that one has continued: its init ends it then.
 
-            The server may be told of the death, and act, before Spark has brought the next attempt up. How long that
-            takes is the machine's; that it came first is ours, and `dead_task` says so: who finds the id at another
-            epoch leaves it alone.
+            The server may learn of the death, and act, before Spark has started the next attempt. That time depends on
+            the machine. `dead_task` shows that our act came first: an id at another epoch is left alone.
             """
             task = running.tasks()[0]
             if task.attempt > victim.attempt:
@@ -103,8 +102,8 @@ def test_what_a_killed_worker_left_open_is_ended_while_its_next_attempt_waits(ru
             found[:] = [one for one in ends(running) if one["place"] and one["place"]["attempt"] == victim.attempt]
             return bool(heard - {"starting"}) and (bool(found) or not heard <= BEFORE_IT_BEGINS)
 
-        wait_for(is_decided, 60, lambda: f"the end of what {victim} left open; heard {running.tasks()[0]}")
+        wait_for(is_decided, 60, lambda: f"the end of the transaction of {victim}; reported {running.tasks()[0]}")
         assert found, heard
         assert "backing_off" in heard, heard
         successor = running.wait_until_another_attempt_committed(victim, 40)
-        assert successor.attempt == victim.attempt + 1, "nobody fenced it"
+        assert successor.attempt == victim.attempt + 1, "it was not fenced"

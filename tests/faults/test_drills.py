@@ -66,7 +66,7 @@ def test_a_drill_is_done_and_told_and_nothing_is_lost(running: RunningPipeline, 
         assert any("begins attempt" in sentence for sentence in sentences), sentences
     else:
         assert not is_stopped(drill)
-        assert any("goes on (SIGCONT)" in sentence for sentence in sentences), sentences
+        assert any("is thawed (SIGCONT)" in sentence for sentence in sentences), sentences
     if kind == "freeze_server":
         assert drill["watched"]["unseen_s"] >= FREEZE_S - 1
         assert drill["watched"]["committed_unseen"] > 0, sentences

@@ -29,7 +29,7 @@ def more_fields() -> Mapping[str, Any]:
 
 
 def held_ids(running: RunningPipeline) -> dict[int, str | None]:
-    """The id of each partition that somebody holds, as the server says."""
+    """The id of each owned partition, from the server."""
     found = running.server.get(f"/pipelines/{running.name}/mappings")["items"]
     return {one["partition"]: one["transactional_id"] for one in found if one["owner"] is not None}
 

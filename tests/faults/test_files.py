@@ -1,7 +1,7 @@
 """A file pipeline as the whole product runs it: defined over REST, on Spark, killed on the way, drained.
 
-Then whoever asks is told the same, and it is what was fed: the committed references, the server, `fenceline files
-read`; and `fenceline files collect` names what is left over, and nothing else.
+Then all sources give the same, and it is the fed data: the committed references, the server, `fenceline files read`.
+And `fenceline files collect` names the orphans, and nothing else.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def pages(server: ServerProcess, path: str) -> Generator[Json]:
 
 
 def total(counted: Iterable[Mapping[str, Any]]) -> Json:
-    """Of references, or of totals."""
+    """The fields of references, or of totals."""
     ones = list(counted)
     return {
         "files": sum(one.get("files", 1) for one in ones),

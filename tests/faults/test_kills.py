@@ -1,4 +1,4 @@
-"""Kill -9 of everything that a running pipeline is made of: nothing lost, nothing double, and it goes on.
+"""Kill -9 of every part of a running pipeline: nothing lost, nothing duplicated, and it continues.
 
 One pipeline lives through all of it, one test after another; each test proves for itself that what was in the source
 when its fault was over came out exactly once.
@@ -39,8 +39,8 @@ def test_a_killed_executor_is_replaced_under_the_same_lease(running: RunningPipe
 def test_an_orphan_whose_executor_and_daemon_are_gone_does_no_harm(running: RunningPipeline) -> None:
     """The orphan is frozen while its successor starts, so that it really wakes up as a zombie with work in hand.
 
-    It is frozen once its daemon is really gone, and before its executor is: a process group that is orphaned while
-    stopped is woken and hung up on by the kernel, and an orphan that is left awake ends by itself.
+    It is frozen once its daemon is really gone, and before its executor is. The kernel wakes a process group that is
+    orphaned while stopped and sends it SIGHUP, and an orphan that is left awake ends by itself.
     """
     before = running.tasks()[0]
     executor = running.executor(0)

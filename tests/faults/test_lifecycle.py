@@ -1,4 +1,4 @@
-"""What a person asks of a run, on real Spark under the real server: pause, change, drain, and what cannot go well."""
+"""A user's requests to a run, on real Spark under the real server: pause, change, drain, and those that must fail."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 LOST_AFTER_S = 8
 LONG_S = 20
-"""More than the 4 s after which an instance counts as silent, and the 8 s after that until it could be called lost."""
+"""More than the 4 s after which an instance is unreachable, and the 8 s after that until it could be called lost."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def stay_away(
         expect_the_truth(running, {ordinal: task.committed for ordinal, task in before.items()})
     if away_s >= LONG_S:
         assert running.longest_gap_s(since=began) < away_s / 2, "the data waits for no database"
-    assert running.leases() == leases, "nobody was called lost, nobody was started twice"
+    assert running.leases() == leases, "no instance was called lost, none was started twice"
     assert {o: t.pid for o, t in running.tasks().items()} == {o: t.pid for o, t in before.items()}
 
 
@@ -115,7 +115,7 @@ def test_a_frozen_postgres_stops_no_data(running: RunningPipeline, postgres: Emb
 
 
 def test_what_happened_meanwhile_is_told_later(running: RunningPipeline, postgres: EmbeddedPostgres) -> None:
-    """A worker dies while nobody can write it down: its next attempt, and what it found, are known afterwards."""
+    """A worker dies while it cannot be recorded: its next attempt, and the fencing, are known afterwards."""
     before = running.tasks()[0]
     task = running.task_process(0)
     with measured(running, "Postgres killed, then a Python worker"):

@@ -1,7 +1,7 @@
-"""A driver that has no file of its server's: it fetches what it shall run with the run's token (no shared file system).
+"""A driver without a file of its server: it fetches its specification with the run's token (no shared file system).
 
-Started here as whoever starts drivers elsewhere would: the lease is written, the token told once, the rest is the
-driver's. Its folder only holds the token, so that the server knows the process for that lease's.
+Started here as an external starter of drivers would do: the lease is written, the token is handed over once, the rest
+is the driver's. Its folder only holds the token, so that the server knows the process for that lease's.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from app.edges.db.database import Database
 from app.edges.embedded.java import find_java
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.spark import SparkCluster
+from app.edges.main.products import PARTS
 from app.edges.spark import conf, package
 from app.edges.spark.instance_files import InstanceFiles
 from tests.support.pipelines import TestPipeline
@@ -92,11 +93,11 @@ class Launch:
 
 async def _leased(database_url: str, pipeline: str) -> tuple[str, str]:
     """A run whose only instance is being submitted from its first moment on; with the token of its lease."""
-    database = Database(database_url)
+    database = Database(database_url, parts=PARTS)
     try:
         async with database.unit_of_work() as uow:
             found = await uow.of(PipelineStore).get(pipeline, for_update=True)
-            run = await begin_run(uow, found, started_by="somebody elsewhere", now=found.created_at)
+            run = await begin_run(uow, found, started_by="an external starter", now=found.created_at)
             _, token = await instances.begin_submission(
                 uow, run_id=run.id, ordinal=0, lease=1, host="elsewhere", now=found.created_at
             )

@@ -1,4 +1,4 @@
-"""Roles include those below them, and every verb says which one it takes."""
+"""Roles include those below them, and every verb has its role."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_role_may_what_those_below_it_may(role: Role) -> None:
         (Role.AUTHOR, Verb.CREATE_TOKEN),
     ],
 )
-def test_what_a_role_must_not_do_is_refused_with_the_way_out(role: Role, verb: Verb) -> None:
+def test_an_action_without_permission_is_refused_with_the_next_step(role: Role, verb: Verb) -> None:
     with pytest.raises(ForbiddenError) as refused:
         require(Principal(name="eve", role=role), verb)
     assert f"eve is {role}" in refused.value.message

@@ -26,7 +26,7 @@ def test_a_moment_is_a_time_or_a_span_before_now(text: str, expected: datetime) 
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "h", "2026-11-22T04:00:00", "-1h", "999999d"])
-def test_what_is_no_moment_is_refused_with_what_is_one(text: str) -> None:
+def test_an_invalid_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(WordsError, match="expected a time with its zone"):
         moment_of(text, now=NOW)
 

@@ -1,4 +1,4 @@
-"""Cursors come back as they were, and nothing else is taken for one."""
+"""Cursors are decoded as they were encoded, and other texts are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that anybody chose, as a terminal, a shell and a clipboard get them."""
+"""Names with any characters, on a terminal, in a shell and in a clipboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.kit.cli.output import json_text
 from app.kit.printable import ascii_escapes, clipboard_text, harmless, is_odd, one_line, shell_word
 from tests.support.odd_names import EVIL, in_bash
 
-# What the shell has for its own, digits that an escape could swallow, and each kind of odd character.
+# The shell's special characters, digits that an escape could swallow, and each kind of odd character.
 _CHARS = st.one_of(
     st.sampled_from(
         list("a0719f'\"\\!$`*~-# \t\n\r\x1b\x07\x7f\x85\x9b\xad\u200b\u200d\u202e\u2028\u2029\u2066\ufeff🚀é")
@@ -37,14 +37,14 @@ def test_a_shell_word_is_the_same_bytes_in_a_shell_and_has_no_odd_character(loca
 
 
 @given(TEXTS)
-def test_a_word_without_odd_characters_is_quoted_as_ever_and_copied_as_it_is(text: str) -> None:
+def test_a_plain_text_is_quoted_as_usual_and_copied_unchanged(text: str) -> None:
     if not is_odd(text):
         assert shell_word(text) == shlex.quote(text)
         assert clipboard_text(text) == text
     assert not is_odd(clipboard_text(text))
 
 
-def test_no_word_and_no_other_name_stands_for_one_with_a_null() -> None:
+def test_no_text_stands_for_one_with_a_null() -> None:
     with pytest.raises(ValueError, match=r"U\+0000"):
         shell_word("a\0b")
     assert clipboard_text("a\0b\t\x1b\n") == "a␀b␉␛␊"

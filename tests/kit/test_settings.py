@@ -1,4 +1,4 @@
-"""Settings: where they come from, what is refused, and that docs/settings.md has every one of them."""
+"""Settings: their sources, the refused values, and their description in docs/settings.md."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_several_names_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) 
         ("FENCELINE_TRUSTED_PROXIES", "my-proxy", "my-proxy is not an address or a network"),
         ("FENCELINE_USERS_HOST", "192.0.2.1", "users_host is 192.0.2.1"),
         ("FENCELINE_WORKERS_HOST", "::", "workers_host is ::"),
-        ("FENCELINE_USERS_HOST", "fence.example", "there is no TLS"),
+        ("FENCELINE_USERS_HOST", "fence.example", "without TLS"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(
@@ -126,7 +126,7 @@ def test_beyond_loopback_a_proxy_or_an_own_certificate_is_enough(
     ("host", "expected"),
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("a", False)],  # noqa: S104 - compared, not bound
 )
-def test_what_only_this_machine_can_reach(host: str, expected: bool) -> None:
+def test_addresses_that_only_this_machine_can_reach(host: str, expected: bool) -> None:
     assert settings_module.is_loopback(host) is expected
 
 

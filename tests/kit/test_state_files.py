@@ -1,4 +1,4 @@
-"""Files that two processes of one user share: private from the first moment, and never believed of a dead process."""
+"""Files that two processes of one user share: private from the first moment, and ignored after their process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _server(*, pid: int | None = None, started_at: float | None = None) -> Runni
     )
 
 
-def test_what_is_written_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
+def test_written_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "state" / "token"
     old = os.umask(0)
     try:

@@ -1,4 +1,4 @@
-"""Every JVM is started with a locale that can say every file's name."""
+"""Every JVM starts with a locale for all file names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How counts and durations are written."""
+"""The formats of counts and durations."""
 
 from __future__ import annotations
 

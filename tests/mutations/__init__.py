@@ -1,1 +1,1 @@
-"""What keeps the loop exact, switched off piece by piece: then the suite must see records lost or doubled."""
+"""Protections of the loop, switched off one by one: then the suite must see records lost or duplicated."""

@@ -23,7 +23,7 @@ _OF_RUNS = GroupProtocol.CLASSIC
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    parser.add_argument("--only", type=Switch, action="append", help="this protection; may be said several times")
+    parser.add_argument("--only", type=Switch, action="append", help="this protection; may be repeated")
     parser.add_argument(
         "--protocol", type=GroupProtocol, choices=list(GroupProtocol), default=None, help="of scenes; else each of them"
     )

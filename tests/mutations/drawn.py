@@ -32,7 +32,7 @@ class Drawn(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """The smallest one that meets it: whatever becomes of the plan of faults, it is found again."""
+        """The smallest seed that meets it: after a change of the plan of faults, it is computed again."""
         return next(seed for seed in count(1) if all(map(self.meets, islice(faults(seed, self.kinds), 1))))
 
 

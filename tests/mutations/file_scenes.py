@@ -104,10 +104,10 @@ def records_of_before_a_rebalance(place: Place) -> FileAudit:
         assigned = first.control.kinds().count(EventKind.ASSIGNED)
         with running(pipeline.specification(task=1)) as second:
             second.wait_for_partitions(1)
-            # By whoever does it: one of them in its callback, or the other one.
+            # By either: one of them in its callback, or the other one.
             wait_for(lambda: end_of(pipeline) in committed(pipeline), DEADLINE_S, "what was taken, committed")
             second.drain()
-        # Not by what it owns: it may not have heard that anything was taken.
+        # Not by its owned partitions: it may not have learned of the revocation.
         first.wait_for_event(EventKind.ASSIGNED, times=assigned + 1, deadline_s=REBALANCED_WITHIN_S)
         first.drain()
     return _to_the_end(place, pipeline)
@@ -198,14 +198,14 @@ def _held_files(pipeline: TestPipeline, **changes: Any) -> Settings:
 
 
 def _give_a_chance(condition: Callable[[], bool]) -> None:
-    """To do what it must not do: nothing tells that it will not."""
+    """Wait for a forbidden act; nothing signals that it will not come."""
     until = time.monotonic() + _CHANCE_S
     while not condition() and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def _to_the_end(place: Place, pipeline: TestPipeline) -> FileAudit:
-    """What is not committed is processed by one who comes afterwards, with nothing switched off."""
+    """Uncommitted records are processed by a later task, with nothing switched off."""
     with running(pipeline.specification(attempt=1)) as last:
         wait_for(
             lambda: committed(pipeline) == [end_of(pipeline)] * pipeline.partitions,

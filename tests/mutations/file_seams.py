@@ -1,6 +1,6 @@
 """The same for what a file pipeline has besides."""
 
-# What is replaced is the inside of the loop.
+# The replaced parts are the inside of the loop.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def drop_what_is_in_no_file(self: Lane) -> None:
     checkpoint = self.current
     if checkpoint is not None and checkpoint.state is CheckpointState.OPEN:
         self._abort(checkpoint, SLICE_S)
-        raise AbortableError("given up in the callback, for the test")
+        raise AbortableError("aborted in the callback, for the test")
 
 
 def leave_it_open(_self: OneLane) -> bool:
-    """What is open is there when the client gives its partitions up."""
+    """The open checkpoint still exists when the client releases its partitions."""
     return False
 
 
 def believe(_self: Checkpoint) -> None:
-    """Whatever was filed is still ours."""
+    """Filed records always count as owned."""
 
 
 def hold_nothing_back(_self: Membership, _partition: Partition) -> None:

@@ -14,7 +14,7 @@ from tests.mutations.switches import Switch
 _PAST_SESSION_S = 10.0
 _SCENE_OF_FILES = "the stage of file pipelines (`tests/fault_suite/file_stage.py`) has no switches"
 _LONG_TRANSACTIONS = {"transaction_timeout_ms": 30_000}
-"""Who is frozen past the session wakes up before the coordinator has ended the transaction."""
+"""A worker frozen past the session wakes up before the coordinator has ended the transaction."""
 
 
 class Guard(NamedTuple):

@@ -42,7 +42,7 @@ def play(
     protocol: GroupProtocol,
     say: Callable[[str], object] = lambda _: None,
 ) -> Played:
-    """The scene as often as it tells something."""
+    """Play the scene until its result is clear."""
     guards = tuple(guard.switch for guard in mutation.guards)
 
     def found(what: str, *off: Switch) -> Found:
@@ -66,7 +66,7 @@ def found_by(audit: Judged) -> Found:
 
 
 def contradiction(mutation: Mutation, played: Played) -> str | None:
-    """What was not as the table says; None: it was."""
+    """The difference to the table; None: there is none."""
     for name in ("as_it_is", "guards_alone", "protection_alone"):
         found: Found | None = getattr(played, name)
         if found is not None and not found.is_exact:

@@ -1,6 +1,6 @@
 """`python -m tests.mutations.recording`: the logs of a failing pipeline, for tests/fault_suite/test_first_wrong.py.
 
-A loop without read_committed takes over what another one has pending offsets for: 200 records are doubled.
+A loop without read_committed takes over pending offsets of another one: 200 records are duplicated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fenceline-recording-") as folder:
         with (
             KafkaCluster.start(overrides=_SETTINGS, data_dir=Path(folder) / "kafka") as kafka,
-            # What it has written is to be kept.
+            # Its outputs are to be kept.
             mock.patch.object(scenes, "delete_topics"),
         ):
             place = Place(kafka.bootstrap_servers, Path(folder), GroupProtocol.CLASSIC, (Switch.READ_COMMITTED,))

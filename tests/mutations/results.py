@@ -1,4 +1,4 @@
-"""What was found, kept in tests/results/mutations.json, and the page that is made of it."""
+"""The results, kept in tests/results/mutations.json, and the page that is made of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct):
-    """Of scenes by protection and group protocol, of random runs by protection."""
+    """The results of scenes by protection and group protocol, of random runs by protection."""
 
     scenes: dict[Switch, dict[GroupProtocol, Result]] = msgspec.field(
         default_factory=dict[Switch, dict[GroupProtocol, Result]]
@@ -262,7 +262,7 @@ def _cells(*cells: str) -> str:
 
 
 def missing_scenes(results: Results) -> list[str]:
-    """What the page must say and does not. A random run that was not made is told as that."""
+    """The missing parts of the page. A random run that was not made is reported as such."""
     return [
         f"{mutation.protection}, {protocol}"
         for mutation in MUTATIONS

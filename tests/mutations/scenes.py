@@ -1,7 +1,7 @@
-"""Scenes in which one protection of the loop is all that stands between it and a record lost or doubled.
+"""Scenes in which one protection of the loop alone prevents a lost or duplicated record.
 
-Each is played to its end whatever is switched off, and leaves the pipeline drained; what became of the records is the
-verifier's to say. Nothing in them asks whether something is switched off.
+Each is played to its end with any switch, and leaves the pipeline drained; the verifier judges the records. Nothing in
+them asks whether a protection is switched off.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 class Judged(Protocol):
-    """What the sink, or the files that it names, hold in the end; ids each."""
+    """The content of the sink, or of the files that it names, in the end; ids each."""
 
     @property
     def expected(self) -> int: ...
@@ -87,7 +87,7 @@ def partition_goes_and_comes_back(place: Place) -> Audit:
         with running(pipeline.specification(task=1)) as second:
             second.wait_for_partitions(1)
             first.wait_for_partitions(1)
-            # By whoever does it: one of them in its callback, or the other one.
+            # By either: one of them in its callback, or the other one.
             wait_for(lambda: end_of(pipeline) in committed(pipeline), DEADLINE_S, "what was taken, committed")
             second.drain()
         first.wait_for_partitions(2)
@@ -106,7 +106,7 @@ def member_is_lost(place: Place) -> Audit:
         with running(pipeline.specification(task=1)) as taker:
             _wait_until_processed(taker)
             zombie.thaw()
-            # Not before: the group refuses whoever has not heard yet that it goes on with both.
+            # Not before: the group refuses a member that has not learned yet that it continues with both.
             wait_for(
                 lambda: zombie.last().generation == taker.control.last.generation,
                 REBALANCED_WITHIN_S,
@@ -178,7 +178,7 @@ def former_owner_wakes_before_the_init(place: Place) -> Audit:
             running(pipeline.specification(task=1)) as taker,
         ):
             taker.wait_for_event(EventKind.ASSIGNED, deadline_s=REBALANCED_WITHIN_S)
-            # To ask for its committed offset; nothing tells that it has.
+            # To request its committed offset, without a signal that it has.
             time.sleep(_ASKS_WITHIN_S)
             points.thaw(pid)
             zombie.drain()
@@ -227,7 +227,7 @@ def late_once(commit: Method) -> Method:
             late.append(self.live)
             raise OutcomeUnknownError("no answer in time, for the test")
         if late[0] is not self.live:
-            # Of a producer that was discarded: its successor has the next epoch.
+            # The record of a producer that was discarded: its successor has the next epoch.
             with suppress(KafkaException):
                 late[0].commit_transaction(DEADLINE_S)
         commit(self, **named)
@@ -292,14 +292,14 @@ def _wait_until_processed(taker: TaskThread) -> None:
 
 
 def _give_a_chance(taker: TaskThread) -> None:
-    """To do what it must not do: nothing tells that it will not."""
+    """Wait for a forbidden act; nothing signals that it will not come."""
     until = time.monotonic() + _CHANCE_S
     while taker.control.last.counters.records_in < THEN and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def end_of(pipeline: TestPipeline) -> int:
-    """Of each partition of the source."""
+    """The ends of each partition of the source."""
     return len(pipeline.fed) // pipeline.partitions
 
 
@@ -309,7 +309,7 @@ def committed(pipeline: TestPipeline) -> list[int]:
 
 
 def _to_the_end(pipeline: TestPipeline) -> Audit:
-    """What is not committed is processed by one who comes afterwards, with nothing switched off."""
+    """Uncommitted records are processed by a later task, with nothing switched off."""
     with running(pipeline.specification(attempt=1)) as last:
         wait_for(
             lambda: committed(pipeline) == [end_of(pipeline)] * pipeline.partitions,

@@ -1,6 +1,6 @@
-"""What each switch replaces in the loop, and with what. A method that is not there any more is an AttributeError."""
+"""The replacement in the loop for each switch. A method that does not exist any more is an AttributeError."""
 
-# What is replaced is the inside of the loop.
+# The replaced parts are the inside of the loop.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Method = Callable[..., Any]
 
 
 def look_away(_self: Ownership, _partition: Partition, _number: int) -> bool:
-    """Whatever has happened, it is still ours."""
+    """All partitions always count as owned and unchanged."""
     return True
 
 
@@ -62,7 +62,7 @@ def take_at_once(self: LaneOfEach, partitions: Sequence[Partition]) -> None:
 
 
 class _Nobody:
-    """A consumer of the same group that is no member of it, as clients before KIP-447 said it."""
+    """A consumer of the same group that is no member of it, as in clients before KIP-447."""
 
     def __init__(self, member: Consumer) -> None:
         self._member = member

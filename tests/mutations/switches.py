@@ -1,7 +1,7 @@
-"""What can be switched off in the loop, by name, and how a worker is told: by its environment.
+"""The switches of the loop's protections, by name, and their way to a worker: its environment.
 
-The product knows nothing of it. A worker that is started with `at_start` in its path (tests/fault_suite/seams.py) does
-it to itself once it has imported the loop; a test does it to its own process (`seams.switched_off`).
+The product has no switches. A worker that is started with `at_start` in its path (tests/fault_suite/seams.py) applies
+them once it has imported the loop. A test does it to its own process (`seams.switched_off`).
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_every_switch_is_a_protection_or_a_guard() -> None:
 def test_the_page_says_what_was_found_of_every_mutation() -> None:
     found = results.read()
     assert results.missing_scenes(found) == []
-    assert results.PAGE.read_text("utf-8") == results.page(found), "make it anew: make mutations"
+    assert results.PAGE.read_text("utf-8") == results.page(found), "make it again: make mutations"
     for mutation in MUTATIONS:
         for protocol, result in found.scenes[mutation.protection].items():
             assert contradiction(mutation, result.played) is None, f"{mutation.protection}, {protocol}"

@@ -1,1 +1,1 @@
-"""What tests share: waiting for a condition, topics, databases, and the settings of the test services."""
+"""Common parts of tests: waiting for a condition, topics, databases, and the settings of the test services."""

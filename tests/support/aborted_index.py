@@ -1,9 +1,9 @@
 """A replica's index of aborted transactions (`.txnindex`), and what it proves of the replica itself.
 
-A broker tells `read_committed` readers which transactions of a fetch were aborted by this index alone, and looks no
+A broker reports the aborted transactions of a fetch to `read_committed` consumers by this index alone. It reads no
 further than the first entry whose last stable offset is the end of the fetch or lies behind it. In a right index
-nothing behind that entry can begin before its last stable offset: whoever was open when it was written held that back,
-and whoever began later lies behind it. Followers write wrong ones (docs/client-facts.md).
+nothing behind that entry can begin before its last stable offset. A transaction that was open when the entry was
+written bounds that offset, and a later one lies behind it. Followers write wrong ones (docs/client-facts.md).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def entries_of(index: bytes) -> list[Entry]:
 
 @dataclass(frozen=True, slots=True)
 class AbortedIndex:
-    """Of one replica of a partition: the entries of each segment, by the segment's first offset in order."""
+    """The index of one replica of a partition: the entries of each segment, by the segment's first offset in order."""
 
     segments: Sequence[tuple[int, Sequence[Entry]]]
 
@@ -59,13 +59,13 @@ class AbortedIndex:
 
     @classmethod
     def of_replicas(cls, log_dirs: Iterable[Path], topic: str, partition: int) -> list[Self]:
-        """Of each broker that has a replica, by the brokers' log directories."""
+        """The indexes of each broker that has a replica, by the brokers' log directories."""
         folders = [log_dir / f"{topic}-{partition}" for log_dir in log_dirs]
         return [cls.read(folder) for folder in folders if folder.is_dir()]
 
     def hides(self, producer_id: int, offset: int) -> bool:
-        """Whether it has that producer's aborted transaction at this offset, behind an entry at which a fetch that ends
-        right after the offset stops looking."""
+        """True if it has that producer's aborted transaction at this offset, but behind the entry where a fetch up to
+        this offset stops reading the index."""
         is_hidden = False
         for entry in self._searched(offset):
             if is_hidden and entry.producer_id == producer_id and entry.first_offset <= offset <= entry.last_offset:

@@ -60,7 +60,7 @@ def plan(**fields: Any) -> AuditPlan:
 
 
 def result(audit_id: str = "11111111-1111-1111-1111-111111111111", **fields: Any) -> AuditResult:
-    """What an audit found; without `counts`, every output there, once."""
+    """The result of an audit; without `counts`, every output exists once."""
     defaults: dict[str, Any] = {
         "counts": AuditCounts(inputs=10, expected=8, outputs=8, dropped=2),
         "started_at_ms": 1_000,
@@ -115,7 +115,7 @@ def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> Aud
 
 
 def dangling_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> AuditResult:
-    """Of files: 4 records are in two of them, and one that a reference names is not there, with the other 4."""
+    """The result for files: 4 records are in two of them, and a missing one has the other 4."""
     reference = Place(topic="out", partition=0, offset=12, timestamp_ms=1_000, file="flights/carrier=UA/00ff.avro")
     return result(
         audit_id,

@@ -19,7 +19,7 @@ SCHEMA: dict[str, Any] = {"type": "record", "name": "Record", "fields": [{"name"
 
 
 def a_file_specification(root: Path, source: str = "in", sink: str = "out", **changes: Any) -> AuditSpecification:
-    """Of an identity pipeline with files below `root`, by the field `id`."""
+    """The specification of an identity pipeline with files below `root`, by the field `id`."""
     files = FileSink(root=root.as_uri(), partition_by=(ByField(name="user", field="user"),))
     return a_specification(source, sink, **{"files": files, "file_roots": (root.as_uri(),), **changes})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from app.core.clusters.brokers import Connection, PartitionOffsets, TopicPartition
@@ -57,12 +57,6 @@ class RecordingLauncher:
 
     async def signal(self, audit: Audit, *, is_kill: bool) -> None:
         self.signals.append("kill" if is_kill else "stop")
-
-    async def trim_logs(self) -> int:
-        raise AssertionError("the auditor does not")
-
-    async def remove_folders(self, *, unchanged_since: datetime) -> int:
-        raise AssertionError(unchanged_since)
 
 
 @dataclass
@@ -126,7 +120,7 @@ class Audited:
         await self.auditor.turn()
 
     async def ask(self, window: Window | None = None, **fields: Any) -> Audit:
-        """By hand; of the last hour, if nothing else is said."""
+        """Start an audit by hand; of the last hour by default."""
         window = window or time_window(self.plane.now - HOUR, self.plane.now)
         wish = Wish(window=window, id_place=BY_ID, **fields)
         async with self.uow() as uow:
@@ -135,7 +129,7 @@ class Audited:
         return audit
 
     async def ask_and_start(self) -> Audit:
-        """An audit whose driver was started, and has not said anything yet."""
+        """An audit whose driver was started, and has reported nothing yet."""
         asked = await self.ask()
         await self.turn()
         return await self.look(asked.id)
@@ -147,7 +141,7 @@ class Audited:
         return await self.look(started.id)
 
     async def submit_and_die(self, audit_id: str) -> None:
-        """What a server writes before it starts a driver; then it does nothing more."""
+        """The rows that a server writes before it starts a driver; then it does nothing more."""
         async with self.uow() as uow:
             await carrying_out.begin_submission(
                 uow, audit_id, host="w1", cores=1, fenceline_version="1", server_urls=(), now=self.plane.now
@@ -206,7 +200,7 @@ class Audited:
         return answer.granted
 
     async def tell(self, audit_id: str, kind: AuditEnd, found: AuditResult | None = None) -> None:
-        outcome = AuditOutcome(audit_id=audit_id, application_id="app-1", kind=kind, message="said so", result=found)
+        outcome = AuditOutcome(audit_id=audit_id, application_id="app-1", kind=kind, message="reported", result=found)
         async with self.uow() as uow:
             await carrying_out.receive_outcome(uow, outcome, now=self.plane.now)
             await uow.commit()

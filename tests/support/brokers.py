@@ -1,9 +1,9 @@
 """How the brokers of the tests differ from those of a first user: nothing waits longer than it must."""
 
 TEST_BROKER_SETTINGS = {
-    # Who looks for timed-out transactions; 10 s by default.
+    # The interval of the check for timed-out transactions; 10 s by default.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # How often the log cleaner looks for something to compact; 15 s by default.
+    # The interval of the log cleaner's check for something to compact; 15 s by default.
     "log.cleaner.backoff.ms": "1000",
     # `__transaction_state` keeps its 50 partitions: decoders hash with that number.
     "offsets.topic.num.partitions": "10",

@@ -66,7 +66,7 @@ def visitor_of(
 
 @dataclass
 class Site:
-    """A running server with a cluster registered, and the browser that looks at it."""
+    """A running server with a cluster registered, and its browser."""
 
     server: DemoServer
     browser: Browser

@@ -1,4 +1,4 @@
-"""What the collector makes of a file pipeline that has come to rest, an hour of its own later."""
+"""The collector on a file pipeline that has come to rest, an hour of its own later."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def _collector(pipeline: TestPipeline, lake: Lake) -> Generator[Collector]:
 
 
 def look(pipeline: TestPipeline, lake: Lake) -> Findings:
-    """What the collector finds; nothing is deleted."""
+    """The collector's findings; nothing is deleted."""
     with _collector(pipeline, lake) as collector:
         return collector.look()
 
 
 def assert_whole_and_collected(pipeline: TestPipeline, lake: Lake) -> FileAudit:
-    """As `assert_whole`; and just what no reference names are orphans to the collector, which deletes them and nothing
-    else. What is returned is of before it has deleted anything."""
+    """As `assert_whole`; and exactly the unreferenced files are orphans to the collector, which deletes only those.
+    The result is from before it has deleted anything."""
     before = assert_whole(pipeline, lake)
     with _collector(pipeline, lake) as collector:
         findings = collector.look()

@@ -7,19 +7,19 @@ from enum import StrEnum
 
 import pytest
 
-# What most tests of the loop and the journals are parametrised by; a case meets one of them in a run, by chance.
+# The usual parameters of the loop's and the journals' tests; a case meets one of them in a run, by chance.
 _VARIANTS = ("protocol", "version")
 _BROKERS = frozenset({"kafka", "kafka_cluster3"})
 _HEAVY = _BROKERS | {"spark_cluster"}
 _UNTIMED_S = 3.0
-"""What a test takes that nobody has timed yet, about."""
+"""The assumed seconds of a test without a recorded time."""
 
 
 def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.Item]:
-    """Of each parametrised test marked `faults(keep=N)`, all but N cases drawn at random.
+    """Draw N cases of each parametrised test marked `faults(keep=N)`, and return the others.
 
-    With `of="a name"` the N are kept of all tests together that are marked with this name. And of each other case that
-    a broker is started for, all but one of its variants: group protocols, broker versions.
+    With `of="a name"` the N are kept of all tests together that are marked with this name. Other cases that start a
+    broker keep one of their variants: group protocols, broker versions.
     """
     families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     keep: dict[str, int] = {}
@@ -44,9 +44,9 @@ def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.I
 def over_budget(
     items: Sequence[pytest.Item], rng: random.Random, *, seconds: Mapping[str, float], budget_s: float
 ) -> list[pytest.Item]:
-    """Of the tests whose seconds are known, those that are too many for `budget_s` together, drawn at random.
+    """The tests with known seconds that are too many for `budget_s` together, drawn at random.
 
-    One of each folder stays in any case, and so do those marked `always`, and those that nobody has timed yet.
+    One of each folder stays in any case, and so do those marked `always`, and those without a recorded time.
     """
     known = [item for item in items if item.nodeid in seconds]
     always = [item for item in known if item.get_closest_marker("always") is not None]
@@ -75,7 +75,7 @@ class Suite(StrEnum):
 
 
 def suites_of(items: Sequence[pytest.Item], rng: random.Random) -> dict[str, Suite]:
-    """The suite of each test, by its id. Of a parametrised test marked `core` one case is drawn; the rest is MORE."""
+    """The suite of each test, by its id. A parametrised test marked `core` draws one case; the rest is MORE."""
     found = {item.nodeid: Suite.MORE if _is_heavy(item) else Suite.QUICK for item in items}
     cases: defaultdict[str, list[str]] = defaultdict(list)
     for item in items:
@@ -85,7 +85,7 @@ def suites_of(items: Sequence[pytest.Item], rng: random.Random) -> dict[str, Sui
 
 
 def _is_heavy(item: pytest.Item) -> bool:
-    """Whether it starts brokers, Spark or a browser, or says that it is slow; the others share nothing but cores."""
+    """True if it starts brokers, Spark or a browser, or is marked `slow`; the others share nothing but cores."""
     is_marked = any(item.get_closest_marker(name) is not None for name in ("browser", "faults", "slow", "core"))
     return is_marked or bool(_HEAVY & fixtures_of(item))
 

@@ -60,7 +60,7 @@ def definition(**fields: Any) -> PipelineDefinition:
 
 @dataclass(slots=True)
 class ControlPlane:
-    """`now` stands still until `pass_time` moves it. Each method is one unit of work, committed."""
+    """`now` is fixed until `pass_time` moves it. Each method is one unit of work, committed."""
 
     database: Database
     now: datetime = field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC))
@@ -216,7 +216,7 @@ class ControlPlane:
         *,
         kind: OutcomeKind,
         application_id: str = "",
-        message: str = "as the test said",
+        message: str = "as the test set it",
     ) -> None:
         scope = RunTokenScope(run_id=run_id, ordinal=ordinal, lease=lease)
         outcome = Outcome(

@@ -106,7 +106,7 @@ def drop_database(server_url: str, url: str) -> None:
 
 
 def end_sessions(server_url: str, url: str) -> int:
-    """End every session of the database at `url`; how many there were. What they had locked is free."""
+    """End every session of the database at `url`; return their number. Their locks are free then."""
     with _connect(server_url, autocommit=True) as connection:
         ended = connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (make_url(url).database,)

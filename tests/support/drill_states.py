@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from app.core.audit_figures import AuditFigures
 from app.core.runs.run import Run
+from app.core.wire.drill import ActStep
 from app.products.drills import judging
-from app.products.drills.drill import ActStep, AuditFigures, Drill, DrillKind, Target
+from app.products.drills.drill import Drill, DrillKind, Target
 from app.products.drills.store import DrillStore
 from app.products.drills.timeline import EntryKind, FencingLook
 from tests.products.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, until_well
@@ -43,7 +45,7 @@ async def add_drills(plane: ControlPlane) -> Mapping[str, str]:
 
 
 async def add_drill(plane: ControlPlane, run: Run, made: Drill) -> str:
-    """Its address. Of those that disturb a pipeline, ordered to recovering, the database takes one at a time."""
+    """Its address. The database takes one disturbing drill of a pipeline, ordered to recovering, at a time."""
     added = replace(made, id=str(uuid.uuid4()), pipeline=run.pipeline, run_id=run.id)
     async with plane.uow() as uow:
         await uow.of(DrillStore).add(added)
@@ -52,7 +54,7 @@ async def add_drill(plane: ControlPlane, run: Run, made: Drill) -> str:
 
 
 async def end_drill(plane: ControlPlane, address: str) -> None:
-    """Whatever it was doing, so that another one may be added."""
+    """End its present drill, so that another one may be added."""
     async with plane.uow() as uow:
         drill = await uow.of(DrillStore).get(address.removeprefix("/drills/"))
         stopped = judging.stop(drill, by="anna", now=at(60))
@@ -130,7 +132,7 @@ def _longest() -> Drill:
     drill = judging.said(
         drill,
         EntryKind.RECORDS,
-        f"{LONG_TOPIC}-11 stands still since its offset 9,000,000,000 was committed",
+        f"{LONG_TOPIC}-11 has no commits since offset 9,000,000,000",
         now=at(4),
     )
     drill = judging.said(drill, EntryKind.EPOCH, f"fl.t.{LONG_TOPIC}.0.0: producer:epoch 7:1 → 7:2", now=at(5))

@@ -17,7 +17,7 @@ async def streamed(app: FastAPI, path: str, *, query: str = "", token: str) -> A
 
     async def receive() -> Message:
         await asyncio.Event().wait()
-        raise AssertionError("nobody hangs up")
+        raise AssertionError("the client does not close the connection")
 
     async def send(message: Message) -> None:
         parts.put_nowait(message.get("body", b"").decode())

@@ -14,7 +14,7 @@ from app.edges.embedded.kafka import KafkaCluster
 
 
 def shifted_environment(shift_s: int) -> dict[str, str]:
-    """Under these variables a process's clock is `shift_s` ahead of ours; skips where the library is not installed."""
+    """Under these variables a process's clock is `shift_s` ahead; skips where the library is not installed."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     if not found:
         pytest.skip("libfaketime is not installed (apt-get install libfaketime)")

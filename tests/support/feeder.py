@@ -80,10 +80,10 @@ class Feeder:
         while not self._stopping.is_set():
             ids: list[str] = []
             if known < self._pipeline.partitions:
-                # Whichever broker it asks may not have heard of a new one; then the next round asks again.
+                # Some broker may not know a new topic yet; then the next round asks again.
                 topics = producer.list_topics(self._pipeline.source, timeout=_ANSWER_S).topics
                 known = len(topics[self._pipeline.source].partitions)
-            # What could not be written while brokers were away or slow is made up for.
+            # Records that could not be written while brokers were away or slow are caught up.
             late = int((time.monotonic() - due) / self._interval_s)
             rounds = min(_ROUNDS_AT_ONCE, 1 + max(0, late))
             each = max(1, round(rounds * self._records / known))

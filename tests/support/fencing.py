@@ -113,7 +113,7 @@ async def put_down(unit_of_work: UnitOfWorkFactory, cases: Iterable[Case], *, no
 
 
 async def register(unit_of_work: UnitOfWorkFactory, name: str, cluster_id: str) -> None:
-    """A cluster whose brokers nobody asks."""
+    """A cluster whose brokers are not asked."""
     async with unit_of_work() as uow:
         await uow.of(ClusterStore).add(
             Cluster(

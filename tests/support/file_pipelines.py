@@ -1,4 +1,4 @@
-"""A file pipeline on a real broker, and an independent judge of what its references name.
+"""A file pipeline on a real broker, and an independent judge of its referenced files.
 
 The judge shares no code with sink, store or reader: it reads the messages of the sink topic with a consumer of its own,
 opens the files that they name, and counts ids.
@@ -44,9 +44,9 @@ def file_sink(root: Path | Lake, **changes: Any) -> FileSink:
 
 @dataclass(frozen=True, slots=True)
 class FileAudit:
-    """What the committed references name, against what was fed.
+    """The content of the committed references, compared with the fed records.
 
-    dangling: paths that are referenced and not there, or not what the reference says.
+    dangling: referenced paths whose file is missing or differs from the reference.
     orphans: files that no committed reference names, half ones included.
     """
 
@@ -75,7 +75,7 @@ class FileAudit:
 
 
 def audit_files(pipeline: TestPipeline, root: Path | Lake) -> FileAudit:
-    """What was fed is expected, in the file of its user."""
+    """The fed records, as expected in the files of their users."""
     lake = _lake(root)
     times: Counter[str] = Counter()
     dangling: list[str] = []

@@ -190,7 +190,7 @@ def _message(
         **fields,
     )
     produced_ms = written.uploaded_at_ms + produce_ms
-    # Of one in four the commit was in another answer.
+    # One in four has its commit in another answer.
     committed_ms = None if number // 100 == 3 else produced_ms + 8
     return TopicMessage(offset, produced_ms, file_references.encode(written), committed_ms)
 

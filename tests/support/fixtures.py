@@ -17,11 +17,11 @@ from fastapi import FastAPI
 
 from app.core.clusters.brokers import Connection
 from app.core.runs.workers_api import create_workers_app
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.serving import Serving
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET
@@ -122,7 +122,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
 
 class Fenceline(Protocol):
     def __call__(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the command to its end, whatever its exit code."""
+        """Run the command to its end, with any exit code."""
         ...
 
 

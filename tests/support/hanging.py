@@ -48,7 +48,7 @@ def make_hanging(
 def make_offset_hang(
     bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, group: str, offset: int
 ) -> None:
-    """The same with an offset of a group for `at`: nobody will decide it, and no new owner of `at` may begin."""
+    """The same with an offset of a group for `at`: it stays pending, and no new owner of `at` may begin."""
     with _after_end(bootstrap_servers, at, transactional_id, commit=False) as (client, known):
         answer = client.send(_late_offset(at, known, group, offset), _coordinator(client, group))
     (part,) = answer.topics[0].partitions

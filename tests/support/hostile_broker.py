@@ -100,7 +100,7 @@ def recording(host: str, port: int) -> Generator[tuple[str, Callable[[], Recorde
 
 @contextmanager
 def answering(said: bytes, context: ssl.SSLContext | None = None) -> Generator[str]:
-    """The address of a listener that says this to whatever it is asked, and hangs up."""
+    """The address of a listener that answers every request with this, and closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -170,7 +170,7 @@ def sasl_handshake(code: int, mechanism: str) -> bytes:
 
 
 def expecting_sasl(number: int, version: int, request: bytes) -> bytes | None:
-    """A listener that tells its versions to everybody, and nothing else to whoever has not logged in."""
+    """A listener that reports its versions to every client, and nothing else to a client without a login."""
     del request
     return versions({API_VERSIONS: (0, 0), METADATA: (0, 2)}, version) if number == API_VERSIONS else None
 

@@ -45,7 +45,7 @@ class Liar:
     def _struct(self, info: Any) -> dict[str, Any]:
         told: dict[str, Any] = {} if info.tag is None else {info.tag_field: info.tag}
         for field in info.fields:
-            # What is left out has its default, as a worker of an older release leaves it out.
+            # A missing field has its default, as a worker of an older release leaves it out.
             if field.required or self._draw.random() < 0.7:
                 told[field.encode_name] = self._value(field.type)
         return told

@@ -1,4 +1,4 @@
-"""What the transaction journal of a broker tells, and the fencing events that it proves."""
+"""The records of a broker's transaction journal, and the fencing events that they prove."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ids_of(bootstrap_servers: str) -> dict[str, LiveTransaction]:
 
 
 def events_of(live: LiveTransaction) -> list[FencingEvent]:
-    """The events of an id, those that say that nobody was fenced included."""
+    """The events of an id, those without a fencing included."""
     cases = cases_of(live, kafka_cluster_id="cluster")
     return [event for case in cases if (event := told(case)) is not None]
 

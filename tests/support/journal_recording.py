@@ -1,8 +1,8 @@
-"""Makes the recorded journals: `python -m tests.support.journal_recording` writes tests/domain/journals/recorded anew.
+"""Makes the recorded journals again: `python -m tests.support.journal_recording` writes tests/domain/journals/recorded.
 
-A broker of each version is led through everything that its two journals tell of. What is kept is the segment file as
-the broker wrote it, and beside it what Kafka's own newest `kafka-dump-log.sh` reads in it: the decoders' answers are
-compared with those of Kafka itself, without a broker. Run it after a change of the embedded version.
+A broker of each version is led through all kinds of records of its two journals. The segment file is kept as the
+broker wrote it, with the output of Kafka's own newest `kafka-dump-log.sh` beside it. So the decoders are compared with
+Kafka itself, without a broker. Run it after a change of the embedded version.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _send(producer: Producer, value: str) -> None:
 
 
 def _loop_of_transactions(stage: Stage) -> None:
-    """Two commits and an abort with offsets of a classic group, and an id that nobody would choose."""
+    """Two commits and an abort with offsets of a classic group, and an odd id."""
     with stage.consumer("loop", ["orders"]) as consumer:
         producer = stage.producer("loop-0")
         for number, ends in enumerate(

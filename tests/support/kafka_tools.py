@@ -20,24 +20,24 @@ from app.edges.embedded.maven import (
 )
 
 _SOURCES = Path(__file__).parent / "java"
-# By which a table is told from what is said above it.
+# Distinguishes a table from the lines above it.
 _FIRST_HEADINGS = ("TransactionalId", "CoordinatorId", "ProducerId", "Topic", "GROUP")
 _TOOLS_OF = {KAFKA_JARS: KAFKA_TOOLS_JARS, OLD_KAFKA_JARS: OLD_KAFKA_TOOLS_JARS}
 
 
 def run_tool(main_class: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s: float = 60.0) -> str:
-    """What the tool prints; fails with all that it said when it does not end well.
+    """The output of the tool; fails with all of it when the exit code is not 0.
 
     Args:
         main_class: as the shell scripts of Kafka's distribution name it (`kafka-transactions.sh` runs
             `org.apache.kafka.tools.TransactionsCommand`).
-        jars: the manifest of the brokers whose tools are wanted.
+        jars: the manifest of the brokers whose tools are used.
     """
     return _run([*_java(), "-cp", _class_path(jars, _TOOLS_OF[jars]), main_class, *arguments], timeout_s)
 
 
 def run_program(name: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s: float = 60.0) -> str:
-    """What the program of tests/support/java prints, compiled against the client of these jars."""
+    """The output of a program of tests/support/java, compiled against the client of these jars."""
     with tempfile.TemporaryDirectory(prefix="fenceline-java-") as classes:
         class_path = _compile(source_of(name), _class_path(jars, _TOOLS_OF[jars]), Path(classes), timeout_s)
         return _run([*_java(), "-cp", class_path, name, *arguments], timeout_s)
@@ -71,7 +71,7 @@ def running_tool(main_class: str, *arguments: str, output: Path) -> Generator[su
 
 
 def source_of(name: str) -> Path:
-    """Of a program of the tests."""
+    """The class files of a test program."""
     return _SOURCES / f"{name}.java"
 
 

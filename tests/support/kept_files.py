@@ -68,7 +68,7 @@ async def totals(plane: ControlPlane) -> FileTotals:
 
 
 async def paths(plane: ControlPlane, wanted: FileFilter = NOTHING, *, limit: int = 50) -> list[str]:
-    """Of all pages one after another."""
+    """The items of all pages, one page after another."""
     found: list[str] = []
     after: str | None = None
     while True:

@@ -22,7 +22,7 @@ class Lake(Protocol):
     def environment(self) -> Mapping[str, str]: ...
 
     def paths(self) -> set[str]:
-        """Of everything that lies there, half files included."""
+        """All files in it, half files included."""
         ...
 
     def content(self, path: str) -> bytes | None:
@@ -35,7 +35,7 @@ class Lake(Protocol):
 
 
 class Folder:
-    """Of this host."""
+    """A lake in a folder of this host."""
 
     environment: Mapping[str, str] = {}
 

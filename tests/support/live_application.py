@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import httpx
 
+from app.core.wiring import Wiring
 from app.edges.db import migrations
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
 from app.kit.web.connection_limit import limits_of_process
-from app.kit.web.dependencies import Wiring
 from app.kit.web.listeners import Listener, address_of, bind
 from tests.support.waiting import wait_for
 from tests.support.wiring import settings_for_test, token_of, wired

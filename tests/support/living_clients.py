@@ -1,4 +1,4 @@
-"""Clients of Kafka that nobody has let go of: each has a main thread of librdkafka in this process."""
+"""Clients of Kafka that are not closed: each has a main thread of librdkafka in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MAIN_THREAD = "rdk:main"
 
 
 def living_clients() -> int:
-    """How many there are when everything that nobody holds has been collected."""
+    """Their number after a full garbage collection."""
     gc.collect()
     return sum(_name(task) == _MAIN_THREAD for task in Path("/proc/self/task").iterdir())
 

@@ -28,14 +28,15 @@ from app.core.runs.mode import DEFINED_BY, Mode, mode_of
 from app.core.runs.run import Run
 from app.core.runs.store.runs import RunStore
 from app.core.runs.task import OutcomeKind, PartitionProgress
+from app.core.wiring import Wiring
 from app.kit.access import Principal, Role
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError
-from app.kit.web.dependencies import Wiring
 from app.products.migrations.decision import Patience
 from app.products.migrations.look import AuditNow, Incarnation, Look, PreflightFacts
 from app.products.migrations.loop import MigrationDriver
 from app.products.migrations.migration import Migration
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service import asking
 from app.products.migrations.service.looking import look_at
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock, task_heartbeat
@@ -57,7 +58,7 @@ CLEAN = AuditNow(audit_id="a1", is_through=True, expected=40)
 
 
 def id_of(mode: Mode, ordinal: int) -> str:
-    """Of the task of this instance, or of the partition that it reads."""
+    """The id of this instance's task, or of the partition that it reads."""
     if mode is Mode.V2:
         return for_task(prefix="fl", pipeline=PIPELINE, instance=ordinal, task=0)
     return for_partition(prefix="fl", group=GROUP, topic="in", partition=ordinal)
@@ -72,7 +73,7 @@ class ServerDiedError(Exception):
 
 
 class PlayedBrokers:
-    """What brokers say of the group's offsets and of the ends of partitions; of nothing else are they asked."""
+    """The brokers' answers about the group's offsets and the ends of partitions; no others are requested."""
 
     async def committed_offsets(self, *_: Any, **__: Any) -> dict[TopicPartition, int]:
         return {TopicPartition("in", 0): 5, TopicPartition("in", 1): 7}
@@ -85,13 +86,13 @@ class PlayedBrokers:
 
 @dataclass(slots=True)
 class Migrating:
-    """What is played, and what was done.
+    """The state of a played migration, and its acts.
 
     epochs: of each id that the journal has. open_ids, aborted_ids: with an open transaction, or one that was ended.
-    away: instances that do not come back from a drain. silent: those whose task is not heard. reads: the partition of
-    each. dies_at: the id at whose fence the server dies. refusal: what every fence is answered. fence_takes_s: how long
-    each takes. guests: members beside the tasks that are heard. facts, waiting, audit_now, lost: what brokers and
-    an audit answer.
+    away: instances that do not come back from a drain. `silent`: those whose task sends no heartbeat. reads: the
+    partition of each. dies_at: the id at whose fence the server dies. refusal: the answer to every fence.
+    fence_takes_s: the duration of each. guests: members beside the reported tasks. facts, waiting, audit_now, lost:
+    the answers of brokers and an audit.
     """
 
     plane: ControlPlane
@@ -116,7 +117,7 @@ class Migrating:
     sequence: int = 0
 
     async def running(self, mode: Mode = Mode.GROUP_ONLY, **fields: Any) -> Run:
-        """Two instances in this mode, each with its task heard and its id in the journal."""
+        """Two instances in this mode, each with its task reported and its id in the journal."""
         guarantee, fencing = DEFINED_BY[mode]
         wanted: dict[str, Any] = {"processing_guarantee": guarantee, "offset_fencing": fencing, "instances": 2}
         run = await self.plane.running(PIPELINE, **{**wanted, **fields})
@@ -149,7 +150,7 @@ class Migrating:
         return run
 
     async def modes(self) -> list[Mode | None]:
-        """Of the instances that are there, by ordinal."""
+        """The modes of the present instances, by ordinal."""
         run = await self.run()
         async with self.plane.uow() as uow:
             definitions = [
@@ -190,7 +191,7 @@ class Migrating:
         )
 
     async def bounce(self) -> None:
-        """What the reconciler and the workers do about an instance that is to be at another revision: one at a time."""
+        """Play the reconciler and the workers for an instance that needs another revision: one at a time."""
         run = await self.run()
         for one in run.instances:
             if one.has_ended:
@@ -221,7 +222,7 @@ class Migrating:
         self.aborted_ids.discard(name)
 
     async def lose(self, ordinal: int) -> None:
-        """The instance falls silent, and is called lost; its process may sleep."""
+        """The instance sends no heartbeat, and is called lost; its process may sleep."""
         run = await self.run()
         lease = run.instances[ordinal].lease
         for state in (InstanceState.UNREACHABLE, InstanceState.LOST):
@@ -288,7 +289,7 @@ class Migrating:
         async with self.plane.uow() as uow:
             return await look_at(uow, self.observations.of(CLUSTER), await self.get(migration), now=self.plane.now)
 
-    # What the driver asks of the outside.
+    # The driver's requests.
 
     async def fence(self, migration: Migration, transactional_id: str, *, step: int) -> Incarnation:
         del migration, step
@@ -345,4 +346,4 @@ def played(wiring: Wiring, one: Migrating) -> None:
     """Have the pages and the API of this wiring ask what is played, not brokers."""
     # It is frozen so that nothing is exchanged while a server runs; here nothing runs yet.
     object.__setattr__(wiring, "brokers", PlayedBrokers())
-    object.__setattr__(wiring, "migration_questions", one)
+    object.__setattr__(wiring, "parts", {MigrationQuestions: one})

@@ -1,7 +1,7 @@
 """A pipeline that migrates for real: tasks as processes on a real broker, journals that are observed, the real driver.
 
-Played is only what Spark and the reconciler do: an instance is one process, which is begun, drained, lost and begun
-again by its rows; and its heartbeats are what it prints.
+Only Spark and the reconciler are played. An instance is one process, which is begun, drained, lost and begun again by
+its rows. Its heartbeats are its output.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class InstanceProcess:
         self._read = 0
 
     def hear(self) -> TaskSnapshot | None:
-        """The newest snapshot, if there is one that was not heard yet."""
+        """The newest snapshot, if there is one that was not reported yet."""
         with self._reports.open("rb") as file:
             file.seek(self._read)
             data = file.read()
@@ -95,7 +95,7 @@ class InstanceProcess:
 
 @dataclass(slots=True)
 class MigratingTasks:
-    """points: where its processes may be asked to stand still."""
+    """points: where its processes may be asked to freeze."""
 
     plane: ControlPlane
     pipeline: TestPipeline
@@ -201,7 +201,7 @@ class MigratingTasks:
         return run
 
     async def switch_at_once(self, *ordinals: int) -> None:
-        """Send these instances straight to v2, as nobody should."""
+        """Send these instances straight to v2, against the documentation."""
         guarantee, fencing = DEFINED_BY[Mode.V2]
         async with self.plane.uow() as uow:
             number = (await uow.of(PipelineStore).get(PIPELINE)).current_revision
@@ -213,7 +213,7 @@ class MigratingTasks:
             await uow.commit()
 
     async def modes(self) -> list[Mode | None]:
-        """Of the instances that run, by ordinal."""
+        """The processes of the running instances, by ordinal."""
         run = await self.run()
         async with self.plane.uow() as uow:
             numbers = [one.revision for one in run.instances if one.state is InstanceState.RUNNING]
@@ -231,7 +231,7 @@ class MigratingTasks:
         return self.processes[ordinal, lease].process
 
     async def lose(self, ordinal: int) -> TaskProcess:
-        """The resource manager says that it is gone, whatever its process does."""
+        """The cluster manager reports it as gone, dead or alive."""
         run = await self.run()
         lease = run.instances[ordinal].lease
         self.processes[ordinal, lease].over.touch()
@@ -240,7 +240,7 @@ class MigratingTasks:
         return self.processes[ordinal, lease].process
 
     async def turn(self) -> None:
-        """What a second of a control plane does, by a server that has just been started."""
+        """Play a second of a control plane, by a server that has just been started."""
         self._now()
         self.turns += 1
         run = await self.run()

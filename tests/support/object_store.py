@@ -15,13 +15,13 @@ from typing import Any
 import boto3
 from moto.server import ThreadedMotoServer
 
-# moto takes any; without them botocore looks for the machine's own, and asks a metadata service that is not there.
+# moto takes any; without them botocore searches the machine's own, and asks a metadata service that does not exist.
 CREDENTIALS = {"key": "test", "secret": "a-secret-of-the-test"}
 REGION = "us-east-1"
 
 
 class Fault(Enum):
-    """What happens to one request."""
+    """The treatment of one request."""
 
     NONE = auto()
     ERROR = auto()  # answered with 503, and not passed on
@@ -79,7 +79,7 @@ class FaultyProxy:
 
     @property
     def under_way(self) -> int:
-        """How many requests are being passed on or held, whether or not anybody still waits for their answers."""
+        """The number of requests in progress or on hold, with or without a client that waits for the answers."""
         return self._under_way
 
     @contextmanager
@@ -94,7 +94,7 @@ class FaultyProxy:
                 self._under_way -= 1
 
     def release(self) -> None:
-        """What is held goes on, and nothing is held from now on."""
+        """Release all held requests, and hold none from now on."""
         self._release.set()
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class FaultyProxy:
             request.end_headers()
             request.wfile.write(answer)
         except OSError:
-            # Whoever asked has gone: that is what a late answer meets.
+            # The client has gone: a late answer meets a closed connection.
             request.close_connection = True
 
     def _hold(self) -> None:
@@ -164,7 +164,7 @@ class FaultyProxy:
 
 
 class S3:
-    """One S3 API in this process, by moto; `client` is boto3's, for a look that is not ours."""
+    """One S3 API in this process, by moto; `client` is boto3's, for an independent view."""
 
     def __init__(self, server: ThreadedMotoServer) -> None:
         host, port = server.get_host_and_port()

@@ -1,4 +1,4 @@
-"""Journals as an observer hears of them: batches of any partition, and a cluster's live model fed with them."""
+"""Journals as an observer reads them: batches of any partition, and a cluster's live model fed with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.core.journals.transaction_state import (
 )
 from app.core.observing.live_cluster import Folds, LiveCluster
 from app.core.observing.snapshot import Phase
-from app.kit.web.dependencies import Wiring
+from app.core.wiring import Wiring
 from tests.core.journals.batches import batch_of
 
 ODD = "a/b ?#%й🚀"
@@ -84,7 +84,7 @@ def live_transaction(name: str, state: TransactionState, *, partition: int = 0, 
 
 
 def cluster(folds: Folds | None = None, *, partitions: Sequence[int] = (0,)) -> LiveCluster:
-    """One whose journals are followed, and nothing was heard of them."""
+    """A cluster whose journals are followed, without an answer so far."""
     live = LiveCluster("c", folds or Folds(), is_wanted=lambda _: True, now_ms=NOW_MS)
     for journal in (live.transactions, live.groups):
         journal.progress.expect(partitions, now_ms=NOW_MS)
@@ -106,7 +106,7 @@ def hear(
     end: int | None = None,
     now_ms: int = NOW_MS,
 ) -> None:
-    """An answer of the partition's leader, whose log ends after these batches unless `end` is said."""
+    """An answer of the partition's leader, whose log ends after these batches unless `end` is given."""
     journal = live.journal(topic)
     next_offset = batches[-1].last_offset + 1 if batches else journal.next_offset(partition)
     journal.read(partition, batches, next_offset=next_offset, end=next_offset if end is None else end, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""A name that commands whatever shows it raw, and what a shell makes of the words that are pasted into it."""
+"""A name that acts as a command where it is shown raw, and the shell's view of words that contain it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ EVIL = "id\n\x1b[2J\r\x07\x7f\x85\x9b31m\u200b\u2028\u202e\u2066\ufeff'\\!`id`$(
 
 
 def in_bash(words: list[str], locale: str) -> list[bytes]:
-    """What bash makes of each word of a command line."""
+    """The words of a command line, as bash parses them."""
     line = "".join(f"printf '%s\\0' {word}\n" for word in words)
     ended = subprocess.run(
         ["bash", "--norc", "-c", line], env={"LC_ALL": locale}, capture_output=True, check=True, timeout=60

@@ -43,7 +43,7 @@ class OddRecord(NamedTuple):
 
 
 _bytes = st.none() | st.binary(max_size=40)
-# A name is cut at a zero byte by librdkafka, and nothing tells of it (ADR 0008).
+# A name is cut at a zero byte by librdkafka, without an error (ADR 0008).
 _any_name = st.binary(max_size=12).map(lambda name: name.replace(b"\0", b"0"))
 _text_name = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12).map(str.encode)
 _names = st.one_of(*[_text_name] * 6, st.sampled_from([b"twice", b"", b"fenceline.error"]), _any_name)

@@ -1,4 +1,4 @@
-"""What the loops of a test recorded of their offsets, replayed when they are over."""
+"""The offset events of the loops of a test, replayed at the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from workers.loop.telling.offset_recorder import OffsetRecorder
 EVERYTHING = 1_000_000
 
 Reports = Sequence[Iterable[PartitionOffsets]]
-"""What each attempt told, by attempt."""
+"""The reports of each attempt, by attempt."""
 
 
 def replayed(reports: Reports) -> dict[Partition, Verdict]:
-    """Of each partition that any of these attempts told of. They are over: what they have not counted never was."""
+    """Replay each partition that any of these attempts reported. They are over, so missing events never happened."""
     tellings: dict[Partition, list[Telling]] = {}
     for ordinal, report in enumerate(reports):
         events: dict[Partition, dict[int, Event]] = {}
@@ -50,11 +50,11 @@ class Recorders:
         return self.made[-1]
 
     def verdicts(self, *others: Iterable[PartitionOffsets]) -> dict[Partition, Verdict]:
-        """Of each partition that any of them recorded, or any of `others`, what processes told."""
+        """The replay of each partition that any of them recorded, or any of `others`, the reports of processes."""
         return replayed([recorder.untold(EVERYTHING) for recorder in self.made] + list(others))
 
     def found(self, *others: Iterable[PartitionOffsets]) -> list[str]:
-        """What contradicts, and what could not be told, as sentences."""
+        """Contradictions and ranges that cannot be verified, as sentences."""
         return [
             f"{topic}-{number}: {said.kind}: {said.message}"
             for (topic, number), verdict in self.verdicts(*others).items()

@@ -32,7 +32,7 @@ async def add_offset_logs(plane: ControlPlane, observations: Observations) -> Ma
     found = {"offset log with nothing": "told-nothing", "offset log, not recorded": "not-recorded"}
     for name, what in (
         ("told-well", "offset log, consistent"),
-        ("told-in-doubt", "offset log, cannot be told"),
+        ("told-in-doubt", "offset log, cannot be verified"),
         ("told-wrong", "offset log, contradicted"),
         (LONGEST, "offset log, long names"),
     ):
@@ -70,7 +70,7 @@ def _checked(
     host: str = "w1",
     is_over: bool = True,
 ) -> PipelineCheck:
-    """A check of what attempts told of one partition, each of another task."""
+    """A check of the reports of attempts about one partition, each of another task."""
     heard = [
         Heard(
             group="g",

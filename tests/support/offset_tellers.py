@@ -14,10 +14,9 @@ from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.core.runs.run import Run
 from app.core.wire.heartbeat import TaskHeartbeat
 from app.core.wire.offset_events import Assigned, Checkpoint, Event, GivenUp, Leaving, Outcome, Positioned
-from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
 from app.products.offset_log import service as offset_log
 from app.products.offset_log.check import PipelineCheck
-from app.products.offset_log.hearing import Init
 from tests.support.control_plane import CLUSTER, ControlPlane, task_heartbeat
 from tests.support.observing import live_transaction, state_of
 
@@ -88,7 +87,7 @@ class Tasks:
             await uow.commit()
 
     def see(self, *tasks: int) -> None:
-        """The observer reads the coordinators: these tasks' ids are where they were told to be."""
+        """The observer reads the coordinators: these tasks' ids are where their heartbeats report them."""
         live: dict[str, LiveTransaction] = {
             ID_OF[task]: live_transaction(ID_OF[task], state_of(producer_id=task, epoch=0)) for task in tasks
         }
@@ -121,7 +120,7 @@ class Tasks:
         return new
 
     async def handed_over(self, *, began: int) -> None:
-        """Task 0 commits up to 10 and gives up; task 1 takes over at `began`; both are heard out."""
+        """Task 0 commits up to 10 and releases; task 1 takes over at `began`; both attempts are complete."""
         await self.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3))
         await self.tell(1, assigned(0, 2), at(1, began), committed(2, began, 30))
         await self.tell(0)

@@ -1,8 +1,8 @@
-"""A real broker that says it is an older one.
+"""A real broker that claims an older version.
 
-A relay stands before it, and rewrites what its ApiVersions offers to the ranges that brokers of that version offered,
-as kafka-python has them; and addresses, so that clients stay with the relay. It is no old broker: what it does is
-what the real one does.
+A relay in front of it rewrites the ranges of its ApiVersions to those of brokers of that version, as kafka-python has
+them. It also rewrites addresses, so that clients stay with the relay. It is no old broker: it behaves like the real
+one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def said_to_be(version: tuple[int, int], bootstrap_servers: str) -> Generator[st
         relay = _Relay(host, int(port), here, offered)
         threading.Thread(target=relay.accept, args=(listener,), daemon=True).start()
         yield f"{host}:{here}"
-        # Who waits in accept is woken by this alone.
+        # Only this wakes a thread in accept.
         listener.shutdown(socket.SHUT_RDWR)
 
 

@@ -116,7 +116,7 @@ async def ended(plane: ControlPlane, look: OrphanLook, result: OrphanResult) -> 
 
 
 async def looked(plane: ControlPlane, result: OrphanResult, pipeline: str = "flights") -> OrphanLook:
-    """A look from asking to its end."""
+    """A search from the request to its end."""
     found = await begun(plane, await asked(plane, pipeline))
     assert found is not None
     assert await ended(plane, found[0], result)
@@ -134,7 +134,7 @@ async def known(plane: ControlPlane, pipeline: str = "flights") -> orphans.Orpha
 
 
 class PlayedJob:
-    """The port `OrphanJob`: what it tells is a test's."""
+    """The port `OrphanJob`, with the answers of a test."""
 
     def __init__(self, order: OrphanOrder) -> None:
         self.order = order

@@ -30,7 +30,7 @@ class PathProxy(socketserver.ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        """Of the server, as its users see it."""
+        """The server's address for its users."""
         return f"http://127.0.0.1:{self.server_address[1]}{self.base_path}"
 
 

@@ -1,4 +1,4 @@
-"""A broker that everybody may use, but for what a test forbids."""
+"""A broker that allows all operations to all users, except those that a test forbids."""
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -34,7 +34,7 @@ def deny(
     *,
     is_rest_allowed: bool = False,
 ) -> None:
-    """Forbid this to everybody. is_rest_allowed: all else is allowed, as it is not where a resource has any rule."""
+    """Forbid this to all users. is_rest_allowed: the rest is allowed, which a resource with any rule would not be."""
 
     def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
         return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:*", "*", what, permission)

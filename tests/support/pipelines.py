@@ -54,7 +54,7 @@ class TestPipeline:
         value_of: Callable[[str], bytes] = padded,
         **settings: Any,
     ) -> TestPipeline:
-        """Fresh topics, alike unless said otherwise, and a definition; `settings` are fields of PipelineDefinition.
+        """Fresh topics, alike by default, and a definition; `settings` are fields of PipelineDefinition.
 
         value_of: the record that is written for an id.
         """

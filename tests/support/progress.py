@@ -47,12 +47,12 @@ class Progress:
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and self._clock() - self._wrote >= _EVERY_S:
             self._wrote = self._clock()
-            # Of several processes nothing says that a line of dots is open.
+            # With several processes it is unknown whether a line of dots is open.
             terminal.write_line("") if terminal.currentfspath is None else terminal.ensure_newline()
             terminal.write_line(self.line(gone_s=self._wrote - self._began))
 
     def line(self, *, gone_s: float) -> str:
-        """What is done, what is left. The rest takes as long for each second expected as what is done took."""
+        """The done and the remaining tests. Each expected second of the rest takes as long as one of the done ones."""
         left_s = gone_s * (self._work_s - self._done_s) / self._done_s if self._done_s else 0.0
         return f"{self._done:,} of {self._count:,} tests, {_minutes(gone_s)} gone, about {_minutes(left_s)} left"
 

@@ -1,4 +1,4 @@
-"""What the clients of the tests themselves say on stderr, and which topics they create by looking: nothing, none."""
+"""The clients of the tests themselves print nothing on stderr, and create no topics by a look-up."""
 
 from typing import Any
 

@@ -78,7 +78,7 @@ def dumped(version: str, topic: str) -> list[DumpedBatch]:
 
 
 def parse_dump(text: str) -> list[DumpedBatch]:
-    """What `kafka-dump-log.sh` prints."""
+    """The output of `kafka-dump-log.sh`."""
     batches: list[DumpedBatch] = []
     for line in text.split("\n"):
         if line.startswith("baseOffset: "):

@@ -101,7 +101,7 @@ class PlayedTopics:
 
 @dataclass
 class KeptFiles:
-    """What is committed. `statements` counts what units asked; `trouble` is raised by the first of each."""
+    """The committed state. `statements` counts the units' requests; `trouble` is raised by the first of each."""
 
     pipelines: list[WatchedPipeline] = field(default_factory=list[WatchedPipeline])
     readings: dict[str, list[TopicReading]] = field(default_factory=dict[str, list[TopicReading]])

@@ -1,4 +1,4 @@
-"""What a task has told of itself last, for tests that need no task."""
+"""The last report of a task, for tests that need no task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the suite showed, as JSON: enough to know what was run, on what, and how it ended."""
+"""The result of a run of the suite, as JSON: the tests, the machine, and the end."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Results:
         self._keep_seconds(self._file.with_name(SECONDS))
 
     def _keep_seconds(self, file: Path) -> None:
-        """What was not run keeps what it took before; a whole run forgets tests that are not there any more."""
+        """Tests that were not run keep their earlier seconds; a whole run forgets tests that do not exist any more."""
         before = timed_tests(file) if self._not_run else {}
         now = {name: round(seconds, 1) for name, seconds in self._seconds.items() if seconds >= _LONG_S}
         kept = {name: seconds for name, seconds in before.items() if name not in self._seconds}
@@ -82,7 +82,7 @@ def timed_tests(file: Path) -> dict[str, float]:
 
 
 def is_changed_since_commit() -> bool:
-    """Whether something that is run is not as the commit has it. Results are not run, nor are pages made of them."""
+    """True if files that are run differ from the commit. Results are not run, nor are pages made of them."""
     elsewhere = (":(top)", ":(top,exclude)tests/results", ":(top,exclude)bench/results", ":(top,exclude)docs")
     return bool(git("status", "--porcelain", "--untracked-files=no", "--", *elsewhere))
 

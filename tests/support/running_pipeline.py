@@ -91,7 +91,7 @@ class RunningPipeline:
             seen.update(self.tasks())
             return len(seen) == 2 and all(task.committed > 0 and task.state == "running" for task in seen.values())
 
-        wait_for(all_committed, deadline_s, lambda: f"commits of both instances; last heard {seen}")
+        wait_for(all_committed, deadline_s, lambda: f"commits of both instances; last reported {seen}")
 
     def wait_until_another_attempt_committed(self, before: TaskNow, deadline_s: float) -> TaskNow:
         """Wait until a later (lease, attempt) of the same task has committed."""
@@ -108,7 +108,7 @@ class RunningPipeline:
             )
 
         def describe() -> str:
-            return f"a later attempt than {before} to commit; last heard {seen}, {self.instance(before.ordinal)}"
+            return f"a later attempt than {before} to commit; last reported {seen}, {self.instance(before.ordinal)}"
 
         wait_for(has_committed, deadline_s, describe)
         return seen[before.ordinal]
@@ -132,7 +132,7 @@ class RunningPipeline:
         assert not audit.out_of_order, str(audit)
 
     def story(self) -> str:
-        """What server, drivers and executors say of it now: for the note of a failure."""
+        """The present report of server, drivers and executors: for the note of a failure."""
         told: list[str] = []
         for path in ("", "/tasks", "/instances", "/events"):
             try:
@@ -158,7 +158,7 @@ class RunningPipeline:
 
 @contextmanager
 def frozen(processes: Sequence[psutil.Process]) -> Generator[None]:
-    """SIGSTOP for the length of the block; whatever happens in it, nobody stays frozen."""
+    """SIGSTOP for the length of the block; at its end no process stays frozen."""
     for process in processes:
         process.suspend()
     try:

@@ -1,6 +1,6 @@
-"""A broker with every kind of door that clients come by, an authorizer, and users that a test makes.
+"""A broker with every kind of listener, an authorizer, and users that a test makes.
 
-The plain listener is the test's own: whoever comes by it may do everything.
+The plain listener is the test's own: its clients may do everything.
 """
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
@@ -73,7 +73,7 @@ WAYS = (
     Way("CERTIFIED", None),
 )
 OTHER_HOST = Way("ELSEWHERE", "SCRAM-SHA-512")
-"""The listener whose certificate is somebody else's, from the same authority."""
+"""The listener with the certificate of another host, from the same authority."""
 
 
 EXPIRED_BROKER = Way("EXPIRED", "SCRAM-SHA-512")

@@ -87,7 +87,7 @@ class ServerProcess:
         return self._request("POST", "/transform-sources", None, content=source, media_type="text/x-python")
 
     def ask(self, path: str) -> httpx.Response:
-        """What GET answers, whatever that is."""
+        """The answer to GET, with any status."""
         return httpx.get(f"{self.url}{path}", headers=self._authorization(), timeout=60, trust_env=False)
 
     def log_in(self, browser: httpx.Client) -> None:

@@ -54,7 +54,7 @@ class Serving:
                 text=True,
                 start_new_session=True,
             )
-        # Nobody else ends it when the test run is killed; its own children go with it in the same way.
+        # No other process ends it when the test run is killed; its own children go with it in the same way.
         guardian.watch(process.pid)
         server = cls(process, environment, log)
         assert process.stdout is not None
@@ -66,7 +66,7 @@ class Serving:
             self.announced.append(line)
 
     def wait_until_announced(self, *, deadline_s: float = 60) -> dict[str, str | None]:
-        """What it says of itself once its database is ready: users_url, workers_url, login_url."""
+        """Its own report once its database is ready: users_url, workers_url, login_url."""
         wait_for(
             lambda: bool(self.announced) or self.process.poll() is not None,
             deadline_s,

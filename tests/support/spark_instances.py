@@ -1,4 +1,4 @@
-"""Instances of a pipeline on a real Spark cluster without a server: started, looked at, stopped."""
+"""Instances of a pipeline on a real Spark cluster without a server: started, watched, stopped."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class StartedInstance:
         return found[1]
 
     def effective_conf(self) -> dict[str, str]:
-        """What Spark read back, from the driver's log."""
+        """The configuration that Spark read back, from the driver's log."""
         return dict(re.findall(r"workers\.spark\.driver: conf (\S+?)=(.*)", self.log()))
 
     def wait_until_gone(self, deadline_s: float = 60) -> Observation:
@@ -74,7 +74,7 @@ class StartedInstance:
         return self.observe()
 
     def exit_code(self) -> int:
-        """Of spark-submit, which passes the Python driver's on; a moment after it is gone the kernel has it."""
+        """The exit code of spark-submit, which is the Python driver's; the kernel has it a moment after the end."""
         pid = self.instance.jvm_pid
         assert pid is not None
         wait_for(lambda: self.launcher.exit_code(pid) is not None, 10, f"the exit code of process {pid}")

@@ -1,4 +1,4 @@
-"""Makes the recorded journals of Kafka Streams: `python -m tests.support.streams_recording` writes them anew.
+"""Makes the recorded journals of Kafka Streams again: `python -m tests.support.streams_recording` writes them.
 
 Each scene is an application of its own, whose id is the scene's name, so that one broker's journals hold all of them.
 """
@@ -142,7 +142,7 @@ class Instance:
 
 
 def is_used_again(live: LiveTransaction, *, times: int = 1) -> bool:
-    """A producer of the id began after another, and has done something; it stays so, whatever it does next."""
+    """A producer of the id began after another, and has done something; it stays so after all later acts."""
     begun = [step for step in live.steps if step.kind is StepKind.INITIALISED]
     return len(begun) > times and live.offset > begun[-1].offset
 

@@ -31,7 +31,7 @@ POISON = b"POISON"
 
 
 class DeadlyTransform:
-    """What native code does with a record that it cannot stand."""
+    """The effect of a poison pill on native code."""
 
     is_identity = False
 
@@ -42,7 +42,7 @@ class DeadlyTransform:
 
 
 class PrintingControl:
-    """Reports everything; drained by SIGTERM. What a server would say is in the environment; else there is none."""
+    """Reports everything; drained by SIGTERM. The answers of a server are in the environment; else there is none."""
 
     def __init__(self) -> None:
         self._wanted = DesiredTaskState.RUN
@@ -53,7 +53,7 @@ class PrintingControl:
         self._wanted = DesiredTaskState.DRAIN
 
     def say_offsets(self) -> None:
-        """Whatever is printed is stored: nothing is said twice."""
+        """All printed events count as stored: nothing is repeated."""
         if self._recorder is not None:
             offsets = self._recorder.untold(1000)
             say(Report(offsets=offsets))

@@ -38,9 +38,9 @@ class RecordedEvent(msgspec.Struct, frozen=True):
 
 
 class RecordingControl:
-    """A Control without a server: the test says what is wanted and reads what was said.
+    """A Control without a server: the test sets the desired state and reads the reports.
 
-    `is_current` is what the server would answer; None: there is none.
+    `is_current` is the server's answer; None: there is no server.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class TaskThread:
 
 @contextlib.contextmanager
 def running(specification: TaskSpecification, *, transform: Transform | None = None) -> Generator[TaskThread]:
-    """A task in a thread; if the test has not ended it, it is drained at the end whatever happens."""
+    """A task in a thread; if the test has not ended it, it is always drained at the end."""
     task = TaskThread(specification, transform=transform).start()
     try:
         yield task

@@ -1,4 +1,4 @@
-"""What a run samples is drawn by its seed, and the quick tests come first."""
+"""The seed decides which tests a run draws, and the quick tests come first."""
 
 import os
 import random

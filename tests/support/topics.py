@@ -1,4 +1,4 @@
-"""Topics of a test: fresh, with a name nobody else has."""
+"""Topics of a test: fresh, with a unique name."""
 
 import uuid
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _NOT_YET = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
-    # The controller has told the client of a leader before it has told the leader.
+    # The controller has reported a leader to the client before it has informed the leader.
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
 )
@@ -68,8 +68,8 @@ def _wait_until_led(admin: Any, name: str, partitions: int) -> None:
     wanted = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
 
     def answers() -> bool:
-        # One broker's metadata would not do: the others learn of a new topic each in its own time. But without it the
-        # client goes by what it has heard before.
+        # One broker's metadata is not enough: the others learn of a new topic each in its own time. But without it the
+        # client uses its older metadata.
         if len(admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions) < partitions:
             return False
         for answer in admin.list_offsets(wanted).values():

@@ -1,8 +1,8 @@
 """Two workers of one group, without the loop: a record is read, offset and output are sent in one transaction.
 
-`python -m tests.support.two_workers BOOTSTRAP` is the first one of several scenes at once: reads them from its standard
-input as one line of JSON, stops in the middle of each transaction, says `ready`, and goes on at the next line. What
-became of each is a line of JSON. While it waits it may be frozen, as a long pause of its garbage collector would do.
+`python -m tests.support.two_workers BOOTSTRAP` is the first one of several scenes at once. It reads them from its
+standard input as one line of JSON. It stops in the middle of each transaction, prints `ready`, and continues at the
+next line. The result of each is a line of JSON. While it waits it may be frozen, as a long garbage collection would do.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _WITHIN_S = 60.0
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What the workers have in common. One record lies in partition 0 of the source.
+    """The common facts of the workers. One record lies in partition 0 of the source.
 
     ids: the transactional ids of the first and the second one. has_generation: whether offsets are sent with the
     member's generation, or for the group alone. is_offset_first: whether the first worker stops after its offset, or
-    after its output. isolation: of the reader of the source.
+    after its output. isolation: of the source's consumer.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """error: Kafka's name of what the first worker was told when it woke up; None: it could commit."""
+    """error: Kafka's name of the first worker's error when it woke up; None: it could commit."""
 
     scene: str
     error: str | None
@@ -109,7 +109,7 @@ class Worker:
         self._producer.abort_transaction(20)
 
     def generation(self) -> int:
-        """What the member believes in, out of the client's own form of its metadata."""
+        """The member's own view, from the client's form of its metadata."""
         (number,) = struct.unpack_from("=i", bytes(self._consumer.consumer_group_metadata()), len(b"CGMDv2:"))
         return int(number)
 

@@ -1,6 +1,6 @@
 """An independent judge of a pipeline: reads source, sink and group with its own consumers, and counts.
 
-It shares no code with the loop. What it must say true of an exactly-once pipeline that was drained:
+It shares no code with the loop. For an exactly-once pipeline that was drained it must find:
   every expected id is in the sink under read_committed, once;
   ids of one source partition keep their order within a sink partition;
   the group's committed offsets are the ends of the source;
@@ -42,7 +42,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found, against what was expected."""
+    """The findings, compared with the expectation."""
 
     expected: int
     found: int
@@ -158,10 +158,10 @@ def has_open_transaction(bootstrap_servers: str, topic: str) -> bool:
 
 
 def committed_offsets(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
-    """What the group has committed, for any topic; partitions without a commit are absent.
+    """The group's committed offsets, for any topic; partitions without a commit are absent.
 
-    Not by AdminClient.list_consumer_group_offsets: while a coordinator moves or loads, that call ends the process
-    (librdkafka 2.16.0 asks the handle's consumer group to look for it again, and an admin handle has none).
+    Not by AdminClient.list_consumer_group_offsets: while a coordinator moves or loads, that call ends the process.
+    librdkafka 2.16.0 asks the handle's consumer group to search it again, and an admin handle has none.
     """
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **QUIET, "group.id": group}
     consumer = Consumer({**settings, "enable.auto.commit": False})

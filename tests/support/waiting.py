@@ -11,15 +11,15 @@ _INTERVAL_S = 0.05
 
 
 def wait_for(condition: Callable[[], T], deadline_s: float, describe: str | Callable[[], str]) -> T:
-    """The first truthy value of `condition()`, asked every 50 ms.
+    """The first truthy value of `condition()`, called every 50 ms.
 
     Args:
-        condition: asked again and again; an exception of it is the test's failure, not a "not yet".
-        deadline_s: seconds until the wait is given up.
-        describe: what is waited for; a function may add what is known at the moment of giving up.
+        condition: called again and again; its exception is the test's failure, not a "not yet".
+        deadline_s: seconds until the wait ends.
+        describe: the awaited condition; a function may add the known state at the deadline.
 
     Raises:
-        AssertionError: time is up; it says what was waited for and what was seen last.
+        AssertionError: time is up; the message has the condition and the last state.
     """
     deadline = time.monotonic() + deadline_s
     while True:

@@ -1,4 +1,4 @@
-"""A real HTTP receiver on loopback, which takes what it is told to take and remembers what it was sent."""
+"""A real HTTP receiver on loopback, which accepts as configured and keeps the requests."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Received:
 
 @dataclass(slots=True)
 class Receiver:
-    """answer: the head and body of the answer to each request; None holds the connection and says nothing.
+    """answer: the head and body of the answer to each request; None holds the connection without an answer.
 
-    drips: after the answer come spaces, one every few milliseconds, for as long as somebody listens.
+    drips: after the answer come spaces, one every few milliseconds, for as long as the client reads.
     """
 
     port: int = 0
@@ -56,7 +56,7 @@ class Receiver:
         return f"{self.scheme}://127.0.0.1:{self.port}/alerts"
 
     async def wait_for(self, count: int, *, deadline_s: float = 10.0) -> list[Received]:
-        """What it received, as soon as there are `count` of them."""
+        """The received requests, as soon as there are `count` of them."""
 
         async def enough() -> bool:
             return len(self.received) >= count
@@ -87,7 +87,7 @@ class Receiver:
                 # A receiver that is slow for ever: how long this takes is what the sender is tried with.
                 await asyncio.sleep(0.01)
         except (asyncio.IncompleteReadError, ConnectionError):
-            # A sender that gave up, or was killed.
+            # A sender that has timed out, or was killed.
             return
         finally:
             writer.close()

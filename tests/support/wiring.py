@@ -14,17 +14,19 @@ import httpx
 from app.core.access.service import tokens
 from app.core.clusters.surveys import Surveys
 from app.core.observing.service.observations import Observations
+from app.core.wiring import Wiring
 from app.edges.db.changes import ChangeFeed
 from app.edges.db.database import Database
 from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.transactions.brokers import KafkaTransactions
-from app.edges.main.needs import NEEDS
+from app.edges.main.products import PARTS, PRODUCTS
 from app.edges.main.users_app import create_users_app
 from app.kit.access import COMMAND_LINE, Role
 from app.kit.clock import SystemClock
 from app.kit.settings import Settings
-from app.kit.web.dependencies import PartHealth, Wiring
+from app.kit.web.dependencies import PartHealth
 from app.kit.web.security.login_limit import LoginLimit
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service.questions import BrokerQuestions
 
 USERS_URL = "http://127.0.0.1:8700"
@@ -38,8 +40,8 @@ def settings_for_test(folder: Path, **more: object) -> Settings:
 
 @asynccontextmanager
 async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]:
-    """A wiring whose database is migrated already; the change feed hears nothing of Postgres."""
-    database = Database(database_url, pool_size=5)
+    """A wiring whose database is migrated already; the change feed receives nothing from Postgres."""
+    database = Database(database_url, parts=PARTS, pool_size=5)
     changes = ChangeFeed(database.url)
     brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
 
@@ -59,15 +61,17 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             changes=changes,
             observations=observations,
             surveys=surveys,
-            migration_questions=BrokerQuestions(
-                unit_of_work=database.unit_of_work,
-                brokers=brokers,
-                transactions=transactions,
-                surveys=surveys,
-                observations=observations,
-                clock=SystemClock(),
-            ),
-            needs=NEEDS,
+            parts={
+                MigrationQuestions: BrokerQuestions(
+                    unit_of_work=database.unit_of_work,
+                    brokers=brokers,
+                    transactions=transactions,
+                    surveys=surveys,
+                    observations=observations,
+                    clock=SystemClock(),
+                )
+            },
+            products=PRODUCTS,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,
             users_url=USERS_URL,
@@ -100,7 +104,7 @@ def client_of(
 
 @asynccontextmanager
 async def browser_of(wiring: Wiring, role: Role | None) -> AsyncGenerator[httpx.AsyncClient]:
-    """A browser, logged in as somebody of that role; None: as nobody."""
+    """A browser, logged in as a user of that role; None: without a login."""
     async with client_of(create_users_app(wiring)) as browser:
         browser.headers.update({"accept": "text/html", "origin": USERS_URL})
         if role is not None:

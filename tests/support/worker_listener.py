@@ -1,4 +1,4 @@
-"""A small real HTTP server in the place of the workers' listener: it records what it hears and answers as it was told.
+"""A small real HTTP server in place of the workers' listener: it records requests and answers as configured.
 
 For contract tests of the workers' side only, where the server's answers are the recorded messages under tests/wire.
 """
@@ -35,7 +35,7 @@ class WorkerListener:
     def answer_with(self, path: str, answer: msgspec.Struct | bytes | Answerer) -> None:
         self._answers[path] = answer if callable(answer) else lambda _: answer
 
-    def fail_with(self, path: str, status: int, *, detail: str = "as the test said", times: int = 1) -> None:
+    def fail_with(self, path: str, status: int, *, detail: str = "as the test set it", times: int = 1) -> None:
         """Fail the next `times` requests, before any answer."""
         self._failures[path] += [(status, detail)] * times
 
@@ -81,4 +81,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base class
-        """The test looks at `received`."""
+        """Do nothing: the test reads `received`."""

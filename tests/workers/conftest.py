@@ -1,4 +1,4 @@
-"""What the tests of the workers' side share."""
+"""Common fixtures of the workers' tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every producer and admin client of ours is told to create no topic; librdkafka lets brokers create one by default."""
+"""Every producer and admin client is set to create no topic; librdkafka lets brokers create one by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the allow-lists accept reaches the clients and Spark; what these lock, the allow-lists refuse with a reason."""
+"""Options that the allow-lists accept reach the clients and Spark; locked ones are refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Zombies of each stage of a migration, and of the switch in one step: who doubles records, and who stops the rest."""
+"""Zombies of each stage of a migration, and of the switch in one step: their duplicates, and their fencing."""

@@ -1,4 +1,4 @@
-"""`python -m tests.zombies`: every case on a broker, kept in tests/results and told in docs/measured/zombies.md."""
+"""`python -m tests.zombies`: every case on a broker, kept in tests/results and reported in docs/measured/zombies.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.zombies.results import PAGE, Result
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.zombies", description=__doc__)
-    parser.add_argument("--move", type=Move, action="append", help="this one; may be said several times")
+    parser.add_argument("--move", type=Move, action="append", help="this one; may be repeated")
     parser.add_argument("--point", type=Point, action="append", help="the same")
     parser.add_argument("--missing", action="store_true", help="only what has not been played yet")
     parser.add_argument("--at-once", type=int, default=4, help="cases that are played side by side: they mostly wait")

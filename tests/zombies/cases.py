@@ -11,7 +11,7 @@ from tests.fault_suite.freeze_points import Point
 
 
 class Mode(StrEnum):
-    """What an instance is, at each end of a migration and between its bounces."""
+    """The mode of an instance, at each end of a migration and between its bounces."""
 
     GROUP_ONLY = "exactly_once, group_only"
     GENERATION = "exactly_once, generation"
@@ -57,7 +57,7 @@ class Move(StrEnum):
 
     @property
     def takers(self) -> tuple[Mode, ...]:
-        """Who takes over from it, one after the other."""
+        """The successors, one after the other."""
         return _MOVES[self][1][1:]
 
     @property
@@ -102,7 +102,7 @@ MUST_DOUBLE = {
     (Point.BEFORE_FIRST_OUTPUT, Wake.AFTER),
     (Point.AFTER_OUTPUTS, Wake.BEFORE),
 }
-"""Of the switch in one step: where two clients by themselves doubled records too. The others are shown as found."""
+"""The cases of the switch in one step where two clients alone duplicated records too. The others are shown as found."""
 
 
 def every_case() -> Iterator[Case]:

@@ -34,9 +34,9 @@ _IN_A_REBALANCE = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sink holds in the end, and what the zombie was told when it woke up.
+    """The content of the sink in the end, and the answer to the zombie when it woke up.
 
-    told: the last error that its client answered, by Kafka's name, if it was told any.
+    `told`: the last error that its client returned, by Kafka's name, if there was one.
     """
 
     expected: int
@@ -61,7 +61,7 @@ def contradiction(case: Case, found: Found) -> str | None:
 
 
 def play(case: Case, *, bootstrap_servers: str, folder: Path) -> Found:
-    """To its end, whatever comes of it."""
+    """Play it to its end, with any result."""
     pipeline = TestPipeline.create(
         bootstrap_servers,
         partitions=PARTITIONS,
@@ -99,7 +99,7 @@ def _zombie(case: Case, pipeline: TestPipeline, points: FreezePoints, folder: Pa
 
 
 def _frozen(case: Case, pipeline: TestPipeline, points: FreezePoints, zombie: TaskProcess) -> tuple[float, int]:
-    """When it stood still, by the monotonic clock, and its pid. The records it is about to take are in the source."""
+    """The time of the freeze, by the monotonic clock, and its pid. The records that it is about to take are written."""
     if case.point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
         points.ask(case.point)
         pipeline.feed(THEN)
@@ -109,7 +109,7 @@ def _frozen(case: Case, pipeline: TestPipeline, points: FreezePoints, zombie: Ta
         pipeline.feed(THEN)
         zombie.wait_for_position(PARTITIONS * THEN)
         points.ask(case.point)
-        # It stands still once somebody else has joined.
+        # It is frozen once another member has joined.
         return time.monotonic(), zombie.pid
     pipeline.feed(FIRST)
     zombie.wait_for_records(PARTITIONS * FIRST)
@@ -142,27 +142,27 @@ def _take(case: Case, points: FreezePoints, taker: TaskThread) -> None:
     if case.point in _IN_A_REBALANCE:
         points.wait_until_frozen(case.point, DEADLINE_S)
     taker.wait_until(lambda seen: len(seen.partitions) == PARTITIONS, "all partitions", deadline_s=_TAKEN_WITHIN_S)
-    # Where offsets are pending it must not get anything, and nothing tells that it will not.
+    # Where offsets are pending it must not get anything, and nothing signals that it will not.
     until = time.monotonic() + _CHANCE_S
     while taker.control.last.counters.records_in < PARTITIONS * THEN and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def _wait_for_the_timeout(case: Case, frozen_at: float) -> None:
-    """Until the coordinator has looked for it, twice."""
+    """Until the coordinator has checked for it, twice."""
     until = frozen_at + _TIMEOUT_MS[case.wake] / 1000 + 2 * _LOOKS_EACH_S
     time.sleep(max(0.0, until - time.monotonic()))
 
 
 def _told(zombie: TaskProcess, before: int) -> str | None:
-    """What it reported since it was woken."""
+    """Its reports since it was woken."""
     events = [report.event for report in zombie.reports()[before:] if report.event is not None]
     errors = [event.error or str(event.kind) for event in events if event.kind in (EventKind.FENCED, EventKind.ABORTED)]
     return errors[-1] if errors else None
 
 
 def _found(case: Case, pipeline: TestPipeline, told: str | None) -> Found:
-    """What is not committed yet is processed by one who comes afterwards."""
+    """Uncommitted records are processed by a later task."""
     wanted = len(pipeline.fed)
     with running(pipeline.specification(task=9, **case.move.takers[-1].settings)) as last:
         wait_for(

@@ -1,4 +1,4 @@
-"""What was found, kept in tests/results/zombies.json, and the page that is made of it."""
+"""The results, kept in tests/results/zombies.json, and the page that is made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever is frozen in any stage of a migration doubles nothing when it wakes up; in the switch in one step it does."""
+"""A zombie from any stage of a migration duplicates nothing when it wakes up; in the switch in one step it does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_zombies_of_a_guided_migration_double_nothing_and_one_of_the_switch_in_o
 def test_the_page_says_what_was_found_of_every_case() -> None:
     found = results.read()
     assert results.missing(found) == []
-    assert results.PAGE.read_text("utf-8") == results.page(results.kept()), "make it anew: make zombies"
+    assert results.PAGE.read_text("utf-8") == results.page(results.kept()), "make it again: make zombies"
     assert [said for case, one in found.items() if (said := contradiction(case, one)) is not None] == []
 
 

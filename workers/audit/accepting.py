@@ -1,4 +1,4 @@
-"""Whether a record's outputs can be in files: what a file sink asks of each, asked once more."""
+"""Check that a record's outputs can be in files: the file sink's checks of each output, repeated."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from workers.transforms import Output
 
 
 class FileAcceptance:
-    """All that does not depend on which records came before. Where types that conflict with those are refused, what was
-    refused lies among the dead letters, and is told from what is lost by that.
+    """All checks that do not depend on earlier records. Where types that conflict with those are refused, the refused
+    outputs are among the dead letters, and so distinguished from lost ones.
     """
 
     def __init__(self, files: FileSink) -> None:
         self._partitions = FilePartitions(files.partition_by, event_time=files.event_time)
         self._schemas = record_schemas(files)
-        # What is kept of earlier records is there for speed alone: by this policy they refuse nothing.
+        # The shapes of earlier records are kept for speed alone: by this policy they refuse nothing.
         self._keeps_shape = files.schema is not None or files.conflict is SchemaConflict.UNION
         self._shape: Shape = NOTHING
 
     def takes(self, outputs: Sequence[Output], message: Message) -> bool:
-        """Whether each of them can be in a file; if one cannot, none is."""
+        """True if each of them can be in a file; if one cannot, none is."""
         try:
             for output in outputs:
                 self._check(output, message)

@@ -1,4 +1,4 @@
-"""Where the window and its padding lie in each partition, and what of them is not there or not to be told."""
+"""The offsets of the window and its padding in each partition, and their gaps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.audit.splits import FileWork
 
 
 def begins(ranges: Iterable[RangeRead]) -> list[Gap]:
-    """Source topics of which all partitions begin in what is read: what was before them may have outputs."""
+    """Gaps for source topics of which all partitions begin in the read range: earlier records may have outputs."""
     begun: dict[str, bool] = {}
     for one in ranges:
         if one.side is Side.SOURCE:
@@ -24,8 +24,8 @@ def begins(ranges: Iterable[RangeRead]) -> list[Gap]:
             topic=topic,
             partition=None,
             reason=GapReason.BEGINS,
-            sentence=f"{topic} begins in what was read: if it was deleted and made anew there, outputs of what was "
-            "in it before have no input any more.",
+            sentence=f"{topic} begins in what was read. If it was deleted and recreated there, outputs of its earlier "
+            "records have no input any more.",
         )
         for topic, has_begun in begun.items()
         if has_begun
@@ -33,11 +33,11 @@ def begins(ranges: Iterable[RangeRead]) -> list[Gap]:
 
 
 class Bounds:
-    """Where each partition's window and padding begin and end. `*_ends`: where reading ends at the latest.
+    """The begin and the end of each partition's window and padding. `*_ends`: the latest end of reading.
 
-    appended: the sinks whose records carry the time of writing. Of these what was written until long after the window
-    is read, since the pipeline may have been behind, and of the source what such outputs may be of.
-    referring: the sink that holds references, which carry the time of writing too; each says what it is made of.
+    appended: the sinks whose records carry the time of writing. Their records are read until long after the window,
+    since the pipeline may have been behind. The source is read as far as such outputs may have inputs.
+    referring: the sink that holds references, which carry the time of writing too; each names its inputs.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Bounds:
         return ranges, self._deleted(ranges)
 
     def files(self, ranges: Sequence[RangeRead]) -> FileWork | None:
-        """What is known of files before any reference is read; None: outputs are in no files."""
+        """The known facts about files before any reference is read; None: outputs are in no files."""
         if self._referring is None:
             return None
         return FileWork(
@@ -117,18 +117,18 @@ class Bounds:
         return one.side is Side.SINK and one.topic == self._referring
 
     def written_later(self, ranges: Iterable[RangeRead]) -> list[Gap]:
-        """What the time of writing leaves open: inputs from before, and outputs from behind what is read."""
+        """Gaps from the time of writing: earlier inputs, and outputs behind the read range."""
         gaps: dict[str, list[Gap]] = {topic: [] for topic in self._specification.sink_topics if topic in self._appended}
         for topic, of_topic in gaps.items():
             sentence = (
-                f"Records of {topic} carry the time of writing: where the pipeline was further behind than the padding "
-                "when the window began, outputs in it are of inputs from before what was read. Audit with more padding."
+                f"Records of {topic} carry the time of writing. Where the pipeline was further behind than the padding "
+                "when the window began, outputs in it are of earlier inputs, not read. Audit with more padding."
             )
             of_topic.append(_time_gap(Side.SOURCE, topic, sentence))
             if any(one.topic == topic and one.read_end < self._ends[topic, one.partition] for one in ranges):
                 sentence = (
-                    f"Records of {topic} carry the time of writing, and what was written more than a day after the "
-                    "window was not read. Audit with more padding."
+                    f"Records of {topic} carry the time of writing, and those written more than a day after the "
+                    "window were not read. Audit with more padding."
                 )
                 of_topic.append(_time_gap(Side.SINK, topic, sentence))
         return [*(gap for of_topic in gaps.values() for gap in of_topic), *self._referred_later(ranges)]
@@ -137,7 +137,7 @@ class Bounds:
         if all(one.read_end >= self._ends[one.topic, one.partition] for one in ranges if self._refers(one)):
             return []
         sentence = (
-            f"References in {self._referring} that were committed more than a day after the window were not looked at, "
+            f"References in {self._referring} that were committed more than a day after the window were not read, "
             "and may be to files of its input. Audit with more padding."
         )
         return [_time_gap(Side.SINK, self._referring or "", sentence)]
@@ -150,7 +150,7 @@ class Bounds:
         *,
         is_named: bool,
     ) -> list[RangeRead]:
-        """times: from when on it is read, the window's begin and end, and until when it is read."""
+        """times: the begin of reading, the window's begin and end, and the end of reading."""
         found = [self._brokers.at_time(partitions, max(0, at_ms)) for at_ms in times]
         ranges: list[RangeRead] = []
         for at in partitions:
@@ -182,7 +182,7 @@ class Bounds:
             ranges = [self._range(at, *([named.get(at, (0, 0))[0]] * 4)) for at in (*self._source, *self._sink)]
             return ranges, gaps
         ranges, deleted = self._by_time(min(times), max(times), named)
-        # Of the source's padding, too: outputs of what is deleted there lie in the window, and have no input any more.
+        # Also those of the source's padding: outputs of deleted inputs lie in the window, and have no input any more.
         return ranges, list(dict.fromkeys((*gaps, *deleted)))
 
     def _within(self, at: Partition, offset: int | None) -> int:
@@ -201,7 +201,7 @@ class Bounds:
         )
 
     def _deleted(self, ranges: Iterable[RangeRead]) -> list[Gap]:
-        """What begins where the log begins, while that is not its first offset, may have begun before."""
+        """Gaps for ranges that begin with the log, if that is not its first offset: earlier records may be deleted."""
         return [
             deletion_gap(one.side, one.topic, one.partition, None, one.read_start, is_of_files=self._refers(one))
             for one in ranges
@@ -210,9 +210,9 @@ class Bounds:
 
 
 _MOST_BEHIND_MS = 24 * 3_600_000
-"""So long after the window is read what carries the time of writing; by then most pipelines have caught up."""
+"""The time after the window for which sinks with the time of writing are read; most pipelines have caught up then."""
 _NEVER = 1 << 45
-"""Later than any record; well within what the brokers take for a time."""
+"""Later than any record; within the brokers' range of times."""
 
 
 def _time_gap(side: Side, topic: str, sentence: str) -> Gap:

@@ -1,4 +1,4 @@
-"""What an audit asks the cluster, by librdkafka."""
+"""The requests of an audit to the cluster, by librdkafka."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ClusterBrokers:
     def __init__(self, client_config: Mapping[str, str], *, audit_id: str) -> None:
         self._client_config = client_config
         self._audit_id = audit_id
-        # Its answers are futures of nothing in particular; each is named where it is used.
+        # Its answers are futures without a type; each is named where it is used.
         self._admin: Any = AdminClient(
             {**client_config, **NEVER_CREATE_TOPICS, "client.id": f"fenceline-audit-{audit_id}"}
         )
@@ -62,7 +62,7 @@ class ClusterBrokers:
         return TopicSettings(is_compacted="compact" in str(policy), has_append_time=str(time) == "LogAppendTime")
 
     def committed(self, group_id: str, partitions: Iterable[Partition]) -> Mapping[Partition, int | None]:
-        # Not by the AdminClient: it ends the process while a coordinator moves. Uncommitted: what is pending is not
+        # Not by the AdminClient: it ends the process while a coordinator moves. Uncommitted: pending offsets are not
         # waited for, and not in the answer either.
         consumer = Consumer(
             {
@@ -74,7 +74,7 @@ class ClusterBrokers:
             }
         )
         try:
-            with _asked(f"what the group {group_id} has committed"):
+            with _asked(f"the committed offsets of the group {group_id}"):
                 found = consumer.committed([TopicPartition(*at) for at in partitions], timeout=_ANSWER_S)
         finally:
             consumer.close()
@@ -82,7 +82,7 @@ class ClusterBrokers:
             if one.error is not None:
                 where = partition_name(one.topic, one.partition)
                 raise AuditReadError(
-                    f"the brokers did not say what {group_id} has committed for {where}: {one.error.str()}"
+                    f"the brokers did not report the committed offset of {group_id} for {where}: {one.error.str()}"
                 )
         return {(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
 
@@ -138,6 +138,6 @@ def _asked(what: str) -> Generator[None]:
     try:
         yield
     except KafkaException as exception:
-        raise AuditReadError(f"the brokers did not say {what}: {exception.args[0].str()}") from exception
+        raise AuditReadError(f"the brokers did not report {what}: {exception.args[0].str()}") from exception
     except TimeoutError as error:
-        raise AuditReadError(f"the brokers did not say {what} within {_ANSWER_S:g} s") from error
+        raise AuditReadError(f"the brokers did not report {what} within {_ANSWER_S:g} s") from error

@@ -1,4 +1,4 @@
-"""What an audit asks of a cluster; workers/audit/brokers.py asks it by librdkafka."""
+"""The port of an audit to a cluster; workers/audit/brokers.py implements it by librdkafka."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ Partition = tuple[str, int]
 
 
 class UnresolvableError(Exception):
-    """The window cannot become offsets: a topic or a partition is not there. The message names it."""
+    """The window cannot become offsets: a topic or a partition does not exist. The message names it."""
 
 
 class TopicSettings(NamedTuple):
-    """is_compacted: records go once a later one has their key. has_append_time: they carry the time of writing."""
+    """is_compacted: a later record with its key removes a record. has_append_time: they carry the time of writing."""
 
     is_compacted: bool = False
     has_append_time: bool = False
 
 
 class Brokers(Protocol):
-    """What is asked of the cluster. Every call may raise AuditReadError."""
+    """The requests to the cluster. Every call may raise AuditReadError."""
 
     def partitions(self, topic: str) -> Sequence[int]:
-        """Those of the topic; none: it does not exist."""
+        """The partitions of the topic; none: it does not exist."""
         ...
 
     def settings(self, topic: str) -> TopicSettings | None:
-        """None: they may not be asked."""
+        """None: permission is missing."""
         ...
 
     def committed(self, group_id: str, partitions: Iterable[Partition]) -> Mapping[Partition, int | None]:
-        """Offsets that the group has committed, without what a transaction has not decided yet."""
+        """Offsets that the group has committed, without pending ones."""
         ...
 
     def beginnings(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
@@ -45,5 +45,5 @@ class Brokers(Protocol):
         ...
 
     def time_at(self, partition: Partition, offset: int) -> int | None:
-        """When the first record at or after this offset was written; None: there is none yet."""
+        """The time of the first record at or after this offset; None: there is none yet."""
         ...

@@ -1,4 +1,4 @@
-"""From the records of one split to rows for the comparison, and to what is counted without comparing."""
+"""From the records of one split to rows for the comparison, and to counts without a comparison."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from workers.transforms.headers import readable
 
 
 class SplitReport(msgspec.Struct, kw_only=True):
-    """What one split held; all but `records` and `untimed` of the window alone. fates: how many inputs met each Fate.
+    """The counts of one split; all but `records` and `untimed` of the window alone. fates: the inputs with each Fate.
 
     untimed: expected outputs that have no timestamp of their own. files: that were read. dangling: references without
-    such a file, and dangling_records: what they say is in it.
+    such a file, and dangling_records: the number of records in these references.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Collector:
     """Collects one split into `pieces`; `report` is true once all batches have been added."""
 
     def __init__(self, specification: AuditSpecification, split: Split, *, buckets: int) -> None:
-        """Raises what Expectations raises, and TooLargeError."""
+        """Raises the errors of Expectations, and TooLargeError."""
         if split.end > MOST_OFFSETS:
             raise TooLargeError(f"{partition_name(split.topic, split.partition)} has offsets beyond {MOST_OFFSETS}")
         self._specification = specification
@@ -78,7 +78,7 @@ class Collector:
             self._transformed(batches, expectations)
 
     def deleted(self, start: int, end: int) -> None:
-        """These offsets went while they were to be read."""
+        """Record offsets that were deleted before they were read."""
         split = self._split
         self.report.gaps.append(
             deletion_gap(split.side, split.topic, split.partition, start, end, is_of_files=split.is_of_files)
@@ -88,14 +88,14 @@ class Collector:
         specification, split, report = self._specification, self._split, self.report
         errors = specification.errors
         is_letters = errors.policy is FailurePolicy.DEAD_LETTER and split.topic == errors.dead_letter_topic
-        # A dead letter is the input as it was.
+        # A dead letter is the original input.
         find = id_of((specification.source_id or specification.id) if is_letters else specification.id)
         sink = sink_bytes(specification.sink_topics.index(split.topic))
         add = self.pieces.add
         for message, word, is_window in self._rows(batches, FOUND):
             headers = readable(message)
             if is_letters and letter_origin(headers) not in specification.source_topics:
-                # A letter of somebody else's pipeline.
+                # A dead letter of another pipeline.
                 continue
             id_ = find(message.value(), message.key(), headers)
             report.window_records += is_window
@@ -145,7 +145,7 @@ class Collector:
                 self._unreadable(message, Finding.UNREADABLE_INPUT)
 
     def _rows(self, batches: Iterable[list[Message]], side: int) -> Iterator[tuple[Message, int, bool]]:
-        """Each record with its word, and whether it belongs to what is judged."""
+        """Each record with its `word`, and whether it is in the window."""
         split, report, base = self._split, self.report, self._base
         start, end = split.window_start, min(split.window_end, split.committed)
         pending_end = split.window_end if split.committed < split.window_end else end
@@ -193,7 +193,7 @@ def timestamp_of(message: Message) -> int | None:
 
 
 def letter_origin(headers: Headers) -> str | None:
-    """The topic that a dead letter came from, by the header that the loop writes; None: it is no dead letter."""
+    """The source topic of a dead letter, by the header that the loop writes; None: it is no dead letter."""
     for name, value in reversed(headers or ()):
         if name == HEADER_PREFIX + "topic":
             return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
@@ -203,13 +203,13 @@ def letter_origin(headers: Headers) -> str | None:
 def deletion_gap(
     side: Side, topic: str, partition: int, start: int | None, end: int, *, is_of_files: bool = False
 ) -> Gap:
-    """`start` None: it is not known how much was deleted."""
+    """`start` None: the number of deleted records is not known."""
     what = "references to files" if is_of_files else "records"
     where = partition_name(topic, partition)
     if start is None:
         sentence = f"The {what} of {where} before offset {end} are deleted; some may belong to what is audited."
     else:
-        sentence = f"The {what} of {where} from offset {start} to {end - 1} were deleted while they were to be read."
+        sentence = f"The {what} of {where} from offset {start} to {end - 1} were deleted before they were read."
     return Gap(
         side=side,
         topic=topic,

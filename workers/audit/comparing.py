@@ -1,15 +1,15 @@
-"""One bucket of ids: which of them have the outputs that their inputs ask for.
+"""One bucket of ids, and the comparison of their outputs with the outputs that their inputs require.
 
-For each id and sink four numbers are counted: outputs that inputs ask for, in the window and in its padding, and
-outputs that are there, in the window and in its padding. The padding of the source is twice as wide as that of the
-sinks. If no output is further from its input than the padding, then
+Four numbers are counted for each id and sink: required and found outputs, each in the window and in its padding. The
+padding of the source is twice as wide as that of the sinks. If no output is further from its input than the padding,
+then
 
-    an input of the window has its output in the window or the padding          window asked  <= all found
-    an output of the window or the padding has its input in what was read       all found     <= all asked
+    an input of the window has its output in the window or the padding          window required  <= all found
+    an output of the window or the padding has its input in what was read       all found        <= all required
 
-and what breaks the first is lost, what breaks the second is one too many: for any ids, even those that come again. An
-output beyond what is asked is told where its input lies in the window (duplicated), one without any input where it lies
-in the window itself, so that neighbouring windows tell each of them once.
+An id that breaks the first has lost outputs, one that breaks the second has too many. This holds for any ids, even
+repeated ones. A surplus output is reported where its input lies in the window (duplicated), one without any input where
+it lies in the window itself. So neighbouring windows report each of them once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workers.audit.rows import FOUND, ROW, place_of
 _FIELD = 40
 """Bits of each of the four numbers, packed into one: Python adds a large number as quickly as a small one."""
 _MASK = (1 << _FIELD) - 1
-# By the two low bits of a word: its side, and whether it lies in the window.
+# By the two low bits of a row's word: its side, and whether it lies in the window.
 _WEIGHTS = (1 << _FIELD, 1 << 3 * _FIELD, 1, 1 << 2 * _FIELD)
 _CLEAN = _WEIGHTS[2] + _WEIGHTS[3]
 _IN_MEMORY_BYTES = 64 * 1024 * 1024
@@ -35,7 +35,7 @@ _HASH = slice(14)
 
 
 class Counted(NamedTuple):
-    """What one id has at one sink; `lost` and the others in records."""
+    """The counts of one id at one sink; `lost` and the others in records."""
 
     asked_window: int
     asked: int
@@ -59,7 +59,7 @@ class Counted(NamedTuple):
 
     @property
     def surplus(self) -> int:
-        """Outputs without an input of their own, of an id that the window asks for or that lies in it."""
+        """Outputs without an input of their own, of an id that the window requires or that lies in it."""
         if self.asked_window:
             return max(0, self.found - self.asked)
         return self.found_window if not self.asked else 0
@@ -83,7 +83,7 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BucketReport(msgspec.Struct, kw_only=True):
-    """What was found among the ids of one bucket.
+    """The findings among the ids of one bucket.
 
     ids, records: by finding. partitions: by finding, of the partition's number, in records. deviations: the first of
     each finding, by place.
@@ -100,12 +100,12 @@ class BucketReport(msgspec.Struct, kw_only=True):
 def compare(pieces: Iterable[bytes], *, letters: int | None, examples: int, places: int) -> BucketReport:
     """Judge all ids of a bucket.
 
-    Rows are read twice: for the numbers, then for the places of the few ids of which there is something to say. What
-    is kept in memory is one number for each id; the rows lie in a temporary file once they are many.
+    Rows are read twice: for the numbers, then for the places of the few ids with a finding. One number for each id is
+    kept in memory; the rows lie in a temporary file once they are many.
 
     Args:
-        letters: the number of the sink that is only for dead letters, if there is one: what is missing elsewhere and
-            lies there as one too many was refused by the brokers, and is not lost.
+        letters: the number of the sink that is only for dead letters, if there is one. An output that is missing
+            elsewhere and is a surplus there was refused by the brokers, and is not lost.
     """
     report = BucketReport()
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as kept:
@@ -204,21 +204,21 @@ def _keep_first(deviations: list[Deviation], number: int) -> None:
 
 
 def first_place(deviation: Deviation) -> int:
-    """By which deviations are put in order: the first input, else the first output."""
+    """The order of deviations: the first input, else the first output."""
     return min(deviation.inputs or deviation.outputs)
 
 
 def _tally(
     report: BucketReport, finding: Finding, number: int, inputs: list[int], outputs: list[int], *, asked: int
 ) -> None:
-    """Count the id, and its records at their partitions: of missing ones the input's, of others the outputs' own."""
+    """Count the id, and its records at their partitions: missing ones at the input's, others at their own."""
     report.ids[finding] = report.ids.get(finding, 0) + 1
     report.records[finding] = report.records.get(finding, 0) + number
     partitions = report.partitions.setdefault(finding, {})
     if finding is Finding.LOST:
         placed = inputs[:1] * number
     elif finding is Finding.DUPLICATED:
-        # The first outputs are the ones that were asked for.
+        # The first outputs are the required ones.
         placed = outputs[asked:][:number]
     elif finding is Finding.UNEXPECTED:
         placed = outputs[:number]
@@ -230,7 +230,7 @@ def _tally(
 
 
 def _undelivered(deviating: dict[bytes, Counted], letters: int | None) -> dict[bytes, int]:
-    """How many outputs of a key are missing at their sink and lie among the dead letters, for both of their keys."""
+    """The number of a key's outputs that are missing at their sink and among the dead letters, for both keys."""
     if letters is None:
         return {}
     refused: dict[bytes, int] = {}

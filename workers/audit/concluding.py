@@ -1,4 +1,4 @@
-"""What may be concluded from a finding where not all could be read."""
+"""The conclusions from a finding where not all could be read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _TAKES_FROM_SINK = frozenset(
     {_R.DELETED, _R.COMPACTED, _R.OPEN_TRANSACTION, _R.NOT_ADMITTED, _R.TIME_OF_WRITING, _R.TYPES_REFUSED}
 )
 _TAKES_FROM_SOURCE = frozenset({_R.DELETED, _R.COMPACTED, _R.NOT_ADMITTED, _R.TIME_OF_WRITING, _R.BEGINS, _R.MADE_ANEW})
-"""What is open in the source, or not processed, has no outputs that it could explain."""
+"""Gaps without outputs that could explain a finding: open or unprocessed inputs."""
 _NOT_PROCESSED_MAYBE = frozenset({_R.NOT_BEGUN, _R.MADE_ANEW})
-"""What lies below the group's offset in the source, and may not have been processed all the same."""
+"""Gaps below the group's offset in the source, which may still be unprocessed."""
 
 
 def concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
-    """What a finding is called where part of the other side could not be read: it proves nothing then.
+    """The findings' names where part of the other side could not be read: they prove nothing then.
 
-    One output too many is still one where every id is asked for once; if ids come again, the input of an earlier time
-    may be what is gone. Where another revision may have asked for other outputs, no finding proves anything.
+    An output without a required one is still a surplus if every id is required once. If ids are repeated, its earlier
+    input may be deleted. If another revision may have required other outputs, no finding proves anything.
     """
     reasons = {(gap.side, gap.reason) for gap in gaps}
     if any(reason is GapReason.REVISION_CHANGED for _, reason in reasons):

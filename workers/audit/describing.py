@@ -1,4 +1,4 @@
-"""What the comparison did not keep of the few ids that are shown: their text, and when their records were written."""
+"""The data that the comparison did not keep of the few ids that are shown: their text, and their records' times."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _read(consumer: Reader, place: Place, specification: AuditSpecification) -> 
         for batch in committed_records(consumer, split, stall_s=stall_s, deleted=lambda _start, _end: None):
             return msgspec.structs.replace(place, timestamp_ms=timestamp_of(batch[0])), batch[0]
     except AuditReadError:
-        # The finding stands without it.
+        # The finding is valid without it.
         return place, None
     return place, None
 

@@ -1,4 +1,4 @@
-"""Which outputs an input asks for: by the pipeline's transform, and its policy for what that cannot process."""
+"""The outputs that an input requires: by the pipeline's transform, and its policy for bad records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.transforms.carrying import transformed, untimed
 
 
 class Fate(Enum):
-    """What becomes of an input."""
+    """The treatment of an input."""
 
     WRITTEN = "written"
     DROPPED = "dropped"
@@ -27,9 +27,9 @@ class Fate(Enum):
 
 
 class Expected(NamedTuple):
-    """ids: the sink's number and the id of each output; elsewhere: how many belong to a topic that is not read.
+    """ids: the sink's number and the id of each output; elsewhere: the number of outputs to topics that are not read.
 
-    untimed: how many of the outputs have no timestamp of their own, and so carry the time of writing.
+    untimed: the number of outputs without a timestamp of their own, which carry the time of writing.
     """
 
     fate: Fate
@@ -39,11 +39,10 @@ class Expected(NamedTuple):
 
 
 class Expectations:
-    """Applies the transform to one record at a time, since each output must be told from which input it is.
+    """Applies the transform to one record at a time, since each output must be assigned to its input.
 
-    So what a function does for a batch is asked of it for a batch of one. A transform that gives another answer the
-    second time it is asked cannot be audited by what it drops or makes. What a file cannot have fails as if the
-    transform had.
+    So a batch function gets batches of one. A transform that gives another answer the second time cannot be audited by
+    the records that it drops or makes. An output that a file cannot have fails like an error of the transform.
     """
 
     def __init__(self, specification: AuditSpecification) -> None:
@@ -72,7 +71,7 @@ class Expectations:
         ids: list[tuple[int, bytes | None]] = []
         elsewhere = new_times = 0
         for output in processed.outputs:
-            # A file's time is that of its reference, whatever its records have.
+            # A file's time is that of its reference, independent of its records.
             new_times += self._accepts is None and output.timestamp_ms is None
             number = self._numbers.get(output.topic or self._sink_topic)
             if number is None:

@@ -1,4 +1,4 @@
-"""From references to the ids in their files; what a reference promises and a store does not have is a finding."""
+"""From references to the ids in their files; a reference without its file in the store is a finding."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Wanted(NamedTuple):
 class FileCollector(Collector):
     """A Collector whose split holds references. All records of a file have the place of its reference.
 
-    A file counts as often as it is referenced: whoever follows references reads it so often.
+    A file counts as often as it is referenced: a consumer of references reads it so often.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FileCollector(Collector):
         scope: ReferenceScope,
         stores: FileStores,
     ) -> None:
-        """Raises as the base; FieldPathError when the id is none that records of files have."""
+        """Raises the base's errors; FieldPathError when the id is none that records of files have."""
         super().__init__(specification, split, buckets=buckets)
         self._scope = scope
         self._stores = stores
@@ -63,7 +63,7 @@ class FileCollector(Collector):
                 with fetching.result() as content:
                     self._read(wanted, content)
             except NotAsReferencedError as error:
-                # Also where only its input is of the window: what is lost then has its cause beside it.
+                # Also where only its input is of the window: lost ids then have their cause beside them.
                 if wanted.is_window or self._scope.names_window(wanted.reference):
                     self._dangling(wanted.reference, wanted.message, str(error))
 
@@ -80,7 +80,7 @@ class FileCollector(Collector):
                 yield _Wanted(reference, message, word, is_window)
 
     def _fetched_ahead(self, references: Iterable[_Wanted]) -> Iterator[tuple[_Wanted, Future[BinaryIO]]]:
-        """In their order; while one is read the next few are fetched, since small files are most of all waited for."""
+        """In their order; while one is read the next few are fetched, since small files mostly cost waits."""
         waiting: deque[tuple[_Wanted, Future[BinaryIO]]] = deque()
         with ThreadPoolExecutor(_AHEAD, "fetch") as threads:
             try:

@@ -1,4 +1,4 @@
-"""Of the few ids that are shown: which file they are in, and their text where no input has it."""
+"""The files of the few ids that are shown, and their text where no input has it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Found = tuple[Place, Message | None]
 
 
 class FileText:
-    """A file that is gone meanwhile leaves an id without its text; the finding stands without it."""
+    """A file that is gone meanwhile leaves an id without its text; the finding is valid without it."""
 
     def __init__(self, specification: AuditSpecification, stores: FileStores) -> None:
         self._specification = specification

@@ -1,4 +1,4 @@
-"""Where a record has its id, and what that id is as bytes."""
+"""The place of a record's id, and the id as bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def id_of(place: IdPlace) -> IdOf:
-    """The function that finds ids at `place` of a Kafka record. Raises FieldPathError for a path that is none."""
+    """The function that finds ids at `place` of a Kafka record. Raises FieldPathError for an invalid path."""
     match place:
         case RecordKey():
             return lambda _value, key, _headers: key
@@ -34,7 +34,7 @@ def id_of(place: IdPlace) -> IdOf:
 def id_in_file(place: IdPlace) -> Callable[[dict[str, Any]], bytes | None]:
     """The function that finds ids in records of files.
 
-    Raises FieldPathError for a path that is none, and for places that these records do not have.
+    Raises FieldPathError for an invalid path, and for places that these records do not have.
     """
     if not isinstance(place, JsonField):
         raise field_path.FieldPathError(
@@ -45,7 +45,7 @@ def id_in_file(place: IdPlace) -> Callable[[dict[str, Any]], bytes | None]:
 
 
 def shown(id_: bytes) -> str:
-    """The id for a person, cut if it is long."""
+    """The id as text, cut if it is long."""
     text = id_.decode("utf-8", "backslashreplace")
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
 
@@ -78,7 +78,7 @@ def _field(names: tuple[str, ...]) -> IdOf:
 def _text_of(value: Any) -> bytes | None:
     """A text as it is, a number as JSON writes it (so 5 and "5" are one id); null and a missing field are none.
 
-    A whole number is one however it is written: a file with other doubles at its place has 5 as 5.0.
+    A whole number is the same id in every notation: a file with floating-point numbers in its place has 5 as 5.0.
     """
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""From what tasks report to the audit's result: sums, and what may be concluded where not all could be read."""
+"""From the reports of tasks to the audit's result: sums, and conclusions where not all could be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workers.audit.splits import Plan
 from workers.audit.sums import Found, Read
 
 Describe = Callable[[Sequence[Deviation]], Sequence[Example]]
-"""Reads the records of a few deviations again, for what the comparison did not keep of them: ids and timestamps."""
+"""Reads the records of a few deviations again, for the data that the comparison did not keep: ids and timestamps."""
 
 
 def judge(
@@ -59,7 +59,8 @@ def judge(
 
 
 def _all_lost(plan: Plan, read: Read, found: Found) -> Iterable[Gap]:
-    """Partitions of a topic that begins in what was read and of which nothing is there: they may be another log's."""
+    """Gaps for partitions without any output, of a topic that begins in the read range: the offset may be another
+    log's."""
     begun = {gap.topic for gap in plan.suspicions if gap.reason is GapReason.BEGINS}
     for number, one in enumerate(plan.ranges):
         expected = read.expected(number)
@@ -70,13 +71,13 @@ def _all_lost(plan: Plan, read: Read, found: Found) -> Iterable[Gap]:
                 topic=one.topic,
                 partition=one.partition,
                 reason=GapReason.MADE_ANEW,
-                sentence=f"{one.topic} begins in what was read, and of {name} no output at all is there: if the topic "
-                "was made anew, the group's offset may be the old one's, and nothing of it has been processed.",
+                sentence=f"{one.topic} begins in what was read, and no output of {name} exists. If the topic was "
+                "recreated, the group's offset may be the old one's, and none of its records may be processed.",
             )
 
 
 def _refused(specification: AuditSpecification) -> Iterable[Gap]:
-    """What a file refuses for its types is not to be told from what is lost, where nobody puts it aside."""
+    """Without dead letters, outputs that a file refuses for their types cannot be distinguished from lost ones."""
     files = specification.files
     if (
         files is not None
@@ -89,13 +90,13 @@ def _refused(specification: AuditSpecification) -> Iterable[Gap]:
             topic=specification.sink_topic,
             partition=None,
             reason=GapReason.TYPES_REFUSED,
-            sentence="The pipeline skips records whose types conflict with those before them in their file, and which "
-            "that were is not kept: what is missing may be those. Put them aside as dead letters to know.",
+            sentence="The pipeline skips records whose types conflict with earlier ones in their file, and keeps no "
+            "list of them: the missing ones may be those. Use dead letters to record them.",
         )
 
 
 def places(words: Iterable[int], ranges: Sequence[RangeRead]) -> tuple[Place, ...]:
-    """The records that words stand for."""
+    """The records with these words."""
     found: list[Place] = []
     for word in words:
         number, offset = place_of(word)

@@ -1,4 +1,4 @@
-"""Before files are read: how many there are, who reads which, and what of the source they are made of."""
+"""The plan for files before they are read: their number, the tasks that read them, and the inputs in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Span = tuple[int, int]
 
 
 class FilesListed(msgspec.Struct, kw_only=True):
-    """What the references of one split name.
+    """The content of the references of one split.
 
     pieces: offsets from and up to, of which one task reads the files. records: in all of these. inputs: of each source
     partition, by name, the lowest and the highest offset that is in any of them. reached: the highest that any
@@ -36,7 +36,7 @@ class FilesListed(msgspec.Struct, kw_only=True):
 def list_files(
     specification: AuditSpecification, scope: ReferenceScope, split: Split, batches: Iterable[Iterable[Message]]
 ) -> FilesListed:
-    """Cut the split where files have as many records as a task reads, or are as many as it opens."""
+    """Cut the split by the number of records and of files that one task reads."""
     bounds, name = specification.bounds, partition_name(split.topic, split.partition)
     listed = FilesListed(number=split.number)
     start, files, records = split.start, 0, 0
@@ -46,7 +46,7 @@ def list_files(
             try:
                 reference = reference_of(message, specification)
             except ValueError:
-                # Whoever reads the files meets it again, and tells it.
+                # The task that reads the files meets it again, and reports it.
                 continue
             if reference is None:
                 continue
@@ -68,11 +68,10 @@ def list_files(
 
 
 def with_files(plan: Plan, files: FileWork, listed: Sequence[FilesListed]) -> Plan:
-    """The plan with what its files ask for: a task that reads them, and of the source all that they are made of.
+    """The plan with the work for its files: tasks that read them, and all inputs in them.
 
-    So it does not matter how far behind the pipeline was: an output that is found has its input in what is read. Nor
-    does it which references were not looked at, once some are of what lies behind the window: a partition is processed
-    in its order.
+    So it does not matter how far behind the pipeline was: every output that is found has its input in what is read. Nor
+    do unread references matter, once some name inputs behind the window: a partition is processed in its order.
     """
     inputs: dict[str, Span] = {}
     for one in listed:
@@ -83,7 +82,7 @@ def with_files(plan: Plan, files: FileWork, listed: Sequence[FilesListed]) -> Pl
     deleted = [
         gap for one in ranges if (gap := _deleted(one, inputs, files.limits)) is not None and gap not in plan.gaps
     ]
-    # What references say themselves answers what their time leaves open.
+    # References themselves answer the questions that their time leaves open.
     topics = {plan.ranges[number].topic for number in files.numbers}
     answered = topics if _is_behind_window(files, listed) else ()
     suspicions = [gap for gap in plan.suspicions if gap.reason is not GapReason.BEGINS and gap.topic not in answered]
@@ -101,7 +100,7 @@ def with_files(plan: Plan, files: FileWork, listed: Sequence[FilesListed]) -> Pl
 
 
 def _is_behind_window(files: FileWork, listed: Sequence[FilesListed]) -> bool:
-    """Whether files were committed of what lies behind the window, in each partition that has any of it."""
+    """True if files with inputs behind the window were committed, in each partition that has any."""
     return all(
         start >= end or any(one.reached.get(name, -1) >= end for one in listed)
         for name, (start, end) in files.scope.window.items()
@@ -127,7 +126,7 @@ def _reaching(one: RangeRead, inputs: dict[str, Span], limits: dict[str, Span]) 
 
 
 def _deleted(one: RangeRead, inputs: dict[str, Span], limits: dict[str, Span]) -> Gap | None:
-    """What files are made of and is not there any more."""
+    """A gap for inputs of files that are deleted."""
     name = partition_name(one.topic, one.partition)
     if one.side is not Side.SOURCE or name not in inputs or inputs[name][0] >= limits[name][0]:
         return None

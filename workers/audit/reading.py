@@ -1,4 +1,4 @@
-"""A range of one partition as a reader of committed records sees it."""
+"""A range of one partition, read as a `read_committed` consumer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _FINAL = frozenset(
 
 
 class AuditReadError(Exception):
-    """A partition cannot be read; the message names it, the offset, and what the client said last."""
+    """A partition cannot be read; the message names it, the offset, and the client's last error."""
 
 
 class Reader(Protocol):
-    """What is used of a Consumer."""
+    """The used part of a Consumer."""
 
     def assign(self, partitions: list[TopicPartition], /) -> None: ...
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]: ...
@@ -43,12 +43,12 @@ class Reader(Protocol):
 
 
 def consumer_config(client_config: Mapping[str, str], *, audit_id: str) -> dict[str, str | int | bool]:
-    """Joins no group and commits nothing; an offset that is gone is told and not passed over."""
+    """Joins no group and commits nothing; a deleted offset is reported and not skipped."""
     return {
         "fetch.queue.backoff.ms": 10,
-        # How long a fetch at the end of a partition may wait.
+        # The longest wait of a fetch at the end of a partition.
         "fetch.wait.max.ms": 50,
-        # What is fetched past the end of a range is thrown away.
+        # Data fetched past the end of a range are discarded.
         "queued.max.messages.kbytes": 16_384,
         "check.crcs": True,
         **client_config,
@@ -65,7 +65,7 @@ def consumer_config(client_config: Mapping[str, str], *, audit_id: str) -> dict[
 
 @contextlib.contextmanager
 def reader(client_config: Mapping[str, str], *, audit_id: str) -> Generator[Consumer]:
-    """A consumer that is closed at the end, whatever happens."""
+    """A consumer that is always closed at the end."""
     consumer = Consumer(consumer_config(client_config, audit_id=audit_id))
     try:
         yield consumer
@@ -81,22 +81,22 @@ def committed_records(
     deleted: Callable[[int, int], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[list[Message]]:
-    """The split's records in order, a batch at a time. Control records and aborted ones are not among them.
+    """The split's records in order, a batch at a time, without control records and aborted ones.
 
-    That the end is reached is known by a record behind it, or by the end of what there is to read. So it must not lie
-    behind the last stable offset. (`position()` would not do: after an assignment it still says what it said before.)
+    The end is recognised by a record behind it, or by the end of the readable log. So it must not lie behind the last
+    stable offset. (`position()` does not help: after an assignment it still has its old value.)
 
     Args:
-        deleted: hears from where to where records were deleted while they were to be read.
+        deleted: called with the range of records that were deleted before they were read.
 
     Raises:
-        AuditReadError: nothing came for `stall_s`, or the client says that nothing will.
+        AuditReadError: nothing came for `stall_s`, or the client reports that nothing will.
     """
     consumer.assign([TopicPartition(split.topic, split.partition, split.start)])
-    position, moved_at, said = split.start, clock(), "the brokers gave nothing"
+    position, moved_at, said = split.start, clock(), "the brokers returned nothing"
     while position < split.end:
         before = position
-        # No more than there can be, so that a short range does not wait for others.
+        # At most the rest of the range, so that a short one does not wait for other records.
         messages = consumer.consume(min(_BATCH, split.end - position), timeout=_POLL_S)
         records: list[Message] = []
         for message in messages:
@@ -126,7 +126,7 @@ def committed_records(
 def _behind_deletion(
     consumer: Reader, split: Split, position: int, error: KafkaError, deleted: Callable[[int, int], None]
 ) -> int:
-    """Go on at the first offset that is still there."""
+    """Continue at the first offset that the log still has."""
     here = TopicPartition(split.topic, split.partition)
     try:
         watermarks = consumer.get_watermark_offsets(here, timeout=_WATERMARKS_S)

@@ -1,4 +1,4 @@
-"""References to files as an audit sees them: which of a topic's records they are, and which of them it reads."""
+"""References to files as an audit sees them: the records of a topic that are references, and those that it reads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def partition_name(topic: str, partition: int) -> str:
 class ReferenceScope(msgspec.Struct, frozen=True, kw_only=True):
     """All that were written in the window and its padding, and of later ones those that name an input of the window.
 
-    So nothing that is found in time rests on what a sink says of its files; what it says brings more to light, never
-    less.
+    So no finding depends on the sink's own statements about its files; they only add files.
 
     window: of each source partition, by name, its offsets from and up to.
     late_from: of each partition of references, by name, the first offset behind the padding.
@@ -39,7 +38,7 @@ class ReferenceScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reference_of(message: Message, specification: AuditSpecification) -> FileReference | None:
-    """The reference that a record is; None: it is another pipeline's. Raises ValueError for what is none."""
+    """The reference in a record; None: it is another pipeline's. Raises ValueError for other records."""
     value = message.value()
     if value is None:
         raise ValueError("no value")

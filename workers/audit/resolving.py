@@ -1,4 +1,4 @@
-"""From a window to offsets, in an order that makes what is compared belong together."""
+"""From a window to offsets, in an order that keeps the compared ranges consistent."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def resolve(
 ) -> Plan:
     """The offsets to read.
 
-    1. what the group has committed   of these inputs, and no others, the outputs are in the log by now
+    1. the group's committed offsets  the outputs of these inputs, and no others, are in the log by now
     2. the sinks' ends                as high watermarks: the outputs of 1 lie below, committed or about to be
-    3. wait for the sinks             until readers of committed records get that far: another transaction, open since
-                                      before, hides what was committed behind it, and so would make it look lost
-    4. the source's ends              last, so that whatever was found in a sink has its input in what is read
+    3. wait for the sinks             until `read_committed` consumers get that far: another transaction, open since
+                                      before, hides records committed behind it, and so would make them look lost
+    4. the source's ends              last, so that every output found in a sink has its input in what is read
 
-    Waiting is bounded; where readers still wait then, the range ends at the last stable offset, with a gap.
-    Of files it is the references that are resolved; what these ask for beside them is known once they are read
+    Waiting is bounded; where consumers are still blocked then, the range ends at the last stable offset, with a gap.
+    For files the references are resolved; their further offsets are known once they are read
     (workers/audit/listing.py).
 
     Raises:
@@ -44,7 +44,7 @@ def resolve(
     sink_ends, sink_gaps = _settled(Side.SINK, sink, brokers, specification, clock=clock, sleep=sleep)
     is_everything = isinstance(specification.window, Everything)
     if is_everything:
-        # What is open in the source is not to be processed yet, and never was part of anything.
+        # Open records of the source are not to be processed yet, and never were.
         source_ends, source_gaps = dict(brokers.last_stable(source)), []
     else:
         source_ends, source_gaps = _settled(Side.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
@@ -62,7 +62,7 @@ def resolve(
         ranges=tuple(ranges),
         gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *_settings_gaps(specification, settings)),
         suspicions=() if is_everything else (*begins(ranges), *bounds.written_later(ranges)),
-        # A partition without a committed offset: nothing of it has been processed.
+        # A partition without a committed offset: none of its records has been processed.
         committed={partition_name(*at): offset or 0 for at, offset in (committed or {}).items()},
         tells_pending=not is_everything,
         files=bounds.files(ranges),
@@ -88,7 +88,7 @@ def _settled(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> tuple[dict[Partition, int], list[Gap]]:
-    """The ends as they are now, once readers of committed records get there; where they do not: less, with gaps."""
+    """The present ends, once `read_committed` consumers get there; where they do not: less, with gaps."""
     wanted = dict(brokers.high_watermarks(partitions))
     deadline = clock() + specification.bounds.settle_ms / 1000
     waiting = list(partitions)
@@ -111,15 +111,15 @@ def _open_gap(side: Side, at: Partition, start: int, end: int) -> Gap:
         reason=GapReason.OPEN_TRANSACTION,
         start=start,
         end=end,
-        sentence=f"Readers of {partition_name(*at)} wait at offset {start} behind an open transaction; "
-        f"what lies from there to {end - 1} could not be read.",
+        sentence=f"Consumers of {partition_name(*at)} are blocked at offset {start} by an open transaction; "
+        f"records from there to {end - 1} could not be read.",
     )
 
 
 def _matters(gap: Gap, ranges: Iterable[RangeRead]) -> bool:
-    """Whether what could not be read was to be: a range that ends before has not missed it.
+    """True if the unread records are in the range: one that ends before has not missed them.
 
-    Of the source it is the window that counts: what is in its padding and not committed yet has no output either.
+    In the source only the window counts: uncommitted records of its padding have no output either.
     """
     return any(
         (one.topic, one.partition) == (gap.topic, gap.partition)
@@ -129,7 +129,7 @@ def _matters(gap: Gap, ranges: Iterable[RangeRead]) -> bool:
 
 
 def _unlike(committed: Mapping[Partition, int | None], source_ends: Mapping[Partition, int]) -> list[Gap]:
-    """Where the group's offset lies behind the log's end, it is another log's, and says nothing of this one."""
+    """If the group's offset lies behind the log's end, it is another log's, and shows nothing about this one."""
     return [
         Gap(
             side=Side.SOURCE,
@@ -139,8 +139,8 @@ def _unlike(committed: Mapping[Partition, int | None], source_ends: Mapping[Part
             start=source_ends[at],
             end=offset,
             sentence=f"The group has committed {partition_name(*at)} up to offset {offset}, and it ends at "
-            f"{source_ends[at]}: the topic was made anew, or its log was cut, and what of it has been processed is not "
-            "to be known.",
+            f"{source_ends[at]}: the topic was recreated, or its log was cut, and its processed records cannot be "
+            "determined.",
         )
         for at, offset in committed.items()
         if offset is not None and offset > source_ends[at]
@@ -155,12 +155,12 @@ def _settings_gaps(specification: AuditSpecification, settings: Mapping[str, Top
             if found is not None and not found.is_compacted:
                 continue
             if specification.files is not None and side is Side.SINK and topic == specification.sink_topic:
-                # Each reference has a key of its own, so compaction takes none away.
+                # Each reference has a key of its own, so compaction removes none.
                 continue
             reason, sentence = (
-                (GapReason.NOT_ADMITTED, f"Whether {topic} is compacted may not be asked, so records may be gone.")
+                (GapReason.NOT_ADMITTED, f"Permission to read the settings of {topic} is missing; it may be compacted.")
                 if found is None
-                else (GapReason.COMPACTED, f"{topic} is compacted: records go once a later one has their key.")
+                else (GapReason.COMPACTED, f"{topic} is compacted: a later record with the same key removes a record.")
             )
             gaps.append(Gap(side=side, topic=topic, partition=None, reason=reason, sentence=sentence))
     return gaps

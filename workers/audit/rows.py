@@ -1,11 +1,11 @@
-"""What is left of a record on its way to the comparison: 24 bytes, packed by the thousand into one piece.
+"""A record on its way to the comparison: 24 bytes, packed by the thousand into one piece.
 
     16 bytes  key    14 of the id's BLAKE2b, then the number of the sink that the record is in, or is expected in
-     8 bytes  word   partition (16 bits), offset (46 bits), of which side it is, whether it lies in the window
+     8 bytes  word   partition (16 bits), offset (46 bits), its side, whether it lies in the window
 
 With 112 bits of the hash the chance that any two of 100 million ids meet is about 1 in 10^18. Rows of one id have equal
-first bytes, so one bucket holds them all, whatever sink they are about. Spark shuffles a few hundred pieces a task
-instead of millions of rows, which costs it nothing to speak of.
+first bytes, so one bucket holds them all, for all sinks. Spark shuffles a few hundred pieces a task instead of millions
+of rows, at almost no cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_PARTITIONS = 1 << 16
 MOST_OFFSETS = 1 << 46
 
 EXPECTED, FOUND = 0, 1
-"""Sides of a row: an output that there must be, at the place of its input; an output that is there, at its own."""
+"""Sides of a row: a required output, at the place of its input; a found output, at its own."""
 PADDING, WINDOW = 0, 2
 
 
@@ -34,7 +34,7 @@ def hash_of(id_: bytes) -> bytes:
 
 
 def base_of(partition_number: int) -> int:
-    """The part of a word that all rows of a partition have; partitions of all topics are numbered together."""
+    """The common part of `word` in a partition's rows; partitions of all topics are numbered together."""
     if partition_number >= MOST_PARTITIONS:
         raise TooLargeError(f"an audit reads at most {MOST_PARTITIONS} partitions; audit fewer topics at once")
     return partition_number << 48
@@ -46,7 +46,7 @@ def place_of(word: int) -> tuple[int, int]:
 
 
 class Pieces:
-    """Rows on their way, sorted into as many pieces as there are buckets."""
+    """Rows on their way, sorted into one piece for each bucket."""
 
     def __init__(self, buckets: int) -> None:
         self._pieces = [bytearray() for _ in range(buckets)]
@@ -61,7 +61,7 @@ class Pieces:
         piece += _WORD.pack(word)
 
     def by_bucket(self) -> Iterator[tuple[int, bytes]]:
-        """Those that have rows."""
+        """The pieces with rows."""
         return ((bucket, bytes(piece)) for bucket, piece in enumerate(self._pieces) if piece)
 
 

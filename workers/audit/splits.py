@@ -1,4 +1,4 @@
-"""What is to be read, cut into what one task reads."""
+"""The ranges to read, cut into one split for each task."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NOT_LIMITED = 1 << 62
 
 
 class FileWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the files that an audit reads; the first three fields before their references are looked at.
+    """The known facts about the files that an audit reads; the first three fields before their references are read.
 
-    numbers: of the partitions that hold references, among all that are read. scope: which of these are read.
-    limits: of each source partition, by name: from where and up to where there is anything.
-    pieces: the references that one task reads the files of: the partition's number, offsets from and up to.
-    records: how many the files hold, all together.
+    numbers: of the partitions that hold references, among all that are read. scope: the references that are read.
+    limits: of each source partition, by name: the first and the last existing offset.
+    pieces: the references whose files one task reads: the partition's number, offsets from and up to.
+    records: the number of records in all files.
     """
 
     numbers: frozenset[int]
@@ -29,10 +29,10 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The offsets of every partition, and what could not be had of them.
+    """The offsets of every partition, and their gaps.
 
-    suspicions: what may explain something that is found; where nothing is, they are no gaps.
-    committed: up to where the pipeline has processed each source partition, by topic and partition.
+    suspicions: gaps that may explain a finding; without a finding they are none.
+    committed: the end of the processed range of each source partition, by topic and partition.
     tells_pending: whether input that is not processed yet belongs to the window all the same.
     files: None: outputs are records of topics.
     """
@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def offsets(self) -> int:
-        """How many there are to read; of files their records."""
+        """The number of offsets to read; for files, of their records."""
         of_topics = sum(one.read_end - one.read_start for one in self.ranges)
         return of_topics + (0 if self.files is None else self.files.records)
 
@@ -55,7 +55,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets from `start` up to `end` of one partition, the window being from `window_start` to `window_end`.
 
     number: of the partition, among all that are read. committed: inputs from here on are not processed yet.
-    is_of_files: what lies there are references.
+    is_of_files: the offsets hold references.
     """
 
     number: int
@@ -73,7 +73,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 def splits_of(plan: Plan, *, offsets_per_task: int) -> Iterator[Split]:
     """Every offset of the plan in one split. A partition's splits are as large as can be, and of about one size.
 
-    Of references they are the pieces that were made of them (workers/audit/listing.py).
+    For references they are the pieces of the plan (workers/audit/listing.py).
     """
     numbers: frozenset[int] = frozenset() if plan.files is None else plan.files.numbers
     for number, one in enumerate(plan.ranges):
@@ -86,7 +86,7 @@ def splits_of(plan: Plan, *, offsets_per_task: int) -> Iterator[Split]:
 
 
 def splits_of_references(plan: Plan, *, references_per_task: int) -> Iterator[Split]:
-    """What is looked at before files are read, to know which there are."""
+    """The splits that list references before files are read."""
     if plan.files is None:
         return
     for number in sorted(plan.files.numbers):

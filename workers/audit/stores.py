@@ -1,4 +1,4 @@
-"""The stores of a pipeline's files as an audit reads them: that a file is missing is not that a store is away."""
+"""The stores of a pipeline's files for an audit, which distinguishes a missing file from an absent store."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from workers.sinks.uploads import StoreRefusalError, check_path
 
 _BLOCK = 4 << 20
 _IN_MEMORY = 4 << 20
-"""Of each file; several are there at once."""
+"""The bytes of one file in memory; several files are held at once."""
 _LOOKS = 2
-"""How often a file is fetched before it is said that it is not the one referenced."""
+"""The number of fetches before a file is reported as another one than the referenced."""
 _S3_OPTIONS = {
     "use_listings_cache": False,
     "config_kwargs": {
@@ -37,9 +37,9 @@ class FileStores:
     """Opens the roots that a pipeline writes to, each once, in the process that reads.
 
     Args:
-        roots: the only ones. Who may write to a sink topic could name any file of an executor.
-        stall_s: how long a file may fail to come before the audit does.
-        pause_s: how long to wait after try N failed.
+        roots: the only ones. A client that may write to a sink topic could name any file of an executor.
+        stall_s: the longest time without a file until the audit fails.
+        pause_s: the wait after attempt N failed.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class FileStores:
         """All of a file, verified; close it after use. May be called by several threads.
 
         Raises:
-            NotAsReferencedError: nothing is there, or something else.
-            AuditReadError: the store does not answer, or is not there at all.
+            NotAsReferencedError: the path is empty, or has another file.
+            AuditReadError: the store does not answer, or does not exist.
         """
         if reference.root not in self._roots:
             raise NotAsReferencedError(f"is below {reference.root}, where the pipeline never wrote, and was not opened")
@@ -77,7 +77,7 @@ class FileStores:
                     raise
             except AuditReadError:
                 raise
-            except Exception as error:  # the border to whatever library fsspec calls
+            except Exception as error:  # the border to the libraries that fsspec calls
                 attempt += 1
                 if time.monotonic() >= deadline:
                     sentence = f"{reference.root}/{reference.path} cannot be read: {sentence_of(error)}"
@@ -92,14 +92,14 @@ class FileStores:
         try:
             return cast("BinaryIO", filesystem.open(f"{folder.rstrip('/')}/{path}", "rb", block_size=_BLOCK))
         except FileNotFoundError as error:
-            # A folder that is not mounted here, a bucket of another account: nothing is known of its files then.
+            # A folder that is not mounted here, a bucket of another account: its files are unknown then.
             if filesystem.exists(folder if is_local(root) else folder.partition("/")[0]):
                 raise
             raise AuditReadError(f"there is no {root} for this executor, so its files cannot be read") from error
 
 
 def _filesystem(root: str) -> tuple[Any, str]:
-    """Credentials and the address of a store are what the environment says."""
+    """Credentials and the address of a store come from the environment."""
     opening: Any = cast("Any", fsspec.core).url_to_fs
     options: dict[str, Any] = {} if is_local(root) else _S3_OPTIONS
     try:
@@ -107,6 +107,6 @@ def _filesystem(root: str) -> tuple[Any, str]:
     except (ImportError, ValueError) as error:
         raise AuditReadError(f"{root} is no store that can be opened: {sentence_of(error)}") from error
     if not is_local(root):
-        # Those of s3fs know of no deadline; botocore's few are for a single request.
+        # Those of s3fs have no deadline; botocore's few are for a single request.
         filesystem.retries = 1
     return filesystem, str(folder)

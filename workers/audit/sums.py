@@ -1,4 +1,4 @@
-"""What all tasks of an audit report, summed as it comes; of what grows with the findings only the first is kept."""
+"""The sums of all tasks' reports; of data that grow with the findings only the first are kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workers.audit.splits import Plan
 
 
 class Read:
-    """The sum of what splits held."""
+    """The sum of the splits' reports."""
 
     def __init__(self, specification: AuditSpecification, plan: Plan) -> None:
         self._plan = plan
@@ -94,23 +94,23 @@ class Read:
             )
 
     def expected(self, number: int) -> int:
-        """How many outputs the window of this partition asks for."""
+        """The number of outputs that the window of this partition requires."""
         return self._reports[number].expected
 
     def untimed(self) -> Iterable[Gap]:
-        """What is open where the transform gives outputs no timestamp: no time bounds then where they lie."""
+        """Gaps where the transform gives outputs no timestamp: no time bounds their place then."""
         if not self._is_by_time or not any(report.untimed for report in self._reports.values()):
             return
         for side, what in (
             (Side.SINK, "outputs lie outside of what was read"),
-            (Side.SOURCE, "outputs in the window are of inputs from before what was read"),
+            (Side.SOURCE, "outputs in the window are of earlier inputs, not read"),
         ):
             yield Gap(
                 side=side,
                 topic=self._sink_topic,
                 partition=None,
                 reason=GapReason.TIME_OF_WRITING,
-                sentence="The transform makes outputs without a timestamp, which then carry the time of writing: where "
+                sentence="The transform makes outputs without a timestamp, which then carry the time of writing. Where "
                 f"the pipeline was further behind than the padding, {what}. Audit with more padding.",
             )
 
@@ -136,7 +136,7 @@ class Read:
         )
 
     def dangling(self) -> Iterable[PartitionTally]:
-        """References without their file, by the partition that these lie in."""
+        """References without their file, by the partition of the references."""
         for number, one in enumerate(self._plan.ranges):
             if self._reports[number].dangling:
                 yield PartitionTally(
@@ -149,7 +149,7 @@ class Read:
 
 
 class Found:
-    """The sum of what buckets held."""
+    """The sum of the buckets' reports."""
 
     def __init__(self, examples: int) -> None:
         self._most = examples
@@ -174,7 +174,7 @@ class Found:
             del several[self._most :]
 
     def explained_by(self, suspicions: Iterable[Gap], *, beside: Sequence[Gap]) -> Iterable[Gap]:
-        """Those that take the proof from something that was found; where nothing was, nothing is in doubt."""
+        """The suspicions that explain a finding; without a finding there are none."""
         proven = concluded(beside, repeated=self.repeated)
         for gap in suspicions:
             names = concluded((*beside, gap), repeated=self.repeated)
@@ -182,7 +182,7 @@ class Found:
                 yield gap
 
     def lost_at(self, number: int) -> int:
-        """How many outputs are lost of the inputs of this partition."""
+        """The number of lost outputs of this partition's inputs."""
         return self._partitions[Finding.LOST][number]
 
     def first(self) -> list[Deviation]:

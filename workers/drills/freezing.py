@@ -16,21 +16,21 @@ READY_WITHIN_S = 10.0
 
 
 class NoWatchdogError(Exception):
-    """Nobody would thaw this process: it must not be frozen. The message says why."""
+    """The watchdog does not run: without it nothing would thaw this process. The message has the reason."""
 
 
 class Watchdog:
-    """The processes that will freeze and thaw the caller. Used as a context: without `freeze` they go, and did nothing.
+    """The processes that will freeze and thaw the caller. Used as a context: without `freeze` they end without effect.
 
-    report: what is sent of it to one of `urls`, as app/core/wire/drill.py has it; without urls nothing is sent.
-    Raises NoWatchdogError when they do not stand within `READY_WITHIN_S`.
+    report: sent to one of `urls`, as app/core/wire/drill.py has it; without urls nothing is sent.
+    Raises NoWatchdogError when they are not ready within `READY_WITHIN_S`.
     """
 
     def __init__(self, *, for_s: float, urls: Sequence[str] = (), token: str = "", report: dict[str, Any]) -> None:
         source = pkgutil.get_data("workers.drills", "watchdog.py")
         assert source is not None  # noqa: S101 - it lies beside this file, also where both come in an archive
-        # By its text, since the package may be an archive; isolated and in a session of its own, so that neither the
-        # environment nor a signal to the group of PySpark's daemon reaches it. The token goes by stdin, not by argv.
+        # By its text, since the package may be an archive. It runs isolated and in a session of its own, out of reach
+        # of the environment and of signals to the group of PySpark's daemon. The token goes by stdin, not by argv.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", source.decode()],
             stdin=subprocess.PIPE,
@@ -47,7 +47,7 @@ class Watchdog:
             raise
 
     def freeze(self) -> None:
-        """Returns after the thaw, when the watchdog has told its end or given that up. Raises NoWatchdogError."""
+        """Returns after the thaw, when the watchdog has reported its end or stopped trying. Raises NoWatchdogError."""
         self._say(b"go")
         if self._process.wait() != 0:
             raise NoWatchdogError(f"the watchdog ended with {self._process.returncode}: {self._last_word()}")
@@ -58,7 +58,7 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """The end of its input ends a watchdog that was not told to begin; one that was is left alone."""
+        """The end of its input ends a watchdog that was not started; one that was is left alone."""
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -79,7 +79,7 @@ class Watchdog:
         readable, _, _ = select.select([out], [], [], READY_WITHIN_S)
         if not readable:
             self._process.kill()
-            raise NoWatchdogError(f"the watchdog did not stand within {READY_WITHIN_S:g} s")
+            raise NoWatchdogError(f"the watchdog was not ready within {READY_WITHIN_S:g} s")
         if out.readline() != b"ready\n":
             raise NoWatchdogError(f"the watchdog could not start: {self._last_word()}")
 
@@ -87,4 +87,4 @@ class Watchdog:
         err = self._process.stderr
         assert err is not None  # noqa: S101 - opened with PIPE above
         said = err.read(4_000).decode(errors="replace").strip().splitlines()
-        return said[-1] if said else "it said nothing"
+        return said[-1] if said else "it reported nothing"

@@ -1,4 +1,4 @@
-"""What a task does about the order of a drill: once, after it was granted, and only to its own process."""
+"""The act of a task on the order of a drill: once, after it was granted, and only to its own process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from app.core.wire import protocol
-from app.core.wire.drill import DRILL_PATH, DrillAnswer, DrillOrder, DrillReport
-from app.products.drills.drill import Act, ActStep
+from app.core.wire.drill import DRILL_PATH, Act, ActStep, DrillAnswer, DrillOrder, DrillReport
 from workers.drills.freezing import NoWatchdogError, Watchdog
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class DrillPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Who acts: the attempt that this process runs."""
+    """The attempt that this process runs, and that acts."""
 
     run_id: str
     ordinal: int
@@ -35,7 +34,7 @@ class DrillPlace(msgspec.Struct, frozen=True, kw_only=True):
 class DrillOrders:
     """Carries out orders of drills, each at most once, on a thread of its own: heartbeats and data do not wait for it.
 
-    1. the watchdog stands      nothing is stopped that nobody would thaw
+    1. the watchdog is ready    nothing is stopped without a process that thaws it
     2. the claim is granted     by the server, on a locked row: once, to the attempt that was meant, and in time
     3. the act                  if a granted claim is lost on its way back nothing is done: at most once, never twice
 
@@ -61,7 +60,7 @@ class DrillOrders:
         self._heard: set[str] = set()
 
     def hear(self, order: DrillOrder) -> threading.Thread | None:
-        """Called with every heartbeat's answer that has one; the thread that acts on it, if it is news."""
+        """Take the order of a heartbeat's answer; return the thread that acts on it, if it is new."""
         if order.drill_id in self._heard:
             return None
         self._heard.add(order.drill_id)
@@ -93,7 +92,7 @@ class DrillOrders:
                 if self._is_granted(client, order, begin_by_s):
                     log.warning("drill %s: this process is frozen for %g s now", order.drill_id, order.for_s)
                     watchdog.freeze()
-                    log.warning("drill %s: this process goes on", order.drill_id)
+                    log.warning("drill %s: this process continues", order.drill_id)
         except (NoWatchdogError, OSError) as error:
             self._tell(client, order, ActStep.REFUSED, str(error))
 

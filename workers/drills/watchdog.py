@@ -1,15 +1,15 @@
-"""Freezes the process that started it, and thaws it after a fixed time whatever happens to anybody else.
+"""Freezes the process that started it, and thaws it after a fixed time, even if other processes fail.
 
-Two processes do it, forked from one before anything is stopped. The first stops its parent and is the only one that
-does; the second waits until the first is gone, by its end or by its death, and then thaws once more. So one of the two
-may be killed or stopped at any moment: the parent goes on. The parent is held by a pidfd, not by its number, which
-could be another process's by then; and nothing but the parent can be frozen.
+Two processes do it, forked from one before anything is stopped. Only the first stops its parent. The second waits until
+the first is gone, by its end or by its death, and then thaws once more. So one of the two may be killed or stopped at
+any moment: the parent continues. The parent is held by a pidfd, not by its number, which could be another process's by
+then. So nothing but the parent can be frozen.
 
-Run as a script with the standard library alone, since it must start quickly and lean on nothing:
+Run as a script with the standard library alone, since it must start quickly and depend on nothing:
     stdin   a line of JSON: {"for_s", "urls", "token", "report"}, later `go`; its end before that: nothing is done
-    stdout  `ready`, as soon as both stand
+    stdout  `ready`, as soon as both run
 `report` is sent to each of `urls` in turn until one answers: once a second while the parent is frozen, when the server
-may end it early, and at its end. No answer changes nothing.
+may end it early, and at its end. A missing answer changes nothing.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ PATH = "/workers/v1/drill"
 ASK_EVERY_S = 0.5
 ANSWER_S = 2.0
 TELL_THE_END_S = 30.0
-"""A server that was taken away as well is told later; after that, the task's own heartbeat says it."""
+"""A server that was frozen too gets the report later; after that, the task's own heartbeat has it."""
 DIES_WITHIN_S = 5.0
-"""Whoever is killed is waited for so long."""
+"""The time to wait for a killed process."""
 OVERDUE_S = 3.0
-"""So long after its time the second one no longer trusts the first."""
+"""The delay after which the second one no longer trusts the first."""
 
 
 def freeze(parent: int, orders: dict[str, Any], second: socket.socket, go_on: threading.Event) -> None:
@@ -74,7 +74,7 @@ def _thaw(parent: int) -> None:
 
 
 def _ask(orders: dict[str, Any], waker: socket.socket, go_on: threading.Event) -> None:
-    """Say that it is frozen until it is not; wake the first one when the server does not want it to go on."""
+    """Report that it is frozen until the thaw; wake the first one when the server ends it."""
     while go_on.is_set():
         answer = _post(orders, "frozen")
         if answer is not None and answer.get("goes_on") is False:
@@ -90,7 +90,7 @@ def tell_the_end(orders: dict[str, Any]) -> None:
 
 
 def _post(orders: dict[str, Any], step: str) -> dict[str, Any] | None:
-    """The answer of the first address that gives one; None when none does."""
+    """The answer of the first address that answers; None when none does."""
     body = json.dumps({**orders["report"], "step": step})
     headers = {"Authorization": f"Bearer {orders['token']}", "Content-Type": "application/json"}
     urls: list[str] = orders["urls"]
@@ -107,7 +107,7 @@ def _post(orders: dict[str, Any], step: str) -> dict[str, Any] | None:
             response = connection.getresponse()
             raw = response.read(65_536)
             if response.status < 500:
-                # Who does not know the drill would not want it to go on.
+                # A server that does not know the drill would end it.
                 return json.loads(raw) if response.status < 300 else {"goes_on": False}
         except (OSError, http.client.HTTPException, ValueError):
             continue
@@ -127,7 +127,7 @@ def main() -> None:
     second_pid = os.fork()
     if second_pid == 0:
         of_first.close()
-        # What the parent waits for is the first one's end alone.
+        # The parent waits only for the end of the first one.
         os.close(0)
         os.close(1)
         stand_by(parent, of_second, first_pid, float(orders["for_s"]))

@@ -1,4 +1,4 @@
-"""One checkpoint: the outputs and input offsets that become visible together."""
+"""One checkpoint: outputs and input offsets that become visible together."""
 
 from __future__ import annotations
 
@@ -46,16 +46,17 @@ class Checkpoint:
     """One transaction of one task: begun by the first record, ended by `commit`, by `abort`, or as *unknown* (rule 6).
 
     commit:
-      1. flush the producer            nothing may be in doubt when offsets follow, and offsets that are sent beside
+      1. flush the producer            no delivery may be open when offsets follow, and offsets that are sent beside
                                        outputs still on their way cost 100 ms instead of 1 ms. The files of a file
                                        pipeline are uploaded in here, and only then its transaction begins
       2. send the input offsets        only if every partition has the ownership number it was polled under; the group
                                        metadata is read here, now, on the polling thread
       3. commit the transaction        from here on the outputs are visible and the input is consumed
-    An error in steps 1 and 2 leaves it to `abort`. In step 3 only what says that the transaction must be aborted, or
-    that it was fenced before it asked, does too. After any other the outcome is unknown, also where the client is over:
-    the request may have been answered while nobody could hear it. Then nothing may be done with this producer but to
-    discard it.
+
+    An error in steps 1 and 2 leaves the checkpoint to `abort`. In step 3 two answers do so too: the transaction must be
+    aborted, or it was fenced before the commit was requested. After any other error the outcome is unknown, also with a
+    fatal client: the request may have been answered without a client to receive it. Then the producer can only be
+    discarded.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Checkpoint:
     ) -> None:
         """
         Args:
-            epoch_of: the leader epoch under which the record before an offset was read; it goes beside the offset.
+            epoch_of: the leader epoch under which the record before an offset was read; committed with the offset.
         """
         self.opened_at = clock()
         self._epoch_of = epoch_of
@@ -84,11 +85,11 @@ class Checkpoint:
 
     @property
     def transaction_opened_at(self) -> float | None:
-        """Since when it is open at the brokers; None: it is not yet (see FileProducer)."""
+        """The time since which the brokers have it open; None: not yet (see FileProducer)."""
         return self._producer.transaction_since(self.opened_at)
 
     def is_full(self, *, most: int) -> bool:
-        """Whether it should end before its time. `most`: how many records may be in a transaction."""
+        """True if it should end before its time. `most`: how many records may be in a transaction."""
         return self._producer.is_full(self.records, most=most)
 
     @property
@@ -108,7 +109,7 @@ class Checkpoint:
     def add(self, positions: Mapping[Partition, int], *, records: int) -> None:
         """Make a polled batch part of this checkpoint.
 
-        Call it after the batch was polled and before anything is polled again, so that the numbers are those under
+        Call it after the batch was polled and before the next poll, so that the ownership numbers are those under
         which its records came.
 
         Args:
@@ -122,7 +123,7 @@ class Checkpoint:
         self.records += records
 
     def add_for_others(self, starts: Mapping[Partition, int]) -> None:
-        """Where partitions begin that this task need not own and nobody has begun to read (see Starting)."""
+        """Add start offsets of partitions that this task need not own and no task has begun to read (see Starting)."""
         self._require(CheckpointState.OPEN)
         self._for_others.update(starts)
 
@@ -134,17 +135,17 @@ class Checkpoint:
         metadata: Mapping[Partition, str] | None = None,
         confirmed: Callable[[], None] = lambda: None,
     ) -> None:
-        """See the class.
+        """Commit, in the steps that the class lists.
 
         Args:
-            sends_for: as whom the offsets are sent.
-            patience: for all steps together; the commit is asked for at least once.
-            metadata: kept beside the offset of a partition; the empty text where it says nothing.
-            confirmed: called when the broker has said that it is committed; at_least_once does not wait for that.
+            sends_for: the source of the group metadata for the offsets.
+            patience: the bound of all steps together; the commit is requested at least once.
+            metadata: the offset metadata of partitions; empty for those without an entry.
+            confirmed: called when the broker has confirmed the commit; at_least_once does not wait for that.
 
         Raises:
             OwnershipChangedError: before anything was sent.
-            OutcomeUnknownError, FencedError, AbortableError, FatalError: as the producer says.
+            OutcomeUnknownError, FencedError, AbortableError, FatalError: from the producer.
         """
         self._move(CheckpointState.COMMITTING)
         deadline = self._clock() + patience.bound_s
@@ -167,31 +168,31 @@ class Checkpoint:
         self._move(CheckpointState.COMMITTED)
 
     def require_ownership(self) -> None:
-        """Raises OwnershipChangedError when it is open and can never be committed; it need not be kept until then."""
+        """Raises OwnershipChangedError if it is open and can never be committed, so that it can end at once."""
         if self._state is CheckpointState.OPEN:
             self._require_ownership()
 
     def abort(self, *, patience: Patience) -> None:
-        """End it without a trace. It counts as ended even if this raises; the producer must be discarded then."""
+        """Abort it. It counts as ended even if this raises; the producer must be discarded then."""
         self._move(CheckpointState.ABORTED)
         self._producer.abort(patience=patience)
 
     @property
     def is_open(self) -> bool:
-        """True until its end was decided, or given up as unknown."""
+        """True until its outcome is decided, or unknown."""
         return self._state in (CheckpointState.OPEN, CheckpointState.COMMITTING)
 
     def _require_ownership(self) -> None:
         changed = self._ownership.changed_among(self._numbers)
         if changed:
             raise OwnershipChangedError(
-                "not committed, since these partitions were taken away after their records were polled: "
+                "not committed: partitions were revoked after their records were polled: "
                 + ", ".join(f"{topic}-{number}" for topic, number in changed)
             )
 
     def _require(self, state: CheckpointState) -> None:
         if self._state is not state:
-            raise IllegalTransitionError(f"the checkpoint is {self._state}, it would have to be {state}")
+            raise IllegalTransitionError(f"the checkpoint is {self._state}, expected: {state}")
 
     def _move(self, to: CheckpointState) -> None:
         if to not in TRANSITIONS[self._state]:

@@ -1,4 +1,4 @@
-"""The settings of a task's consumer and producer: what makes it fast is a default, what makes it correct is locked.
+"""The settings of a task's consumer and producer. Settings for speed are defaults, those for correctness are locked.
 
 Later ones win: our defaults, the cluster's settings, the pipeline's overrides, the locked ones.
 """
@@ -20,15 +20,15 @@ _CONSUMER_DEFAULTS: Config = {
     # How long a fetch at the end of a partition may wait, and with it every seek near the end.
     "fetch.wait.max.ms": 50,
     "queued.max.messages.kbytes": 65_536,
-    # Of each partition; the default is twice that. Small records are held by this, not by their bytes: librdkafka keeps
-    # some hundred bytes beside each.
+    # For each partition; the default is twice that. It limits small records better than their bytes do: librdkafka
+    # keeps some hundred bytes beside each.
     "queued.min.messages": 50_000,
     # Off by default, unlike Java's: a batch that a disk has changed would be processed as if it had been written so.
     "check.crcs": True,
 }
 _LARGEST_ANSWER_BYTES = 300_000_000
 """Guards against garbage only: the default is below the largest batch that brokers take. As a size, the first bytes of
-a TLS alert or of HTTP are more than this, and so are told at once."""
+a TLS alert or of HTTP are more than this, and so are reported at once."""
 _PRODUCER_DEFAULTS: Config = {
     # After send_offsets on a partition still in use the coordinator says "retry", and 100 ms is a whole interval.
     "retry.backoff.ms": 10,
@@ -46,19 +46,19 @@ _OF_EACH_DEFAULTS: Config = {
 }
 _LEAST_QUEUE_KBYTES = 65_536
 LARGEST_REQUEST_BYTES = 104_857_600
-"""What brokers take by default (`socket.request.max.bytes`)."""
+"""The brokers' default limit of a request (`socket.request.max.bytes`)."""
 _BESIDE_RECORDS_BYTES = 16_384
-"""What a request may have around its one batch."""
+"""The bytes of a request around its one batch."""
 _RECORD_BYTES = range(1_000, 1_000_000_001)
-"""What librdkafka takes as `message.max.bytes`; with any other value no producer is made."""
+"""The largest `message.max.bytes` of librdkafka; with a larger value no producer is made."""
 _HEARTBEATS_PER_SESSION = 4
 STATISTICS_INTERVAL_MS = 500
-"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them), and what holds
-its outputs up."""
+"""librdkafka reports a producer's id and epoch only in statistics (rule 5 needs them), with the causes of slow
+deliveries."""
 
 
 class Batches(NamedTuple):
-    """How the records of a producer are put together.
+    """The batching of a producer's records.
 
     size_bytes: of the largest batch, where the broker has refused larger ones; None: as configured.
     compression: where the broker has refused a record that was not compressed; None: as configured.
@@ -74,7 +74,7 @@ def consumer_config(specification: TaskSpecification) -> Config:
     """Reads committed records only, commits nothing by itself, joins the group that the definition names."""
     definition = specification.definition
     chosen: Config = {**specification.client_config, **definition.consumer_overrides}
-    # librdkafka asks for room for what comes beside the records.
+    # librdkafka requires room for the bytes beside the records.
     fetched_bytes = int(chosen.get("fetch.max.bytes", 0)) + 512
     return {
         **_CONSUMER_DEFAULTS,
@@ -82,11 +82,11 @@ def consumer_config(specification: TaskSpecification) -> Config:
         "client.id": _client_id(specification),
         **chosen,
         "group.id": definition.group_id,
-        # The client says so where it would have to guess a position; Starting decides.
+        # The client reports an error where it would have to guess a position; Starting decides.
         "auto.offset.reset": "error",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Also makes the broker hold back offsets that a transaction has not decided yet (require_stable).
+        # The broker also withholds pending offsets of open transactions (require_stable).
         "isolation.level": "read_committed",
         "enable.partition.eof": False,
         **NEVER_CREATE_TOPICS,
@@ -108,7 +108,7 @@ def _group_protocol(definition: PipelineDefinition) -> Config:
 def transactional_producer_config(
     specification: TaskSpecification, *, transactional_id: str | None = None, batches: Batches | None = None
 ) -> Config:
-    """Transactional under a fixed id. Raises ValueError when there is none.
+    """The settings of a producer under a fixed transactional id. Raises ValueError when there is none.
 
     Args:
         transactional_id: an input partition's; None: the task's own.
@@ -134,16 +134,16 @@ def idempotent_producer_config(specification: TaskSpecification, *, batches: Bat
 
 
 def is_compressing(specification: TaskSpecification) -> bool:
-    """Whether the pipeline or its cluster has chosen a compression for outputs."""
+    """True if the pipeline or its cluster has chosen a compression for outputs."""
     named = {**specification.client_config, **specification.definition.producer_overrides}
     return any(named.get(name, "none") != "none" for name in ("compression.type", "compression.codec"))
 
 
 def _producer_config(specification: TaskSpecification, batches: Batches) -> Config:
-    """The limits of size are such that brokers judge records: they know their topics, and count compressed bytes.
+    """The size limits leave the decision to brokers, which know the topics' limits and count compressed bytes.
 
-    A record above `message.max.bytes` would be more than a request may be: the broker closes the connection without a
-    word, and the client sends it again. The queue has room for the largest record.
+    A record above `message.max.bytes` would exceed a request's limit. The broker then closes the connection without an
+    error, and the client sends it again. The queue has room for the largest record.
     """
     definition = specification.definition
     of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
@@ -170,7 +170,7 @@ def _producer_config(specification: TaskSpecification, batches: Batches) -> Conf
 
 
 def _largest_record_bytes(largest_request_bytes: int) -> int:
-    """Brokers may take any request up to 2 GB, or down to a few bytes."""
+    """Return the limit within librdkafka's bounds: brokers may take requests up to 2 GB, or of a few bytes."""
     return max(_RECORD_BYTES[0], min(largest_request_bytes - _BESIDE_RECORDS_BYTES, _RECORD_BYTES[-1]))
 
 
@@ -189,7 +189,7 @@ def reader_config(specification: TaskSpecification) -> Config:
 
 
 def admin_config(specification: TaskSpecification) -> Config:
-    """A client that only asks."""
+    """A client for metadata requests only."""
     return {**specification.client_config, "client.id": _client_id(specification), **NEVER_CREATE_TOPICS}
 
 

@@ -1,4 +1,4 @@
-"""How a task hears what is wanted of it and says how it is, without ever waiting for anybody on the data path."""
+"""The exchange of a task with its control: desired states, snapshots and events, without a wait on the data path."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from workers.loop.telling.offset_recorder import OffsetRecorder
 
 
 class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt of one task needs. `client_config` has its secrets resolved already.
+    """The input of one attempt of one task. Secrets in `client_config` are resolved already.
 
     transactional_id: the task's own; None where it has none (exactly_once, at_least_once).
     mappings: the ids of input partitions, as far as the server knew them when the instance was leased (exactly_once).
-    recorded: what was confirmed of the group's offsets, as far as the server knew it then.
+    recorded: confirmed offsets of the group, as far as the server knew them then.
     """
 
     pipeline: str
@@ -39,7 +39,7 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):
-    """What the coordinator gave this producer at its init; under which id, where a task has several."""
+    """The coordinator's answer to this producer's init; with its id, where a task has several."""
 
     producer_id: int
     epoch: int
@@ -47,7 +47,7 @@ class ProducerIdentity(msgspec.Struct, frozen=True):
 
 
 class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the loop knows about itself; a new object each time, so that another thread may read it."""
+    """The state of the loop; a new object each time, so that another thread may read it."""
 
     state: TaskState
     member_id: str | None = None
@@ -65,14 +65,14 @@ class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Control(Protocol):
-    """Every method but those that ask returns at once and never raises."""
+    """Every method except the two that ask returns at once and never raises."""
 
     def desired(self) -> DesiredTaskState:
-        """What server, driver or signal last asked for. DRAIN is final."""
+        """The latest request of server, driver or signal. DRAIN is final."""
         ...
 
     def publish(self, snapshot: TaskSnapshot) -> None:
-        """Make `snapshot` what the next heartbeat says."""
+        """Send `snapshot` with the next heartbeat."""
         ...
 
     def event(
@@ -87,25 +87,25 @@ class Control(Protocol):
     ) -> None:
         """Keep an event for delivery; bounded, the oldest are dropped and counted.
 
-        error: Kafka's name of what was answered. producer: whose it is; the one of the last snapshot if not given.
+        error: Kafka's name of the error. producer: its owner; the one of the last snapshot if not given.
         """
         ...
 
     def tell_offsets(self, recorder: OffsetRecorder) -> None:
-        """Tell from now on what this records, on a thread of the control's own."""
+        """Report this recorder's events from now on, on a thread of the control's own."""
         ...
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
-        """The server's word on our (lease, attempt); None when it cannot be had within `timeout_s` (rule 5)."""
+        """Ask the server if our (lease, attempt) is current; None: no answer within `timeout_s` (rule 5)."""
         ...
 
     def ask_recorded(self, *, timeout_s: float) -> Sequence[RecordedOffset] | None:
-        """What the server has recorded of the group's offsets; None when it cannot be had within `timeout_s`."""
+        """Ask the server for the group's recorded offsets; None: no answer within `timeout_s`."""
         ...
 
 
 class TaskEnd(StrEnum):
-    """How an attempt ends without an exception. SUPERSEDED is a normal result: an exception would make Spark retry."""
+    """An attempt's end without an exception. SUPERSEDED is a normal result: after an exception Spark would retry."""
 
     DRAINED = "drained"
     SUPERSEDED = "superseded"

@@ -1,4 +1,4 @@
-"""Errors of Kafka calls, sorted once: what may be repeated, what ends the transaction, the producer, the task.
+"""Errors of Kafka calls, sorted once by their effect: repeat, abort the transaction, replace the producer, fail.
 
 `kafka_call` is the border: inside it librdkafka raises KafkaException, outside it only the types of this module exist.
 """
@@ -24,8 +24,8 @@ class Severity(StrEnum):
     RETRIABLE  the same call may be repeated
     ABORTABLE  the transaction must be aborted; the producer stays usable
     REFUSED    like ABORTABLE, because the broker or the client does not take one of the records
-    FENCED     this producer is over: a newer one has its id, or the coordinator ended its transaction
-    FATAL      this client is over, or what it wants is not allowed; repeating does not help
+    FENCED     this producer cannot continue: a newer one has its id, or the coordinator ended its transaction
+    FATAL      this client cannot continue, or its request is not allowed; repeating does not help
     """
 
     RETRIABLE = "retriable"
@@ -59,11 +59,11 @@ _MEMBERSHIP = frozenset(
 _ABORTABLE = _MEMBERSHIP | frozenset(
     {
         KafkaError.TRANSACTION_ABORTABLE,
-        # librdkafka's "N messages failed delivery", whatever their reasons were.
+        # librdkafka's "N messages failed delivery", for any reason.
         KafkaError._INCONSISTENT,
     }
 )
-# Where librdkafka does not repeat by itself, it hands on plain numbers, of which it does not know that they pass.
+# Where librdkafka does not repeat by itself, it passes on plain numbers, which it does not know as retriable.
 _RETRIABLE = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -98,7 +98,7 @@ _RETRIABLE = frozenset(
 
 
 def severity(error: KafkaError) -> Severity:
-    """Sort one error. What it *is* goes before what the client says one may do about it."""
+    """Sort one error. Its code goes before the client's advice about it."""
     code = error.code()
     if code in _FENCED:
         return Severity.FENCED
@@ -114,7 +114,7 @@ def severity(error: KafkaError) -> Severity:
 
 
 class LoopError(Exception):
-    """Something that a Kafka call answered; `code` is librdkafka's or the broker's number for it, if it had one."""
+    """An error of a Kafka call; `code` is librdkafka's or the broker's number for it, if it had one."""
 
     def __init__(self, message: str, *, code: int | None = None) -> None:
         super().__init__(message)
@@ -134,8 +134,8 @@ class AbortableError(LoopError):
     """The checkpoint must be aborted.
 
     `keeps_producer`: the group did not take the offsets, or we did not send them: every request of the producer was
-    answered. After any other error one may still be on its way, and a late TxnOffsetCommit or Produce would land in the
-    next transaction of the same epoch (librdkafka has no KIP-890). Then the producer must go.
+    answered. After any other error a late TxnOffsetCommit or Produce may still arrive, in the next transaction of the
+    same epoch (librdkafka has no KIP-890). Then the producer must go.
     """
 
     @property
@@ -144,15 +144,15 @@ class AbortableError(LoopError):
 
 
 class OwnershipChangedError(AbortableError):
-    """A partition of the checkpoint has been taken away since its records were polled (and may have come back)."""
+    """A partition of the checkpoint was revoked or lost after its records were polled (and may have come back)."""
 
 
 class RefusedError(AbortableError):
-    """One of the checkpoint's records is not taken by the broker or the client.
+    """The broker or the client refuses one of the checkpoint's records.
 
     Args:
-        topic: whose broker refused it; None: the client did, before it was sent.
-        setting: the setting of the client that it does not fit; None: the broker refused it.
+        topic: the topic whose broker refused it; None: the client did, before it was sent.
+        setting: the setting of the client that it exceeds; None: the broker refused it.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class RefusedError(AbortableError):
 
 
 class FencedError(LoopError):
-    """This producer is over. `outcome_unknown`: it learned so from a commit that may have gone through before."""
+    """This producer cannot continue. `outcome_unknown`: a commit reported it, which may have succeeded before."""
 
     def __init__(self, message: str, *, code: int | None = None, outcome_unknown: bool = False) -> None:
         super().__init__(message, code=code)
@@ -172,7 +172,7 @@ class FencedError(LoopError):
 
 
 class OutcomeUnknownError(LoopError):
-    """The commit was asked for and not answered within its bound: neither committed nor aborted (rule 6)."""
+    """The commit was not answered within its bound: neither committed nor aborted (rule 6)."""
 
 
 class ProducerLostError(LoopError):
@@ -188,7 +188,7 @@ class TaskFailedError(Exception):
 
 
 class PipelineStopError(TaskFailedError):
-    """The pipeline must stop and a person must look: another attempt would meet the same (rule 7)."""
+    """The pipeline must stop and needs a user: another attempt would fail the same way (rule 7)."""
 
 
 class SupersededError(Exception):
@@ -209,7 +209,7 @@ _REFUSED_BY = re.compile(r"ProduceRequest for (\S+) \[\d+\]")
 
 
 def translated(error: KafkaError, doing: str, *, topic: str | None = None) -> LoopError:
-    """The error of ours that stands for `error`; `doing` completes "could not …". `topic`: whose broker refused it."""
+    """Return our error for `error`; `doing` completes "could not …". `topic`: of the broker that refused it."""
     message = f"could not {doing}: {error.name()}: {error.str()}"
     if severity(error) is Severity.REFUSED:
         named = _REFUSED_BY.search(error.str())
@@ -218,11 +218,11 @@ def translated(error: KafkaError, doing: str, *, topic: str | None = None) -> Lo
 
 
 def error_of(action: Callable[[], object], kind: type[E]) -> E | None:
-    """What `action` raised, if it is of this kind: to be answered when no exception is being handled any more.
+    """Return the error of `action`, if it is of this kind, to be handled when no exception is in progress any more.
 
-    What confluent-kafka raises while another exception is being handled (in `except`, in `finally`, in an `__exit__`)
-    keeps that one for ever, unseen by the garbage collector: its KafkaError, laid out like an exception, is given it as
-    context and never lets go of it (2.16.1; tests/workers/loop/test_errors.py). With it stay the frames of its
+    An exception of confluent-kafka that is raised in `except`, in `finally` or in an `__exit__` keeps the handled one
+    for ever. The garbage collector does not see it: its KafkaError, laid out like an exception, gets that exception as
+    context and never releases it (2.16.1; tests/workers/loop/test_errors.py). It also keeps the frames of the
     traceback, and in them the clients: a producer that was discarded, with its threads and connections.
     """
     try:

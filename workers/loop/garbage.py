@@ -1,4 +1,4 @@
-"""The garbage collector, kept out of the loop: a full collection in a hot loop costs more than the records do."""
+"""The garbage collector, run outside of the loop: a full collection in a hot loop costs more than the records do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ALL = 2
 
 @contextmanager
 def quiet_garbage_collector() -> Generator[None]:
-    """Collect once, set aside what lives, and collect only by a Collector until the block ends."""
+    """Collect once, freeze the live objects, and collect only by a Collector until the block ends."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.freeze()
@@ -26,11 +26,11 @@ def quiet_garbage_collector() -> Generator[None]:
 
 
 class Collector:
-    """Collects what is young between two checkpoints, at most once in `every_s`, busy or idle; now and then everything.
+    """Collects young objects between two checkpoints, at most once in `every_s`, busy or idle; sometimes all objects.
 
-    A user's function may make cycles, and so does every exception that is kept: under a load that never pauses they
-    would pile up until the worker is killed for its memory. What is still used when its turn comes is old from then on,
-    so cycles that live longer go only with everything; what was there before the loop began is set aside even then.
+    A user's function may make cycles, and so does every exception that is kept. Under constant load they would
+    accumulate until the worker is killed for its memory. Objects in use at a collection are old from then on, so longer
+    cycles are freed by full collections only. Objects from before the loop are frozen, and never collected.
     """
 
     def __init__(self, *, clock: Callable[[], float], every_s: float = 5.0, all_every: int = 60) -> None:

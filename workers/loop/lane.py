@@ -1,4 +1,4 @@
-"""A lane: one producer, the checkpoint that is open on it, and everything that ends with that checkpoint."""
+"""A lane: one producer, its open checkpoint, and the end of that checkpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from app.core.wire.offset_events import Outcome
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init
 from workers.loop.checkpoint import Checkpoint, CheckpointState
 from workers.loop.checkpoint_size import CheckpointSize
 from workers.loop.control import ProducerIdentity
@@ -26,16 +26,16 @@ from workers.loop.telling.tally import Tally, Work
 
 
 def _nothing(_patience: Patience) -> None:
-    """What is left to do when nothing is open."""
+    """End an empty lane: nothing is open."""
 
 
 class Lane:
-    """At most one checkpoint at a time, on the producer of the moment.
+    """At most one checkpoint at a time, on the current producer.
 
     Args:
-        partition: the only one whose records go through it; None: all do.
-        sends_for: None: the consumer, as the member that it is.
-        recovery: makes what recovers this lane from an error.
+        partition: the lane's only partition; None: all partitions.
+        sends_for: the source of the group metadata; None: the consumer, as the member that it is.
+        recovery: makes the lane's recovery from errors.
     """
 
     def __init__(
@@ -76,17 +76,17 @@ class Lane:
 
     @property
     def transaction_opened_at(self) -> float | None:
-        """Since when the brokers have a transaction of it open; None: none is, or not yet."""
+        """The time since which the brokers have its transaction open; None: none is open, or not yet."""
         return self._current.transaction_opened_at if self._current else None
 
     @property
     def limit(self) -> int:
-        """The most records that a checkpoint may hold now; UNLIMITED: as many as ever."""
+        """The most records that a checkpoint may hold now; UNLIMITED: no limit."""
         return min((one for one in (self.suspicion.limit, self.size.limit) if one != UNLIMITED), default=UNLIMITED)
 
     @property
     def is_full(self) -> bool:
-        """Whether what is open must be committed before more is read."""
+        """True if the open checkpoint must be committed before more is read."""
         checkpoint = self._current
         return checkpoint is not None and (
             self.suspicion.is_tried(checkpoint.positions)
@@ -96,17 +96,17 @@ class Lane:
 
     @property
     def obstacle(self) -> str | None:
-        """Why it is not settled yet."""
+        """The reason why its recovery is not complete."""
         said = self.settling.obstacle
         return said if said is None or self.partition is None else f"{self.partition[0]}-{self.partition[1]}: {said}"
 
     @property
     def is_unknown(self) -> bool:
-        """Whether a commit was asked for and not answered; then nothing may be done but to let go of the producer."""
+        """True if a commit was not answered. Then the producer can only be discarded."""
         return self._current is not None and self._current.state is CheckpointState.UNKNOWN
 
     def settle(self) -> None:
-        """The next step of what is to be settled; raises as `Settling.step`."""
+        """Do the next step of the recovery; raises as `Settling.step`."""
         fresh = self.settling.step()
         if fresh is not None:
             self.producer = fresh
@@ -118,11 +118,11 @@ class Lane:
         return self.producer
 
     def polled(self) -> None:
-        """The consumer has just been polled."""
+        """Record that the consumer has just been polled."""
         self._polled_at = self._clock()
 
     def add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
-        """Make a batch part of the open checkpoint; open one if there is none. `span`: of its first and last record."""
+        """Add a batch to the open checkpoint; open one if there is none. `span`: of its first and last record."""
         if self._current is None:
             self._current = Checkpoint(
                 self.live_producer,
@@ -134,7 +134,7 @@ class Lane:
         self._membership.recorder.add(positions, records=records, span=span)
 
     def commit(self) -> None:
-        """Commit what is open, if anything is, and recover from what the commit was answered.
+        """Commit the open checkpoint, if there is one, and recover from an error of the commit.
 
         Raises:
             TaskFailedError, PipelineStopError: this attempt cannot go on.
@@ -155,18 +155,18 @@ class Lane:
             self.recovery.recover(failure)
 
     def committed(self) -> None:
-        """The checkpoint of records has just been committed."""
+        """Record that the checkpoint has just been committed."""
         self.settling.succeeded()
         if self.suspicion.take_verdict_on_batches():
             self.settling.shrink_batches()
             self.recovery.replace_producer()
 
     def pending_commit(self) -> PendingCommit:
-        """The commit of the open checkpoint, to be made."""
+        """The commit of the open checkpoint, to be made later."""
         checkpoint, began_at, work = self._live_checkpoint, self._clock(), self.tally.open
 
         def confirmed(at: float) -> None:
-            # Of files the transaction begins long after this: their uploads are no part of a commit.
+            # The transaction of files begins long after this: their uploads are not part of a commit.
             opened_at = checkpoint.transaction_opened_at or began_at
             self._progress.latency.add(at - max(began_at, opened_at))
             self.size.committed(seconds=at - opened_at)
@@ -183,13 +183,13 @@ class Lane:
     def commit_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> None:
         """Commit notes beside the offsets where the next batch starts, in a transaction without outputs.
 
-        What is open is committed before.
+        The open checkpoint is committed before.
         """
         self._commit_raising()
         self._make(self.pending_marks(starts, notes))
 
     def pending_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> PendingCommit:
-        """That commit, to be made; nothing may be open."""
+        """The commit of `commit_marks`, to be made later. No checkpoint may be open."""
         self.add(starts, records=0)
         self.suspicion.marking(notes)
         return self._pending(notes, lambda _at: self._confirm(starts, Work()), lambda: self._end(Outcome.COMMITTED))
@@ -201,9 +201,9 @@ class Lane:
         for_others: Mapping[Partition, int],
         confirmed: Callable[[], None],
     ) -> None:
-        """Commit where partitions begin, in a transaction without outputs (see Starting).
+        """Commit start offsets of partitions, in a transaction without outputs (see Starting).
 
-        What is open is committed before.
+        The open checkpoint is committed before.
         """
         self._commit_raising()
         self._make(self.pending_starts(starts, for_others=for_others, confirmed=confirmed))
@@ -215,7 +215,7 @@ class Lane:
         for_others: Mapping[Partition, int],
         confirmed: Callable[[], None],
     ) -> PendingCommit:
-        """That commit, to be made; nothing may be open."""
+        """The commit of `commit_starts`, to be made later. No checkpoint may be open."""
 
         def heard(_at: float) -> None:
             self._confirm(starts, Work())
@@ -228,8 +228,8 @@ class Lane:
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
 
-        What fails before the commit call is aborted here, within what is left of the bound, or a slice. A commit whose
-        answer is missing is left for the loop, outside of the callback (rule 6). Raises what went wrong.
+        An error before the commit call aborts the checkpoint here, within the rest of the bound, or a slice. An
+        unanswered commit is left to the loop, outside of the callback (rule 6). Raises the error.
         """
         checkpoint = self._current
         if checkpoint is None or checkpoint.state is not CheckpointState.OPEN:
@@ -242,10 +242,10 @@ class Lane:
             raise error
 
     def abort(self) -> None:
-        """Abort what is open, if anything is.
+        """Abort the open checkpoint, if there is one.
 
         Raises:
-            FencedError: the producer is over anyway.
+            FencedError: the producer cannot be used any more.
             ProducerLostError: the abort was not answered, or refused.
         """
         checkpoint = self._current
@@ -257,7 +257,7 @@ class Lane:
             self._abort(checkpoint, self._bounds.abort_s)
 
     def aborting(self) -> Callable[[Patience], None]:
-        """The abort of what is open, to be made on any thread; what else ends with the checkpoint is ended here.
+        """The abort of the open checkpoint, to be made on any thread. All else that ends with it is ended here.
 
         The call raises as `abort`.
         """
@@ -275,7 +275,7 @@ class Lane:
         return abort
 
     def abandon(self, *, outcome_unknown: bool) -> None:
-        """Let go of the producer with whatever is open in it; its successor's init decides that."""
+        """Discard the producer with its open transaction; the init of its successor decides that transaction."""
         had_one = self._current is not None
         self._end(Outcome.UNKNOWN if outcome_unknown else Outcome.ABORTED)
         if outcome_unknown:
@@ -288,13 +288,13 @@ class Lane:
             self.producer = None
 
     def publish_if_due(self) -> None:
-        """Say how things are, if it has not been said for a while. Touches nothing that could run a callback."""
+        """Report the progress, if the last report is too old. Touches nothing that could run a callback."""
         now = self._clock()
         if self._progress.is_due(now):
             self._progress.publish(now=now, opened_at=self.transaction_opened_at)
 
     def identified(self, identity: ProducerIdentity | None) -> None:
-        """The producer of the moment has said who it is; that is told, whatever becomes of it."""
+        """Report the producer id and epoch of the current producer."""
         if identity is not None:
             init = Init(identity.producer_id, identity.epoch, identity.transactional_id)
             self._membership.recorder.initialised(init)
@@ -311,7 +311,7 @@ class Lane:
             self._membership.recorder.ended(outcome, checkpoint.positions)
 
     def _commit_raising(self) -> None:
-        """Commit what is open; whatever it raises leaves the checkpoint to `abort` or `abandon`."""
+        """Commit the open checkpoint; an error leaves it to `abort` or `abandon`."""
         if self._current is not None:
             self._make(self.pending_commit())
 
@@ -335,7 +335,7 @@ class Lane:
         return Patience(self._bounds.usual_s, self.publish_if_due)
 
     def _confirm(self, positions: Mapping[Partition, int], work: Work) -> None:
-        """The broker has said that it is committed. It may have become somebody else's in the meantime."""
+        """Record a commit that the broker has confirmed. Another member may own the partition in the meantime."""
         self.tally.committed(work)
         if self._membership.confirmed is not None:
             self._membership.confirmed.add(positions)

@@ -30,7 +30,8 @@ from workers.loop.telling.progress import PartitionProducer, Progress
 from workers.loop.together import Together
 
 _INIT_S = 2.0
-"""How long an assign callback waits for its inits. What is not ready then is taken held, and begun again later."""
+"""The time that an assign callback waits for its inits. A partition that is not ready then starts paused, and is
+restarted later."""
 _TURN_S = 1.0
 _IDENTITY_S = 0.7
 """A little longer than statistics take to come."""
@@ -38,25 +39,25 @@ _GROUP_ALONE = -1
 
 
 class LaneOfEach:
-    """Makes a lane when its partition is assigned, ends it when the partition goes.
+    """Makes a lane when its partition is assigned, and ends it when the partition is revoked or lost.
 
-      assigned   init first, in the callback and before the partition is taken, so that its committed offset is read
-                 when nobody else can commit under the id any more (rule 4)
-      revoked    commit, then let go of the producer; the partitions that stay are not touched
-      lost       abort, then let go: the next owner's init ends what an unanswered abort leaves open
+      assigned   init first, in the callback and before the partition is assigned, so that its committed offset is read
+                 when no other producer can commit under the id any more (rule 4)
+      revoked    commit, then release the producer; other partitions are not touched
+      lost       abort, then release: the next owner's init ends what an unanswered abort leaves open
 
-    Who was away for a session may have been replaced: before it initialises ids again it asks whether it is still the
-    current attempt. With the server away it goes on, as the data plane does (rule 8).
+    An attempt that did not poll for a session may have been replaced. It asks whether it is still current before it
+    initialises ids again. Without the server it continues, as the data plane does (rule 8).
 
     Calls that wait for brokers are made together. The loop's own thread waits for them and polls nothing meanwhile, so
     that no callback runs and no ownership changes between a commit's steps.
 
     Args:
         make: a new lane, without a producer.
-        metadata: what the lanes' commits ask for the member's metadata.
+        metadata: the source of the member's metadata for the lanes' commits.
         id_of: the transactional id of a partition.
-        refusal: why these ids cannot be used; None: they can.
-        session_s: who has not polled for so long may have lost its partitions without a callback that says so (eager).
+        refusal: the reason why these ids cannot be used; None: they can.
+        session_s: after so long without a poll, partitions may be lost without a callback that reports it (eager).
     """
 
     are_many = True
@@ -97,7 +98,7 @@ class LaneOfEach:
         return bool(self.each) and all(lane.settling.is_needed for lane in self.each)
 
     def prepare(self) -> None:
-        """Nothing is assigned yet. Raises PipelineStopError when the ids cannot be used."""
+        """Check the ids; nothing is assigned yet. Raises PipelineStopError when the ids cannot be used."""
         if self._refusal is not None:
             raise PipelineStopError(self._refusal)
 
@@ -142,7 +143,7 @@ class LaneOfEach:
         return self._lanes.get(partition)
 
     def settle(self) -> None:
-        """All inits together; before them one by one who may, and who goes back. The next turn goes on from there."""
+        """Make all inits together, after one check and one rewind for each lane. The next turn continues from there."""
         at = self._first_to_settle % max(1, len(self.each))
         needing = [
             lane
@@ -225,7 +226,7 @@ class LaneOfEach:
     # Inside callbacks
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """Before they are taken: their producers are initialised. Who is not ready in time goes on held."""
+        """Initialise the producers before the partitions are assigned. A partition without one starts paused."""
         self._let_go(partitions)
         fresh = {name: self._make(name) for name in partitions}
         self._lanes |= fresh
@@ -242,11 +243,11 @@ class LaneOfEach:
         self._init(allowed, _INIT_S)
         for lane in fresh.values():
             if lane.settling.needs_producer:
-                # Its committed offset is read too early now; it is read again.
+                # Its committed offset is read too early now; a restart reads it again.
                 lane.settling.require_restart()
 
     def end_for_revoke(self, partitions: Sequence[Partition]) -> None:
-        """Commit what is open in the lanes of these, within what the callback may take, and let go of them."""
+        """Commit the open checkpoints of these lanes, within the callback's bound, and release the lanes."""
         lanes = [self._lanes[name] for name in partitions if name in self._lanes]
         opened = [lane for lane in lanes if lane.current is not None and not lane.is_unknown]
         bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
@@ -265,7 +266,7 @@ class LaneOfEach:
         self._was_away |= self._clock() - self._polled_at > self._session_s
 
     def _let_go(self, partitions: Sequence[Partition]) -> bool:
-        """End the lanes of these, whatever is open in them. Whether a transaction may be left open."""
+        """End these lanes, open checkpoints included. True if a transaction may be left open."""
         gone = [self._lanes.pop(name) for name in partitions if name in self._lanes]
         if not gone:
             return False
@@ -305,7 +306,7 @@ class LaneOfEach:
     def _commit_together(
         self, commits: Sequence[tuple[Lane, PendingCommit]], bound_s: float, then: Callable[[Lane], None] | None = None
     ) -> None:
-        """Make the commits together; each lane recovers from what its own was answered."""
+        """Make the commits together; each lane recovers from the error of its own commit."""
 
         def conclude(lane: Lane, pending: PendingCommit, error: BaseException | None) -> None:
             if error is not None:
@@ -317,7 +318,7 @@ class LaneOfEach:
         errors = self._together.make(
             [pending.send for _, pending in commits],
             bound_s,
-            # Healthy ones may have waited for a thread behind some that are not.
+            # Healthy ones may have waited for a thread behind some that do not answer.
             least_s=SLICE_S,
             overdue=OutcomeUnknownError,
         )
@@ -325,7 +326,7 @@ class LaneOfEach:
         for (lane, pending), error in zip(commits, errors, strict=True):
             raised = error_of(partial(lane.recovery.guarded, partial(conclude, lane, pending, error)), BaseException)
             ends = ends or raised
-        # Only now: what the others have committed is committed, and counts, though this attempt ends.
+        # Last: the commits of the other lanes are done, and count, although this attempt ends.
         if ends is not None:
             raise ends
 
@@ -344,7 +345,7 @@ def _ask(lane: Lane, allowed: list[tuple[Lane, TaskProducer]]) -> None:
 
 
 def _end(producer: TaskProducer | None, abort: Callable[[Patience], None] | None, patience: Patience) -> None:
-    """Abort; and wait a little for who the producer was, since what nobody has told may have been somebody else."""
+    """Abort, and wait a little for the producer's identity: an unreported one could pass for another client's."""
     error = None if abort is None else error_of(partial(abort, patience), LoopError)
     if producer is not None:
         producer.identity(timeout_s=_IDENTITY_S)

@@ -1,4 +1,4 @@
-"""What a lane is made of, by guarantee."""
+"""The parts of a lane, by processing guarantee."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lanes_of(
     limits: Limits,
     max_poll_interval_s: float,
 ) -> Lanes:
-    """The lanes of an attempt: one in all, or one for each partition that will be assigned."""
+    """The lanes of an attempt: one for all partitions, or one for each partition that will be assigned."""
     definition = specification.definition
     of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
     window = Window()
@@ -61,8 +61,8 @@ def lanes_of(
         transaction_timeout_s=definition.transaction_timeout_ms / 1000,
         max_poll_interval_s=max_poll_interval_s,
         before_s=0.0 if files is None else files.upload_timeout_s,
-        # Whoever's abort is not answered gets a successor, whose init ends the transaction; with many it is not long
-        # waited for each.
+        # After an unanswered abort a successor is made, whose init ends the transaction. With many lanes the wait for
+        # each abort is short.
         abort_s=2 * SLICE_S if of_each else None,
     )
     is_for_group_alone = of_each and definition.offset_fencing is OffsetFencing.GROUP_ONLY
@@ -121,7 +121,7 @@ def lanes_of(
 
 
 class PartitionIds:
-    """The transactional ids of input partitions: their mappings'; by the formula where the server knew none of them."""
+    """The transactional ids of input partitions: from their mappings; by the formula where the server has none."""
 
     def __init__(self, specification: TaskSpecification) -> None:
         self._definition = specification.definition
@@ -141,20 +141,20 @@ class PartitionIds:
 
     @property
     def refusal(self) -> str | None:
-        """Why no task can run with these: two partitions have one id, and each would fence the other."""
+        """The reason why no task can run with these ids: two partitions have one id, and would fence each other."""
         owners: dict[str, Partition] = {}
         for partition, name in sorted(self._known.items()):
             other = owners.setdefault(name, partition)
             if other != partition:
                 return (
-                    f"{other[0]}-{other[1]} and {partition[0]}-{partition[1]} have one transactional id, {name}: with "
-                    "a producer for each partition they would fence each other. Give each an id of its own"
+                    f"{other[0]}-{other[1]} and {partition[0]}-{partition[1]} have one transactional id, {name}. Their "
+                    "producers would fence each other. Give each partition its own id"
                 )
         return None
 
 
 def producer_maker(specification: TaskSpecification, name: str | None, commits: OffsetCommits) -> MakeProducer:
-    """Makes the kind of producer that the guarantee asks for; `name` is its transactional id."""
+    """Return the maker of the guarantee's kind of producer; `name` is its transactional id."""
     if specification.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         return lambda batches: IdempotentProducer(idempotent_producer_config(specification, batches=batches), commits)
     return lambda batches: TransactionalProducer(
@@ -165,7 +165,7 @@ def producer_maker(specification: TaskSpecification, name: str | None, commits: 
 def inquiry_of(
     specification: TaskSpecification, name: str | None, control: Control, *, word: SharedWord
 ) -> Inquiry | None:
-    """How the attempt asks for the id `name`; None where it has none. `word`: what those of partitions share."""
+    """The ownership check for the id `name`; None without an id. `word`: the answer that all partitions share."""
     definition = specification.definition
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE or name is None:
         return None
@@ -173,6 +173,6 @@ def inquiry_of(
     return Inquiry(
         ask_server=word if of_partition else (lambda timeout_s: control.ask_is_current(timeout_s=timeout_s)),
         open_journal=lambda: IdJournal(name, reader_config(specification)),
-        # A member that polls hears at its next heartbeat, which is a quarter of a session away at most.
+        # A member that polls learns it with its next heartbeat, which is a quarter of a session away at most.
         group_speaks_s=max(SETTLE_S, definition.session_timeout_ms / 2000) if of_partition else None,
     )

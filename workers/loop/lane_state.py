@@ -1,4 +1,4 @@
-"""The states of a lane, and what leads from one to the next. Pure: `settling.py` does what each state asks for."""
+"""The states of a lane and their transitions. Pure: `settling.py` does the work of each state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class LaneStep(StrEnum):
-    """What a lane does now. Its records are read and processed in READING only.
+    """The current work of a lane. Its records are read and processed in READING only.
 
                     producer lost, fenced                                  initialised
          READING ──────────────────────────▶ ASKING ──────▶ INITIALISING ──────────────▶ READING
@@ -25,10 +25,10 @@ class LaneStep(StrEnum):
 
     ASKING        May this attempt initialise its id? A superseded attempt would fence its successor (rule 5). The first
                   init of an attempt needs no answer, unless the attempt was away for a session.
-    INITIALISING  A new producer asks its coordinator for its epoch. Its init decides whatever the old one left open.
+    INITIALISING  A new producer asks its coordinator for its epoch. Its init decides what the old one left open.
     REWINDING     The consumer seeks the committed offsets (rule 3). They are asked for after the init only: before it,
-                  the answer could be that of an undecided transaction.
-    RESTARTING    The partition is assigned anew, since its committed offset was looked up before the init.
+                  the answer could be that of an open transaction.
+    RESTARTING    The partition is assigned again, since its committed offset was looked up before the init.
 
     A producer that is lost in REWINDING or RESTARTING leads to ASKING, and the rewind or the restart stays due.
     """
@@ -43,14 +43,14 @@ class LaneStep(StrEnum):
 class LaneEvent(StrEnum):
     """
     PRODUCER_LOST  the producer is discarded: its state, or the outcome of its transaction, is not known
-    FENCED         the same, and the coordinator said that a newer producer has the id, or that it ended the transaction
+    FENCED         the same, and the coordinator reported that a newer producer has the id, or ended the transaction
     REWIND         a checkpoint was not committed, or records were dropped: they must be read again
-    RESTART        the committed offset was looked up too early: the partition must be assigned anew
+    RESTART        the committed offset was looked up too early: the partition must be assigned again
     ALLOWED        the attempt may initialise its id
     INITIALISED    the init was answered
     REWOUND        the consumer is at the committed offsets
     UNCOMMITTED    there is no committed offset to seek to, or the consumer does not seek yet
-    RESTARTED      the partition was assigned anew
+    RESTARTED      the partition was assigned again
     """
 
     PRODUCER_LOST = "producer_lost"
@@ -76,7 +76,7 @@ TRANSITIONS = MappingProxyType(
             LaneEvent.RESTART: LaneStep.ASKING,
             LaneEvent.ALLOWED: LaneStep.INITIALISING,
         },
-        # Where INITIALISED leads is what is due then: `LaneState.due`.
+        # INITIALISED leads to the step that is due then: `LaneState.due`.
         LaneStep.INITIALISING: {
             LaneEvent.PRODUCER_LOST: LaneStep.INITIALISING,
             LaneEvent.FENCED: LaneStep.ASKING,
@@ -102,7 +102,7 @@ TRANSITIONS = MappingProxyType(
 
 
 class IllegalLaneTransitionError(Exception):
-    """An event came in a step that does not know it: a bug, never ignored."""
+    """An event has no transition in the current step: a bug, never ignored."""
 
 
 class LaneState(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,14 +125,14 @@ class LaneState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def must_ask(self) -> bool:
-        """Whether the next init needs an answer to the question of ASKING."""
+        """True if the next init needs an answer to the question of ASKING."""
         return self.has_held_id or self.is_fenced or self.was_away
 
     def after(self, event: LaneEvent) -> LaneState:
-        """The state that follows. Raises IllegalLaneTransitionError."""
+        """The state after the event. Raises IllegalLaneTransitionError."""
         step = TRANSITIONS[self.step].get(event)
         if step is None:
-            raise IllegalLaneTransitionError(f"a lane that is {self.step} does not know the event {event}")
+            raise IllegalLaneTransitionError(f"a lane that is {self.step} has no transition for the event {event}")
         if event is LaneEvent.INITIALISED:
             return LaneState(step=self.due, has_held_id=True)
         return msgspec.structs.replace(
@@ -140,7 +140,7 @@ class LaneState(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _due_after(self, step: LaneStep, event: LaneEvent) -> LaneStep:
-        """A rewind or a restart that is due stays due until it is done, and a restart does what a rewind would do."""
+        """Keep a rewind or a restart that is due until it is done. A restart does all that a rewind does."""
         if step not in _WITHOUT_PRODUCER:
             return LaneStep.READING
         due = self.due if self.needs_producer else self.step

@@ -1,4 +1,4 @@
-"""The lanes of a task. The loop asks the rules of a lane, whatever their number is:
+"""The lanes of a task. The loop asks the rules of a lane, whether there is one or many.
 
 OneLane      exactly_once_v2, at_least_once   all partitions share a producer and a checkpoint
 LaneOfEach   exactly_once                     one for each assigned partition (lane_of_each.py)
@@ -19,7 +19,7 @@ from workers.loop.telling.progress import Progress
 
 
 class Batch(NamedTuple):
-    """Records of one poll that go through one lane, and the positions that polling them has moved."""
+    """Records of one poll that go through one lane, and the new positions after them."""
 
     lane: Lane
     messages: list[Message]
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The notes that must stand in a lane before its next batch, and the offsets where that begins."""
+    """The notes that must be committed in a lane before its next batch, and the offsets where that batch begins."""
 
     lane: Lane
     starts: Mapping[Partition, int]
@@ -35,38 +35,38 @@ class Marks(NamedTuple):
 
 
 class Lanes(Protocol):
-    """What differs between one producer for all partitions and one for each. Nothing is asked of it for each record."""
+    """The difference between one producer for all partitions and one for each. No method is called for each record."""
 
     @property
     def each(self) -> Sequence[Lane]:
-        """Those that there are now."""
+        """The current lanes."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether the group may be joined."""
+        """True if the group may be joined."""
         ...
 
     @property
     def is_blocked(self) -> bool:
-        """Whether nothing can be processed: every lane must be settled first."""
+        """True if no records can be processed: every lane must recover first."""
         ...
 
     @property
     def are_many(self) -> bool:
-        """Whether a partition may be idle in its lane while others are not."""
+        """True if a partition may be idle in its lane while others are not."""
         ...
 
     def prepare(self) -> None:
-        """Before the group is joined: ask for the producers that do not depend on what is assigned."""
+        """Before the group is joined: make the producers that do not depend on the assignment."""
         ...
 
     def polled(self) -> None:
-        """The consumer has just been polled."""
+        """Record that the consumer has just been polled."""
         ...
 
     def guarded(self, action: Callable[[], None]) -> None:
-        """Do what concerns all lanes, and recover in all of them from what a Kafka call answered."""
+        """Run an action that concerns all lanes; an error of Kafka starts a recovery in all of them."""
         ...
 
     def divide(self, messages: list[Message], moved: Mapping[Partition, int]) -> list[Batch]:
@@ -74,29 +74,29 @@ class Lanes(Protocol):
         ...
 
     def divide_positions(self, moved: Mapping[Partition, int]) -> list[tuple[Lane, Mapping[Partition, int]]]:
-        """Positions, by lane, where nothing must be settled."""
+        """Positions, by lane, of lanes that need no recovery."""
         ...
 
     def leave_out(self, messages: list[Message]) -> list[Message]:
-        """Drop the records of lanes that must be settled; they are read again."""
+        """Drop the records of lanes that must recover; they are read again."""
         ...
 
     def lane_of(self, partition: Partition) -> Lane | None: ...
 
     def settle(self) -> None:
-        """A step in every lane that needs it, as far as a turn has time."""
+        """Do a step of the recovery in every lane that needs it, as far as a turn has time."""
         ...
 
     def begin_again(self) -> None:
-        """At the end of a turn: the steps of `settle` for which nothing may be open in any lane."""
+        """At the end of a turn: do the steps of `settle` that require that nothing is open in any lane."""
         ...
 
     def commit(self, lanes: Sequence[Lane]) -> None:
-        """Commit what is open in these; each recovers from what its own commit was answered."""
+        """Commit the open checkpoints of these lanes; each recovers from the error of its own commit."""
         ...
 
     def commit_marks(self, marks: Sequence[Marks]) -> None:
-        """Commit what is open in their lanes, then these. Each recovers from its own."""
+        """Commit the open checkpoints of their lanes, then these marks. Each lane recovers from its own errors."""
         ...
 
     def commit_starts(
@@ -111,28 +111,28 @@ class Lanes(Protocol):
         ...
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """In the callback, before these are taken."""
+        """In the callback, before these partitions are assigned."""
         ...
 
     def end_for_revoke(self, partitions: Sequence[Partition]) -> None:
-        """In the callback: commit all that holds records of these, before they are given up (rule 2)."""
+        """In the callback: commit all that holds records of these, before they are revoked (rule 2)."""
         ...
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """In the callback: nothing of these may be committed any more."""
+        """In the callback: prevent any later commit for these."""
         ...
 
     def identify(self) -> None:
-        """Hear who the producers are for the brokers, and tell it."""
+        """Ask the clients for their producer ids and epochs, and report them."""
         ...
 
     def close(self) -> bool:
-        """End what is open, let go of the producers. Whether a transaction may be left open."""
+        """End what is open and release the producers. True if a transaction may be left open."""
         ...
 
 
 class OneLane:
-    """One producer, one checkpoint, whatever is assigned."""
+    """One producer and one checkpoint for all partitions."""
 
     are_many = False
 
@@ -166,7 +166,7 @@ class OneLane:
 
     def leave_out(self, messages: list[Message]) -> list[Message]:
         if messages:
-            # Their partitions were to be held. They are not processed now, so they must be read again.
+            # Their partitions were to be paused. They are not processed now, so they must be read again.
             self._lane.settling.require_rewind()
         return []
 
@@ -177,7 +177,7 @@ class OneLane:
         self._lane.recovery.guarded(self._lane.settle)
 
     def begin_again(self) -> None:
-        """Where all partitions share a producer, none is begun again."""
+        """Nothing to do: where all partitions share a producer, none is restarted."""
 
     def commit(self, lanes: Sequence[Lane]) -> None:
         for lane in lanes:
@@ -199,13 +199,13 @@ class OneLane:
         return True
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """The producer is there already."""
+        """Nothing to do: the producer exists already."""
 
     def end_for_revoke(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - all that is open
         self._lane.end_for_revoke()
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """The loop finds changed what it has open."""
+        """Nothing to do: the loop finds the changed ownership of its open checkpoint."""
 
     def identify(self) -> None:
         producer = self._lane.producer
@@ -222,7 +222,7 @@ class OneLane:
                 lane.abort()
             except LoopError as error:
                 self._progress.last_error = str(error)
-                # Whoever is fenced has nothing open any more.
+                # A fenced producer has nothing open any more.
                 may_be_open |= not isinstance(error, FencedError)
         lane.abandon(outcome_unknown=is_unknown)
         return may_be_open or is_unknown

@@ -1,4 +1,4 @@
-"""The loop of one task: poll, process, commit; and what it does when one of these goes wrong."""
+"""The loop of one task: poll, process, commit, and recover from their errors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ _REJOINS_WITHIN_S = 5.0
 
 
 class TaskLoop:
-    """Runs until it is told to drain (`run` returns), or until it may not go on (`run` raises).
+    """Runs until a drain is wanted (`run` returns), or until the attempt may not continue (`run` raises).
 
     One turn:
-      1. hear what is wanted      pause or run; drain ends the turns
+      1. read the desired state   pause or run; drain ends the turns
       2. poll                     rebalance callbacks run in here, and end open checkpoints themselves
-      3. settle and process       in a lane in which something must be settled nothing is processed
+      3. recover and process      no records are processed in a lane that must recover
       4. commit                   when the interval is over; what was polled ahead of the commit is processed after it
+
     Consumer, checkpoints and producers are used from this thread only, or while it waits for those that use them.
     """
 
@@ -66,9 +67,9 @@ class TaskLoop:
     ) -> None:
         """
         Args:
-            after_commits: called outside of callbacks when something may have been committed, with what it shall call
-                while it takes long, and whether it is for the last time.
-            most_polled: how many records may come at once, whatever the batches have grown to.
+            after_commits: called outside of callbacks when a commit is possible since the last call. Its arguments are
+                a function that it calls while it takes long, and True for the last call.
+            most_polled: how many records one poll may return, independent of the size of the batches.
         """
         self._after_commits = after_commits
         self._most_polled = most_polled
@@ -104,14 +105,14 @@ class TaskLoop:
 
     @property
     def may_have_left_open(self) -> bool:
-        """Whether, after `run`, a transaction may be open that could be neither committed nor aborted."""
+        """True if, after `run`, a transaction may be open that could be neither committed nor aborted."""
         return self._may_have_left_open
 
     def run(self, topics: Sequence[str]) -> None:
         """Init, subscribe, and turn until drained.
 
-        The init of a task's own id comes before the subscription: it ends what a predecessor of this id left open, so
-        that no partition is assigned whose offsets are still pending under our own id.
+        The init of a task's own id comes before the subscription and ends what a predecessor of this id left open. So
+        no partition is assigned whose offsets are still pending under our own id.
 
         Raises:
             SupersededError: another attempt owns the id.
@@ -128,7 +129,7 @@ class TaskLoop:
         while not self._lanes.is_ready and not self._is_drain_wanted():
             self._settle()
             self._publish_if_due()
-            # Nobody's member yet: there is nothing to poll for.
+            # Not a member yet: there is nothing to poll for.
             self._sleep(min(self._settling_wait_s(), _LONGEST_POLL_S))
         if not self._is_drain_wanted():
             self._subscribe(topics)
@@ -157,7 +158,7 @@ class TaskLoop:
         self._note_changes()
         trouble = self._membership.take_trouble()
         if trouble is not None:
-            # Records that came with it follow on some that are not committed: they are all read again.
+            # Records that came with it follow some that are not committed: they are all read again.
             for lane in self._lanes.each:
                 lane.settling.require_rewind()
             raise trouble
@@ -203,7 +204,7 @@ class TaskLoop:
             self._progress.enter(TaskState.RUNNING if self._is_member() else TaskState.STARTING, now=self._clock())
 
     def _is_member(self) -> bool:
-        """Whether the group has given it a generation, or had a moment ago: a rebalance is no absence."""
+        """True if the group has given it a generation, now or a moment ago: a rebalance is no absence."""
         now = self._clock()
         if (self._membership.generation() or 0) > 0:
             self._member_at = now
@@ -221,21 +222,21 @@ class TaskLoop:
         return polled
 
     def _limit(self) -> int:
-        """The most records that a checkpoint may hold now, in the lane where they may be fewest."""
+        """The most records that a checkpoint may hold now, in the lane with the lowest limit."""
         return min((lane.limit for lane in self._lanes.each if lane.limit != UNLIMITED), default=UNLIMITED)
 
     def _opened_at(self) -> float | None:
-        """Since when the oldest open checkpoint is open; None: none is."""
+        """The opening time of the oldest open checkpoint; None: none is open."""
         opened = [lane.current.opened_at for lane in self._lanes.each if lane.current]
         return min(opened, default=None)
 
     def _transaction_opened_at(self) -> float | None:
-        """Since when the oldest transaction is open at the brokers; None: none is."""
+        """The time since which the brokers have the oldest transaction open; None: none is open."""
         opened = (lane.transaction_opened_at for lane in self._lanes.each)
         return min((at for at in opened if at is not None), default=None)
 
     def _commit_due(self) -> None:
-        """All that is open together, when the oldest is due; one that is full by itself."""
+        """Commit all open checkpoints together when the oldest is due, and a full one by itself."""
         opened_at = self._opened_at()
         if opened_at is not None:
             is_over = self._pace.is_due(opened_at)
@@ -247,19 +248,19 @@ class TaskLoop:
             self._garbage.collect_if_due()
 
     def _startable(self) -> frozenset[Partition]:
-        """Stopped partitions that may begin: in their lanes nothing is to be settled."""
+        """Stopped partitions that may start: their lanes need no recovery."""
         lanes = ((name, self._lanes.lane_of(name)) for name in self._membership.stopped)
         return frozenset(name for name, lane in lanes if lane is not None and not lane.settling.is_needed)
 
     def _start(self) -> None:
-        """Let partitions begin that have no position yet, or one that their log does not hold any more."""
+        """Start partitions that have no position yet, or one that their log does not hold any more."""
         self._lanes.commit(self._lanes.each)
         ready = self._startable()
         if ready:
             self._starting.step(ready)
 
     def _note_changes(self) -> None:
-        """After callbacks: forget what was known of partitions that are gone, or were and are back."""
+        """After callbacks: forget the state of partitions that are gone, or were gone and are back."""
         ownership = self._membership.ownership
         if ownership.changes == self._changes_seen:
             return
@@ -270,7 +271,7 @@ class TaskLoop:
             lane.suspicion.forget(gone)
             checkpoint = lane.current
             if checkpoint is not None:
-                # Nothing of it may survive the loss of one of its partitions, however long it would stay open.
+                # It must end with the loss of one of its partitions, however long it would stay open.
                 lane.recovery.guarded(checkpoint.require_ownership)
             lane.size.retain(ownership.owned)
         self._progress.forget(gone)
@@ -293,7 +294,7 @@ class TaskLoop:
         lane, messages, moved = batch
         condemned = lane.suspicion.condemned(_partition_of(messages[0])) if len(messages) == 1 else None
         if condemned is not None:
-            # Alone: if its dead letter is refused too, nothing else is to blame.
+            # Alone: if its dead letter is refused too, no other record can be the cause.
             self._lanes.commit([lane])
             if lane.settling.is_needed:
                 lane.settling.require_rewind()
@@ -303,7 +304,7 @@ class TaskLoop:
         self._progress.has_survived |= condemned is None
 
     def _look_idly(self) -> None:
-        """Offsets that moved without a record, past transaction markers and aborted ones, are committed too."""
+        """Commit also offsets that moved without a record, past transaction markers and aborted records."""
         for lane, moved in self._lanes.divide_positions(self._moved()):
             committable = self._idle_look.committable(lane, moved)
             if committable:
@@ -311,7 +312,7 @@ class TaskLoop:
         self._idle_look.learn()
 
     def _moved(self) -> dict[Partition, int]:
-        """The positions that polling has changed since they were last made part of a checkpoint."""
+        """The positions that polling has changed since they were last added to a checkpoint."""
         known, number = self._positions, self._membership.ownership.number
         found = self._membership.positions()
         return {name: offset for name, offset in found.items() if known.get(name) != (number(name), offset)}
@@ -349,9 +350,9 @@ class TaskLoop:
 
     def _heed_client_error(self, error: KafkaError) -> None:
         self._progress.last_error = f"{error.name()}: {error.str()}"
-        # Its words name the topic; what other errors say changes with every try (addresses, durations).
+        # Its text names the topic; the text of other errors changes with every attempt (addresses, durations).
         told = error.code(), error.str() if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else ""
-        # A topic that is missing is told by SourceTopics, whatever the group's protocol.
+        # A topic that is missing is reported by SourceTopics, in both group protocols.
         if told not in self._client_errors_told and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             self._client_errors_told.add(told)
             self._control.event(EventKind.ERROR, self._progress.last_error)
@@ -362,13 +363,13 @@ class TaskLoop:
             self._progress.publish(now=now, opened_at=self._transaction_opened_at())
 
     def _drain(self) -> None:
-        """Commit what is open; what cannot be committed within the bound is aborted, and read again by the next one.
+        """Commit open checkpoints; those that cannot be committed within the bound are aborted, for the next attempt.
 
-        What is undecided is decided by an init, if this attempt may still do that; a superseded one just leaves.
+        An unknown outcome is decided by an init, if this attempt may still do that; a superseded attempt just leaves.
         """
         deadline = self._clock() + self._drain_bound_s
         while self._clock() < deadline:
-            # First: a lane that is undecided for long does not hold back what the others have open.
+            # First: a lane with an unknown outcome for long does not delay the commits of the others.
             if self._opened_at() is not None:
                 self._lanes.commit(self._lanes.each)
             elif any(lane.settling.is_undecided for lane in self._lanes.each):
@@ -377,7 +378,7 @@ class TaskLoop:
                 return
 
     def _settling_turn(self) -> None:
-        """Polled, so that it does not spin and rebalances are served: it goes on being a member until it is closed."""
+        """Recover, with polls to serve rebalances and not to spin: membership lasts until the loop is closed."""
         self._poll()
         trouble = self._membership.take_trouble()
         if trouble is not None:

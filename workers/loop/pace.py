@@ -1,4 +1,4 @@
-"""How much to poll for and how long, and when what is open is due: soon when idle, in large steps when behind."""
+"""The size and wait of a poll, and the time of a commit: early when idle, in large steps with lag."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARKERS_S = 0.01
 
 
 class Poll(NamedTuple):
-    """How many records to ask for, and how long to wait for so many. is_ahead: they are not of the open checkpoint."""
+    """The number of records to request, and the wait for them. is_ahead: they are not of the open checkpoint."""
 
     records: int
     wait_s: float
@@ -23,14 +23,14 @@ class Poll(NamedTuple):
 
 
 class Pace:
-    """Of one task, for all its lanes together. `opened_at` is since when the oldest checkpoint is open; None: none is.
+    """The pace of one task, for all its lanes. `opened_at`: the opening of the oldest checkpoint; None: none is open.
 
     nothing open, idle          the first record is enough: it opens a checkpoint, whose interval begins
     nothing open, just          batches for 10 ms, and the interval counts them: while the markers of the transaction
     committed                   before are being written the coordinator refuses the next one's first request, and the
                                 client asks again 20 ms later. A full batch does not wait
     open                        batches, until the interval is over
-    due, and behind             polls bring as many records as were asked for: several batches at once, for the
+    due, with lag               polls bring as many records as were requested: several batches at once, for the
                                 checkpoint after this one. While they are made ready for Python the outputs of this
                                 one are on their way, and its commit has less to wait for
     """
@@ -47,11 +47,11 @@ class Pace:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the last poll was made after the open checkpoint was due, for the next one."""
+        """True if the last poll was made after the open checkpoint was due, for the next one."""
         return self._asked.is_ahead
 
     def next_poll(self, opened_at: float | None, *, limit: int, most: int = sys.maxsize) -> Poll:
-        """limit: the most records that a checkpoint may hold now. most: those that may come at once."""
+        """limit: the most records that a checkpoint may hold now. most: the most that one poll may return."""
         if opened_at is None:
             self._gathered_since = None
         self._is_limited = limit != UNLIMITED
@@ -60,17 +60,17 @@ class Pace:
         return self._asked
 
     def polled(self, records: int) -> None:
-        """What the poll has brought."""
-        # One record of one that was asked for says nothing. Where checkpoints may hold few, none is polled ahead, and
-        # so none waits for such a poll.
+        """Record the number of records that the poll returned."""
+        # One record of one requested shows nothing. Where checkpoints may hold few, none is polled ahead, and so none
+        # waits for such a poll.
         self._is_behind = not self._is_limited and 1 < self._batch_size.count <= records
 
     def is_due(self, opened_at: float) -> bool:
-        """Whether to commit now; who is behind polls once more before."""
+        """True if it is time to commit; a task with lag polls once more before."""
         return self._left_s(opened_at) <= 0 and (self._asked.is_ahead or not self._is_behind)
 
     def committed(self) -> None:
-        """What was due has just been committed; what was polled ahead of it is of the next checkpoint."""
+        """Record the commit of due checkpoints; records polled ahead of it belong to the next checkpoint."""
         self._committed_at = self._clock()
         self._gathered_since = None
         self._asked = self._asked._replace(is_ahead=False)

@@ -1,4 +1,4 @@
-"""A commit in two parts: what waits for brokers, and what follows on the loop's thread."""
+"""A commit in two parts: the wait for brokers, and the rest on the loop's thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from workers.loop.slices import Patience
 
 
 class PendingCommit:
-    """A commit that is to be made, in two parts, so that those of many producers can be waited for together.
+    """A commit to be made in two parts, so that those of many producers can be waited for together.
 
     send      on any thread, while the loop's thread polls nothing; waits for brokers, and raises as Checkpoint.commit
-    conclude  on the loop's thread, after `send`: what else ends with the checkpoint
+    conclude  on the loop's thread, after `send`: the other changes at the end of the checkpoint
 
     Args:
-        notes: kept beside the offsets.
+        notes: offset metadata.
         confirmed: called on the loop's thread, with the time at which the broker confirmed the commit. In
             at_least_once that may be long after `conclude`.
         then: called by `conclude`.
@@ -46,7 +46,7 @@ class PendingCommit:
         self.checkpoint.commit(self._sends_for, patience=patience, metadata=self.notes, confirmed=self.heard)
 
     def heard(self) -> None:
-        """The broker has confirmed it."""
+        """Record the broker's confirmation."""
         self._confirmed_at = self._clock()
         if self._is_concluded:
             self._confirmed(self._confirmed_at)

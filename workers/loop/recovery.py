@@ -1,4 +1,4 @@
-"""What an error means for the open checkpoint and its producer, and what must be settled before reading goes on."""
+"""The treatment of an error: of the open checkpoint, of its producer, and of the lane before it reads again."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 _IDENTITY_S = 2.0
 VISIBLE_WAIT_S = 1.0
-"""Who waits longer for the next try says so: nothing is processed meanwhile."""
+"""A longer wait for the next attempt is reported: nothing is processed meanwhile."""
 
 
 class Decision(NamedTuple):
-    """What an error asks for, in this order. Afterwards the lane always rewinds, and waits before the next try.
+    """The treatment of an error, in this order. Afterwards the lane always rewinds, and waits before the next attempt.
 
-    tells: the event that is reported; None: nothing was open, so nothing is reported.
-    is_refusal: the record that the broker does not take is looked for in smaller checkpoints (rule 7).
+    `tells`: the event that is reported; None: nothing was open, so nothing is reported.
+    is_refusal: the refused record is searched in smaller checkpoints (rule 7).
     aborts: the open transaction is aborted with its own producer.
-    replaces: the producer is discarded, and the init of its successor decides what is open.
-    outcome_unknown: the commit was asked for, and its answer is missing (rule 6).
-    is_fenced: the successor is initialised only if this attempt is still the one that may have the id (rule 5).
+    replaces: the producer is discarded, and the init of its successor decides the open transaction.
+    outcome_unknown: the commit was requested, and its answer is missing (rule 6).
+    is_fenced: the successor is initialised only if this attempt may still have the id (rule 5).
     """
 
     tells: EventKind | None
@@ -56,12 +56,12 @@ class Decision(NamedTuple):
 
 
 def decide(error: LoopError, *, is_open: bool, is_of_partition: bool) -> Decision:
-    """What `error` asks for; docs/loop.md has the same as a table.
+    """Decide the treatment of `error`; docs/loop.md has the same as a table.
 
     Args:
         is_open: whether a checkpoint is open.
-        is_of_partition: whether the producer is for one partition. Then a doubtful transaction is left to the init of
-            the successor: many aborts, one after the other, would hold up the loop.
+        is_of_partition: whether the producer is for one partition. Then an unknown transaction is left to the init of
+            the successor: many aborts, one after the other, would delay the loop.
     """
     aborted = EventKind.ABORTED if is_open else None
     match error:
@@ -81,10 +81,10 @@ def decide(error: LoopError, *, is_open: bool, is_of_partition: bool) -> Decisio
 
 
 class Recovery:
-    """Carries out what `decide` says of an error; what must be done before reading goes on is done by Settling.
+    """Carries out the decisions of `decide`; Settling does the steps before reading continues.
 
     Args:
-        why_refused: for a person, with the topic's setting.
+        why_refused: the reason for a user, with the topic's setting.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Recovery:
         self._clock = clock
 
     def guarded(self, action: Callable[[], None]) -> None:
-        """Do it, and recover from what a Kafka call answered.
+        """Run the action, and recover from an error of a Kafka call.
 
         Raises:
-            TaskFailedError, PipelineStopError: this attempt cannot go on.
+            TaskFailedError, PipelineStopError: this attempt cannot continue.
         """
         error = error_of(action, LoopError)
         if error is not None:
@@ -118,11 +118,11 @@ class Recovery:
         """Raises as `guarded`."""
         fenced = error_of(partial(self._recover, error), FencedError)
         if fenced is not None:
-            # Learned from the abort. Whoever is fenced has nothing to abort any more, so this ends here.
+            # Reported by the abort. A fenced producer has nothing to abort any more, so this ends here.
             self._recover(fenced)
 
     def replace_producer(self, *, outcome_unknown: bool = False, is_fenced: bool = False) -> None:
-        """Let go of the producer with whatever is open in it; its successor's init decides that."""
+        """Discard the producer with its open transaction; the init of its successor decides that transaction."""
         producer = self._lane.producer
         if producer is not None:
             identity = producer.identity(timeout_s=_IDENTITY_S)
@@ -146,7 +146,7 @@ class Recovery:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
 
     def _note_failure(self, error: LoopError, checkpoint: Checkpoint) -> None:
-        """What was too slow is not tried again as it was, and what is known of why is said with the error."""
+        """Make the next checkpoint smaller after a slow one, and report the known cause with the error."""
         self._lane.size.failed(checkpoint.owned, opened_at=checkpoint.opened_at)
         is_about_time = not isinstance(error, RefusedError | OwnershipChangedError) and self._lane.size.is_too_slow(
             error.code, transaction_opened_at=checkpoint.transaction_opened_at
@@ -177,12 +177,12 @@ class Recovery:
             self._batch_size.start_over()
 
     def _look_for_refused(self, error: RefusedError, checkpoint: Checkpoint) -> str | None:
-        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7).
+        """Search the refused record in smaller checkpoints; a lone one is treated by the policy (rule 7).
 
-        A topic's limit is about compressed bytes: a lone record that is too large is first sent compressed.
+        A topic's limit applies to compressed bytes: a lone record that is too large is first sent compressed.
 
         Returns:
-            Why the pipeline must stop: a person must look. None: it goes on.
+            The reason why the pipeline must stop and needs a user. None: it continues.
         """
         is_lone = checkpoint.records == 1
         is_too_large = error.code == KafkaError.MSG_SIZE_TOO_LARGE and error.setting is None
@@ -196,7 +196,7 @@ class Recovery:
         return None
 
     def _tell(self, kind: EventKind, error: LoopError) -> None:
-        """`producer` of the event: whose the trouble is; the snapshot's producer may be the one before."""
+        """Report the error. `producer` of the event: its owner; the snapshot's producer may be the one before."""
         producer = self._lane.producer
         waits_s = {EventKind.FENCED: _IDENTITY_S, EventKind.ABORTED: 0.0}.get(kind)
         identity = None if producer is None or waits_s is None else producer.identity(timeout_s=waits_s)

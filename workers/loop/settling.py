@@ -1,4 +1,4 @@
-"""Getting whole again after a checkpoint that was not committed: nothing is read, and the member stays one."""
+"""Recovery after a checkpoint that was not committed: nothing is read, and the task stays a member."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _BATCH_SIZE = 1_000_000
 _SHRINK = 8
 _SMALLEST_BATCH_SIZE = 1_000
 _COMPRESSION = "zstd"
-"""Of those that all brokers know, the one that makes records smallest."""
+"""The compression that all brokers know and that makes records smallest."""
 
 MakeProducer = Callable[[Batches], TaskProducer]
-"""Makes a producer whose records are put together so."""
+"""Makes a producer with this batching."""
 Learn = Callable[[Partition, int | None], None]
-"""Told what the group has committed for a partition, as the broker says."""
+"""Called with the group's committed offset of a partition, as the broker reported it."""
 
 
 class Settling:
-    """Does what the lane's state asks for (lane_state.py), in steps of about a second, until records may be read again.
+    """Does the work of the lane's state (lane_state.py), in steps of about a second, until records may be read again.
 
-    Between steps the loop polls for `wait_s`, so that rebalances are served; held partitions deliver nothing.
+    Between steps the loop polls for `wait_s`, so that rebalances are served; paused partitions deliver nothing.
 
     Args:
-        inquiry: None where producers share no id, and nobody can be fenced.
-        only: the one partition that the producer is for, and that is held and read again; None: all that is owned.
+        inquiry: None for producers without an id, which cannot be fenced.
+        only: the one partition of the producer, which is paused and read again; None: all that are owned.
         batches: of its producers, until `shrink_batches` or `compress`.
-        may_compress: whether nobody has chosen otherwise.
+        may_compress: True if no compression is configured.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Settling:
 
     @property
     def is_needed(self) -> bool:
-        """Whether nothing may be read or processed in this lane."""
+        """True if nothing may be read or processed in this lane."""
         return self._state.step is not LaneStep.READING
 
     @property
@@ -90,36 +90,36 @@ class Settling:
 
     @property
     def lasts_s(self) -> float:
-        """For how long something has been needed; 0 when nothing is."""
+        """The time for which a recovery has been needed; 0 without one."""
         return 0.0 if self._since is None else self._clock() - self._since
 
     @property
     def is_undecided(self) -> bool:
-        """True while a transaction of ours may be open that only an init would end."""
+        """True while a transaction of this attempt may be open that only an init would end."""
         state = self._state
-        # A partition's id that was fenced is somebody else's now, and with it what was open.
+        # The id of a partition that was fenced belongs to another client now, and with it the open transaction.
         is_ended = state.is_fenced and self._only is not None
         return state.needs_producer and state.has_held_id and self._inquiry is not None and not is_ended
 
     @property
     def wait_s(self) -> float:
-        """How long `step` will do nothing."""
+        """The time until `step` does anything."""
         return max(0.0, self._not_before - self._clock())
 
     def require_producer(self, *, is_fenced: bool = False) -> None:
-        """Ask for a new one; from here on nothing is read until `step` has brought it."""
+        """Request a new producer; from here on nothing is read until `step` has made it."""
         self._require(LaneEvent.FENCED if is_fenced else LaneEvent.PRODUCER_LOST)
 
     def require_leave(self) -> None:
-        """Ask also before the first init: this attempt may have been replaced while it was away."""
+        """Require the ownership check before the first init too: this attempt may have been replaced while away."""
         self._state = msgspec.structs.replace(self._state, was_away=True)
 
     def require_rewind(self) -> None:
-        """Ask to go back to the committed offsets; from here on nothing is read until `step` has done it."""
+        """Request a rewind to the committed offsets; from here on nothing is read until `step` has done it."""
         self._require(LaneEvent.REWIND)
 
     def require_restart(self) -> None:
-        """Ask to begin again as if it had just been assigned: the client has looked for its committed offset too early.
+        """Request a restart of the partition: the client has requested its committed offset too early.
 
         Only where the producer is for one partition. `step` does it once there is a producer; see `is_to_restart`.
         """
@@ -127,26 +127,26 @@ class Settling:
 
     @property
     def is_to_restart(self) -> bool:
-        """True while the next step begins the partition again, for which nothing may be open in any lane.
+        """True while the next step restarts the partition, for which nothing may be open in any lane.
 
         Outside of a rebalance callback the client takes that for the answer to one that is still queued (librdkafka's
-        rdkafka_cgrp.c, incremental unassign and assign): the group may go on before the callback has run.
+        rdkafka_cgrp.c, incremental unassign and assign). The group may then continue before the callback has run.
         """
         return self._state.step is LaneStep.RESTARTING
 
     def remember(self, identity: ProducerIdentity | None, *, may_have_bumped: bool) -> None:
-        """Who the producer was that is let go of: the journal is judged by it."""
+        """Record the identity of the discarded producer: the journal is judged by it."""
         self._last_identity, self._may_have_bumped = identity, may_have_bumped
 
     def back_off(self) -> float:
-        """Wait before the next try, longer each time until `succeeded`; returns for how long."""
+        """Wait before the next attempt, longer each time until `succeeded`; returns the time."""
         self._failures_in_a_row += 1
         wait_s = BACK_OFF.wait_s(self._failures_in_a_row)
         self._not_before = self._clock() + wait_s
         return wait_s
 
     def succeeded(self) -> None:
-        """A checkpoint was committed."""
+        """Record that a checkpoint was committed."""
         self._failures_in_a_row = 0
 
     def shrink_batches(self) -> None:
@@ -155,7 +155,7 @@ class Settling:
         self._batches = self._batches._replace(size_bytes=smaller)
 
     def compress(self) -> bool:
-        """From the next producer on; False: that is so already, or somebody has chosen otherwise."""
+        """Compress from the next producer on; False: it does so already, or a compression is configured."""
         if not self._may_compress or self._batches.compression is not None:
             return False
         self._batches = self._batches._replace(compression=_COMPRESSION)
@@ -166,7 +166,7 @@ class Settling:
 
         Raises:
             SupersededError: this attempt may not have its id again.
-            FencedError, FatalError: as the init says.
+            FencedError, FatalError: from the init.
         """
         if self.needs_producer:
             fresh = self.next_init()
@@ -180,9 +180,9 @@ class Settling:
         return None
 
     def next_init(self) -> TaskProducer | None:
-        """The producer that is to be initialised now; None if none is, or it may not be yet.
+        """The producer to initialise now; None if there is none, or it may not be initialised yet.
 
-        Its `init` may be called on any thread; what became of it is for `after_init`.
+        Its `init` may be called on any thread; pass its result to `after_init`.
 
         Raises:
             SupersededError: this attempt may not have its id again.
@@ -194,7 +194,7 @@ class Settling:
         return self._fresh
 
     def after_init(self, error: BaseException | None) -> TaskProducer | None:
-        """What the init of `next_init` answered; the producer if it is ready. Raises what is not to be repeated."""
+        """Take the result of the init of `next_init`; return the producer if it is ready. Raises permanent errors."""
         if isinstance(error, RetriableError):
             self._try_again(str(error), _TRY_AGAIN_S)
             return None
@@ -206,7 +206,7 @@ class Settling:
         return fresh
 
     def give_up(self) -> None:
-        """Let go of a producer whose init has not been answered, and of a question that has not."""
+        """Discard a producer whose init was not answered, and an ownership check without an answer."""
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
             fresh.discard()
@@ -214,7 +214,7 @@ class Settling:
             self._inquiry.give_up()
 
     def _is_allowed(self) -> bool:
-        """Ask, where an answer is needed. An answer holds until an init is answered, or this lane is fenced."""
+        """Check the ownership, if required. An answer holds until an init is answered, or this lane is fenced."""
         state = self._state
         if state.step is LaneStep.INITIALISING:
             return True
@@ -242,7 +242,7 @@ class Settling:
         return True
 
     def _require(self, event: LaneEvent) -> None:
-        """Something is to be done: nothing is read until then."""
+        """Start or extend a recovery: nothing is read until it is done."""
         self._state = self._state.after(event)
         self._since = self._clock() if self._since is None else self._since
         if self._only is None:
@@ -251,7 +251,7 @@ class Settling:
             self._membership.hold_back(self._only)
 
     def _take(self, event: LaneEvent) -> None:
-        """Something is done: go on where that leads."""
+        """Record that a step is done, and go to the next state."""
         self._state = self._state.after(event)
         if self.is_needed:
             return
@@ -262,16 +262,17 @@ class Settling:
             self._membership.let_go(self._only)
 
     def _try_again(self, obstacle: str, wait_s: float) -> None:
-        """Later: an error that comes at once must not come as fast as it can."""
+        """Repeat it later: an error that is returned at once must not be repeated without a pause."""
         self.obstacle = obstacle
         self._not_before = self._clock() + wait_s
 
     def _rewind(self) -> LaneEvent:
-        """Seek what has been read from to what is committed, or assign the partition anew; what came of it.
+        """Seek the committed offsets where records were read, or restart the partition; return the event.
 
-        Where all share the producer, a partition not read from yet starts there by itself. Where it is for one, what
-        the client has found may be of before the init; the answer here is of after it, and is compared with what was
-        confirmed. Only where there is none, or the client does not seek yet, it is begun again.
+        Where all partitions share the producer, a partition not read from yet starts at its committed offset by itself.
+        Where it is for one, the client may have found an offset from before the init. The answer here is from after it,
+        and is compared with the confirmed commits. Only without an offset, or if the client does not seek yet, the
+        partition is restarted.
         """
         if self._only is not None and self._state.step is LaneStep.RESTARTING:
             self._membership.restart([self._only])
@@ -286,7 +287,7 @@ class Settling:
             if found.offset is None and partition not in read_from:
                 event = LaneEvent.UNCOMMITTED
                 continue
-            # Nothing committed for what has been read: the topic was made anew. The client stops there and says so.
+            # Nothing committed for records that were read: the topic was recreated. The client stops and reports it.
             offset = OFFSET_INVALID if found.offset is None else found.offset
             if partition in read_from:
                 self._membership.seek(partition, offset)
@@ -299,7 +300,7 @@ class Settling:
         return event
 
     def _is_sought(self, partition: Partition, offset: int) -> bool:
-        """Whether the client seeks where nothing has been delivered; where it has just been assigned, it may refuse."""
+        """True if the client seeks where nothing was delivered; just after an assignment it may refuse."""
         try:
             return self._membership.seek(partition, offset)
         except FatalError:
@@ -307,9 +308,9 @@ class Settling:
 
 
 def init_error(producer: TaskProducer, timeout_s: float) -> BaseException | None:
-    """Initialise it; what went wrong, for `after_init`."""
+    """Initialise the producer; return the error, for `after_init`."""
     try:
         producer.init(timeout_s)
-    except BaseException as error:  # noqa: BLE001 - raised again where it is heard
+    except BaseException as error:  # noqa: BLE001 - raised again by `after_init`
         return error
     return None

@@ -1,4 +1,4 @@
-"""Long Kafka calls in short slices, so that a bound holds and the task can be heard meanwhile (rule 6)."""
+"""Long Kafka calls in short slices, so that a bound holds and the task can report meanwhile (rule 6)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LONGEST_PAUSE_S = 0.2
 
 
 def _nothing() -> None:
-    """What is done between slices when nothing is to be done."""
+    """The default between slices: do nothing."""
 
 
 class Patience(NamedTuple):
-    """How long a call may take in all.
+    """The bound of a call, slices included.
 
     bound_s: no slice begins after it.
     between: called after each slice that did not suffice; it must not touch the consumer, whose callbacks could run.
@@ -28,19 +28,19 @@ class Patience(NamedTuple):
     between: Callable[[], None] = _nothing
 
     def until(self, deadline: float, *, clock: Callable[[], float] = time.monotonic) -> Patience:
-        """The part of it that is left until `deadline`."""
+        """The rest of it until `deadline`."""
         return self._replace(bound_s=max(0.0, deadline - clock()))
 
 
 class CommitBounds:
-    """How long the end of a checkpoint may take.
+    """The bounds for the end of a checkpoint.
 
     At most a transaction timeout: the coordinator aborts after that in any case. Inside a revoke callback at most a
-    third of what is left until `max.poll.interval.ms`, after which the group would go on without this member.
+    third of the rest of `max.poll.interval.ms`, after which the group would continue without this member.
 
     Args:
-        before_s: how long what comes before the transaction may take: the uploads of a file pipeline.
-        abort_s: how long an abort may take; None: a transaction timeout.
+        before_s: the bound for the work before the transaction: the uploads of a file pipeline.
+        abort_s: the bound of an abort; None: a transaction timeout.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ def in_slices(
     errors come at once (a coordinator that moves); then it pauses, longer each time, at most until the slice is over.
 
     Raises:
-        RetriableError: the last one, when patience has ended.
+        RetriableError: the last one, when `patience` has ended.
     """
     deadline = clock() + patience.bound_s
     pause_s = _FIRST_PAUSE_S

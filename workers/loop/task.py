@@ -1,4 +1,4 @@
-"""One attempt of one endless task: clients made, the loop run, everything closed."""
+"""One attempt of one endless task: make the clients, run the loop, close everything."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _ASK_RECORDED_S = 2.0
 def run_task(specification: TaskSpecification, control: Control, *, transform: Transform) -> TaskResult:
     """Run one attempt until it is drained or superseded.
 
-    Nothing is left behind: no open transaction (unless the broker cannot be reached, then the coordinator ends it), no
+    Nothing is left behind: no open transaction (unless the broker cannot be reached; then the coordinator ends it), no
     member in the group, no client.
 
     Raises:
-        PipelineStopError: a person must look: a record that the policy does not let pass, or too many bad ones.
-        TaskFailedError: this attempt cannot go on; another may.
-        TransformError and whatever else a transform raises that is not a record's fault.
+        PipelineStopError: a user must act: a record that the policy does not let pass, or too many bad ones.
+        TaskFailedError: this attempt cannot continue; another may.
+        TransformError and other errors of a transform that no record causes.
     """
     tally = Tally()
     progress = Progress(control, tally)
@@ -57,11 +57,11 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
         if is_superseded:
             control.event(EventKind.SUPERSEDED, str(error))
         elif error is not None:
-            # What was done since the last snapshot counts too; whoever hears of the error adds what it means.
+            # The work since the last snapshot counts too; the receiver of the error adds its meaning.
             progress.last_error, progress.obstacle = str(error), None
             progress.enter(TaskState.FAILED, now=time.monotonic())
         attempt.source_topics.close()
-        # Before the consumer is closed: that gives everything up.
+        # Before the consumer is closed, which releases all partitions.
         owned = attempt.membership.ownership.owned
         has_left = attempt.commits.close()
         if has_left and not attempt.loop.may_have_left_open:
@@ -81,15 +81,15 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
 
 
 def _drained(*, may_be_open: bool, has_left: bool) -> str:
-    """What is known of how it was drained, and no more."""
+    """The result of the drain, as far as it is known."""
     if may_be_open:
         return "drained, but a transaction may be open: its coordinator did not answer, and ends it at its timeout"
     if not has_left:
         return (
             "drained, but the group's coordinator did not answer: the last records may be processed again, and the "
-            "partitions are free when the session is over"
+            "partitions are free after the session timeout"
         )
-    return "drained: nothing is open, the group is left"
+    return "drained: no transaction is open, the group is left"
 
 
 class Attempt:

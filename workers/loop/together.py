@@ -11,16 +11,16 @@ from workers.loop.group.member_metadata import MemberMetadata
 from workers.loop.slices import SLICE_S, Patience
 
 _AT_ONCE = 32
-"""So many calls wait for brokers at once; each has a thread meanwhile."""
+"""The number of calls that wait for brokers at the same time; each has a thread meanwhile."""
 _OVERDUE_S = 10.0
-"""A call comes back some slices later than it was told to, that of the offsets 2 s; then nobody waits for it."""
+"""A call returns some slices after its timeout, that of the offsets 2 s; then it is abandoned."""
 
 
 class Together:
-    """The thread that asks waits for all of them, and answers what they ask for the consumer.
+    """The calling thread waits for all of them, and answers their requests to the consumer.
 
     Args:
-        metadata: what the calls ask for the member's metadata, answered by the asking thread.
+        metadata: the member's metadata for the calls, answered by the calling thread.
         meanwhile: called while it waits, every slice.
     """
 
@@ -31,7 +31,7 @@ class Together:
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lane")
 
     def close(self) -> None:
-        """Nothing is waited for: a call that has been given up may still come back, and is refused what it asks."""
+        """Wait for nothing more: an abandoned call may still come back, and its requests are refused."""
         self._pool.shutdown(wait=False)
         self._metadata.close()
 
@@ -43,13 +43,13 @@ class Together:
         least_s: float = 0.0,
         overdue: type[OutcomeUnknownError | ProducerLostError] = ProducerLostError,
     ) -> list[BaseException | None]:
-        """Make all of them and wait, answering for the consumer meanwhile; what each has raised.
+        """Make all of them and wait, answering for the consumer meanwhile; return the errors of each.
 
         Args:
-            bound_s: how long they may take in all.
-            least_s: what is left for one whose turn comes late, after others have used that up.
-            overdue: what stands for the answer of one that has not come back long after that. Its producer is let go of
-                and refuses what the call may still want of it; its id is initialised before it is used again.
+            bound_s: the bound for all of them together.
+            least_s: the bound of a call that begins late, after others have used up the bound.
+            overdue: stands for the answer of a call that has not returned long after that. Its producer is discarded,
+                and refuses later requests of the call; its id is initialised before it is used again.
         """
         ends_at = self._clock() + bound_s
 
@@ -65,7 +65,7 @@ class Together:
             self._metadata.serve(SLICE_S)
             self._meanwhile()
         late = f"a call did not come back for {waits_s:.1f} s"
-        # Those that have not begun never do.
+        # Calls that have not begun never begin.
         for future in futures:
             future.cancel()
         is_late = [not future.done() or future.cancelled() for future in futures]

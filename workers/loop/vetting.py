@@ -1,4 +1,4 @@
-"""What must stand beside the committed offsets before a batch is processed (rule 7)."""
+"""The notes that must be committed beside the offsets before a batch is processed (rule 7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.loop.telling.progress import Progress
 _READ_COMMITTED_S = 5.0
 _ANOTHER_WITHIN_S = 2.0
 _HEARD_WITHIN_S = 2.0
-"""What is said of an environment that kills must be under way before the next trial."""
+"""The report of an environment that kills must be under way before the next trial."""
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ class Vetting:
     ) -> None:
         """
         Args:
-            try_out: processes a record and keeps nothing of it.
-            tell: says a sentence to the server.
+            try_out: processes a record and discards the result.
+            tell: reports a sentence to the server.
         """
         self._membership = membership
         self._lanes = lanes
@@ -50,9 +50,9 @@ class Vetting:
         self._sleep = sleep
 
     def vetted(self, batches: list[Batch]) -> list[Batch]:
-        """Commit the notes that must stand before these batches are processed (rule 7).
+        """Commit the notes that these batches need before they are processed (rule 7).
 
-        Those that may not be processed yet are left out, and polled again.
+        Batches that may not be processed yet are left out, and polled again.
         """
         first = [batch for batch in batches if batch.lane.suspicion.unvetted(batch.moved)]
         learned: dict[Lane, dict[Partition, Committed]] = {}
@@ -61,7 +61,7 @@ class Vetting:
             if error is not None:
                 if not self._lanes.are_many:
                     raise error
-                # The others have been vetted, and go on.
+                # The others have been vetted, and continue.
                 for batch in first:
                     batch.lane.recovery.recover(error)
                 asking = {batch.lane for batch in first}
@@ -72,7 +72,7 @@ class Vetting:
         alone = next((batch for batch in batches if _needs_another(batch)), None)
         if alone is not None:
             self._try_another(alone, learned.get(alone.lane, {}))
-            # What was polled meanwhile follows on records that are not processed: all of it is read again.
+            # Records polled meanwhile follow records that are not processed: all of them are read again.
             self._lanes.commit(self._lanes.each)
             for lane in self._lanes.each:
                 lane.settling.require_rewind()
@@ -83,7 +83,7 @@ class Vetting:
             if batch.lane.settling.is_needed:
                 batch.lane.settling.require_rewind()
             else:
-                # Not before: where the marks could not be committed, they are still due.
+                # Not before: if the marks could not be committed, they are still due.
                 batch.lane.suspicion.vetted(learned.get(batch.lane, {}))
                 ready.append(batch)
         return ready
@@ -94,7 +94,7 @@ class Vetting:
             due = lane.suspicion.marks(moved)
             starts = {
                 **_first_records(messages),
-                # Not the first record's: under which epoch the markers were written that may lie between is not known.
+                # Not the first record's offset: the epoch of the markers that may lie between is not known.
                 **{name: at.offset for name, at in learned.get(lane, {}).items() if at.offset is not None},
             }
             marked = {name: starts[name] for name in due if name in starts}
@@ -104,19 +104,19 @@ class Vetting:
             self._lanes.commit_marks(marks)
 
     def _try_another(self, batch: Batch, learned: Mapping[Partition, Committed]) -> None:
-        """Process a record after the suspect, so that a death says whether the suspect or the environment kills.
+        """Process a record after the suspect, so that a death shows whether the suspect or the environment kills.
 
-        Its mark is committed only when there is another record: who only waits for one has tried nothing.
+        Its mark is committed only when there is another record: without one nothing was tried.
         """
         suspect, ownership = batch.messages[0], self._membership.ownership
         name = f"{suspect.topic()}-{suspect.partition()}@{suspect.offset()}"
         passed, changes = batch.lane.suspicion.passed(_partition_of(suspect)), ownership.changes
         others, _ = self._membership.consume(passed % MOST_PASSED + 1, _ANOTHER_WITHIN_S)
         if not others:
-            self._progress.last_error = f"the worker died at {name}; it is tried again once another record has come"
+            self._progress.last_error = f"the worker died at {name}; the next attempt waits for another record"
             return
         if ownership.changes != changes:
-            # Whoever had the partition in between may have committed more than this mark would.
+            # An owner of the partition in between may have committed more than this mark would.
             return
         if passed:
             self._progress.last_error = (
@@ -133,7 +133,7 @@ class Vetting:
         self._progress.has_survived = True
 
     def _learn_notes(self, first: Sequence[Batch], batches: Sequence[Batch]) -> dict[Lane, dict[Partition, Committed]]:
-        """What stands beside the committed offsets where these lanes have not looked since they were assigned them."""
+        """The committed offsets and notes, for lanes that have not read them since their assignment."""
         starts = {name for batch in batches for name in _first_records(batch.messages)}
         unvetted = {
             name: batch.lane for batch in first for name in batch.lane.suspicion.unvetted(self._partitions(batch.lane))
@@ -150,7 +150,7 @@ class Vetting:
         return learned
 
     def _goes_back(self, batch: Batch) -> bool:
-        """Whether its lane reads it again: its log may have been cut, or it is more than a checkpoint may hold now."""
+        """True if its lane reads it again: its log may have been cut, or it exceeds a checkpoint's limit now."""
         lane = batch.lane
         is_too_large = lane.suspicion.is_active and len(batch.messages) > lane.suspicion.limit
         if not self._membership.epochs.must_ask(batch.moved) and not is_too_large:

@@ -1,1 +1,1 @@
-"""Where a pipeline's outputs go, if not straight into a topic."""
+"""The destinations of a pipeline's outputs other than topics."""

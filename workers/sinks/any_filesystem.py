@@ -1,4 +1,4 @@
-"""Stores of which nothing is known but what fsspec knows of all: they give no checksum, so all is read back."""
+"""Stores known only to fsspec: they give no checksum, so every file is read back."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from workers.sinks.uploads import StoreFaultError, StoreRefusalError, ToUpload, 
 
 
 class AnyFilesystem:
-    """Whether a path is free is looked at first and not asked for with the write: what few stores can do, fsspec
-    does not offer. Paths are never reused, so nobody comes in between.
+    """Checks that a path is free before the write: fsspec has no conditional write, which some stores offer. Paths are
+    never reused, so no other client writes in between.
     """
 
     def __init__(self, root: str, *, options: Mapping[str, Any]) -> None:
-        """Raises ValueError when fsspec knows no such store, or not what it needs for it."""
+        """Raises ValueError when fsspec knows no such store, or lacks a package or setting for it."""
         opening: Any = cast("Any", fsspec.core).url_to_fs
         try:
             self._filesystem, self._root = opening(root, use_listings_cache=False, skip_instance_cache=True, **options)
@@ -33,7 +33,7 @@ class AnyFilesystem:
                 left_s(deadline_s)
                 self._filesystem.put_file(str(file.local), target)
             left_s(deadline_s)
-            where = "the path is taken: what is there" if is_taken else "what was uploaded, read back,"
+            where = "the path is taken: its file" if is_taken else "the upload, read back,"
             with self._filesystem.open(target, "rb") as opened:
                 check_content(opened, file, where=where, deadline_s=deadline_s)
         except (StoreFaultError, StoreRefusalError):
@@ -44,5 +44,5 @@ class AnyFilesystem:
             raise StoreFaultError(sentence_of(error)) from error
         except PermissionError as error:
             raise StoreRefusalError(sentence_of(error)) from error
-        except Exception as error:  # the border to whatever library fsspec calls
+        except Exception as error:  # the border to the libraries that fsspec calls
             raise StoreFaultError(sentence_of(error)) from error

@@ -14,10 +14,10 @@ Encode = Callable[[Any], bytes]
 
 
 class Coding(NamedTuple):
-    """How the values of a schema are encoded: by a function, and within a record by an expression, which saves a call.
+    """The encoding of a schema's values: by a function, and within a record by an expression, which saves a call.
 
-    expression: source of one or more bytes, separated by commas, in which `{value}` stands for the value, once,
-        `{text}` for a variable to use, and the names of constants for those. None: the function is called.
+    expression: source of one or more bytes, separated by commas. `{value}` stands for the value, once, `{text}` for a
+        variable to use, and the names of constants for those. None: the function is called.
     """
 
     encode: Encode
@@ -37,7 +37,7 @@ _pack_double: Final = struct.Struct("<d").pack
 
 
 def varint(number: int) -> bytes:
-    """An integer of 64 bits, zigzag and in groups of 7 bits: what int, long, counts, and indices are."""
+    """An integer of 64 bits, zigzag and in groups of 7 bits: the form of int, long, counts, and indices."""
     zigzag = (number << 1) ^ (number >> 63)
     out = b""
     while zigzag > _MASK:
@@ -47,7 +47,7 @@ def varint(number: int) -> bytes:
 
 
 class _Numbers(dict[Any, bytes]):
-    """The encodings of small integers after a prefix; others are made when they are asked for, and not kept."""
+    """The encodings of small integers after a prefix; others are made on request, and not kept."""
 
     def __init__(self, prefix: bytes) -> None:
         super().__init__({number: prefix + varint(number) for number in range(-256, 4096)})
@@ -57,7 +57,7 @@ class _Numbers(dict[Any, bytes]):
         return self._prefix + varint(number)
 
 
-# One table for each branch of a union that an integer or a length may stand in: there are few.
+# One table for each branch of a union that may hold an integer or a length: there are few.
 @cache
 def _numbers(prefix: bytes) -> _Numbers:
     return _Numbers(prefix)
@@ -176,12 +176,12 @@ def union(branches: Mapping[type, Coding]) -> Coding:
 
 
 def record_of_attributes(prefix: bytes, fields: Sequence[Coding]) -> Coding:
-    """Of objects that have the fields as attributes `f0`, `f1`, and so on."""
+    """A record of objects that have the fields as attributes `f0`, `f1`, and so on."""
     return _record(prefix, [(f"record.f{index}", field) for index, field in enumerate(fields)], {})
 
 
 def record_of_names(prefix: bytes, names: Sequence[str], fields: Sequence[Coding]) -> Coding:
-    """Of dictionaries, in which a field that is null may be missing."""
+    """A record of dictionaries, in which a field that is null may be missing."""
     constants = {f"name_{index}": name for index, name in enumerate(names)}
     return _record(prefix, [(f"record.get(name_{index})", field) for index, field in enumerate(fields)], constants)
 

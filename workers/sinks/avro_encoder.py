@@ -1,6 +1,6 @@
 """From the bytes of a JSON object to the bytes of an Avro record, for one schema.
 
-fastavro's writer is not used for records, only for a file's header: it tries the branches of each union one after the
+fastavro's writer is used only for a file's header, not for records. It tries the branches of each union one after the
 other on each value, and needs dictionaries. Here msgspec decodes straight into structs, checks types on the way, and
 the functions of avro_binary.py are put together once for a schema.
 """
@@ -69,7 +69,7 @@ class AvroEncoder:
 
 
 class _Part(NamedTuple):
-    """Of a schema: the type that msgspec decodes its values to, and how such a value is encoded."""
+    """The two parts of a schema: the type of its decoded values, and their encoding."""
 
     type_: Any
     coding: Coding
@@ -182,7 +182,7 @@ def _integers(schema: AvroSchema) -> Any:
 
 
 def _number_type(branches: list[AvroSchema]) -> Any:
-    """The type of all numbers of a union: msgspec takes one range of integers only, and each of ours has 0 in it."""
+    """The type of all numbers of a union: msgspec takes one range of integers only, and each of these has 0 in it."""
     ranges = [integer_range(branch) for branch in branches if type_of(branch) in ("int", "long", "double")]
     integers = Annotated[int, Meta(ge=min(low for low, _ in ranges), le=max(high for _, high in ranges))]
     return integers | float if any(type_of(branch) == "double" for branch in branches) else integers
@@ -208,7 +208,7 @@ def _number_encoders(branches: list[AvroSchema], encoders: dict[str, Coding]) ->
 
 
 def _names_of(schema: AvroSchema) -> Iterator[str]:
-    """Every name that a field has in JSON."""
+    """Every name of a field in JSON."""
     match schema:
         case list():
             for branch in branches_of(schema):

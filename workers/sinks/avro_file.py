@@ -38,11 +38,11 @@ _DEFLATE_LEVEL: Final = 6
 
 
 class AvroFileError(Exception):
-    """The file could not be written, and is not there; the message names it and says why."""
+    """The file could not be written, and does not exist; the message has its name and the reason."""
 
 
 class Written(NamedTuple):
-    """What is in a file: records, its size, and SHA-256 of all of it in hexadecimal."""
+    """The content of a file: records, its size, and SHA-256 of all of it in hexadecimal."""
 
     records: int
     size_bytes: int
@@ -52,18 +52,18 @@ class Written(NamedTuple):
 def write(
     values: Iterable[bytes], schema: dict[str, Any], *, codec: AvroCodec, path: Path, syncs: bool = True
 ) -> Written:
-    """Write one file and leave it complete, or not at all: the same values give the same bytes at a path of that name.
+    """Write one file complete, or not at all. The same values give the same bytes at a path of that name.
 
     Args:
         values: JSON objects that fit the schema, encoded; they are read once, and not kept.
         schema: of a record, inferred or given, without problems (app/core/avro_schemas/given.py). The encoder of a
             schema is kept for the next file.
-        path: where no file is yet, in a folder that is there.
+        path: without a file yet, in an existing folder.
         syncs: whether to return only when the disk has it.
 
     Raises:
         BadValueError: a value that does not fit; the message has its number in the file.
-        AvroFileError: the file system does not take it: a full disk, a file that is there already.
+        AvroFileError: the file system refuses it: a full disk, an existing file.
     """
     prepared = _prepare(msgspec.json.encode(schema), codec)
     try:
@@ -85,7 +85,7 @@ def write(
 
 
 class _Prepared:
-    """What all files of one schema and codec have in common."""
+    """The common part of all files of one schema and codec."""
 
     def __init__(self, schema: dict[str, Any], codec: AvroCodec) -> None:
         self._encode = AvroEncoder(schema).encode
@@ -121,7 +121,7 @@ class _Prepared:
         return b"".join([varint(records), varint(len(data)), data, sync])
 
 
-# Of a schema of 10 fields about 20 kB, of 250 fields 400 kB.
+# The size is about 20 kB for a schema of 10 fields, 400 kB for 250 fields.
 @lru_cache(maxsize=256)
 def _prepare(schema: bytes, codec: AvroCodec) -> _Prepared:
     return _Prepared(msgspec.json.decode(schema), codec)
@@ -150,7 +150,7 @@ def _deflate(data: bytearray) -> bytes:
 
 
 class _PerThread(threading.local):
-    """A compressor is made in the time of compressing 20 records, and most files have few."""
+    """A compressor takes as long to make as 20 records to compress, and most files have few."""
 
     def __init__(self) -> None:
         self.zstandard = zstd.ZstdCompressor(_ZSTD_LEVEL)

@@ -1,4 +1,4 @@
-"""From outputs to verified files: what is between two checkpoints of a file pipeline."""
+"""From outputs to verified files: the work between two checkpoints of a file pipeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workers.sinks.value_columns import ValueColumns
 from workers.sinks.verification import Verification
 
 _TOGETHER = 64
-"""Files that are written, then uploaded, then removed: not all of a checkpoint stand on the disk at once."""
+"""Files that are written, then uploaded, then removed: a checkpoint's files are not all on the disk at once."""
 _BETWEEN_S = 0.5
 _RANDOM_BYTES = 16
 _MEGABYTE = 1024 * 1024
@@ -32,11 +32,11 @@ _MOST_SPOOLED = 4 * 1024 * _MEGABYTE
 
 
 class SinkError(Exception):
-    """The files of this checkpoint cannot be had; it must be aborted. The message says what is in the way."""
+    """The files of this checkpoint cannot be stored; it must be aborted. The message has the reason."""
 
 
 class Store(Protocol):
-    """Where files go; see workers.sinks.store."""
+    """The destination of files; see workers.sinks.store."""
 
     def put_all(self, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]) -> list[Uploaded]: ...
 
@@ -49,7 +49,7 @@ class Dated(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who writes: it stands in every reference."""
+    """The writer's identity, which every reference has."""
 
     pipeline: str
     transactional_id: str
@@ -68,7 +68,7 @@ class _File(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """A part of which the store has all, verified."""
+    """A part that the store has completely, verified."""
 
     file: _File
     uploaded_at_ms: int
@@ -80,17 +80,18 @@ class FileSink:
       open      a checkpoint begins; it has a number
       add       a record's outputs join the parts of their partition values: shapes are merged, bytes held or spooled
       finish    every part becomes a file, every file is uploaded and verified
-      references   what to write to the topic, in the transaction that begins only now
-      forget    the checkpoint is over, whatever became of it. What was uploaded and is not referenced is an orphan
-    A path has 128 random bits and is never used again, so that nobody can name a file before its reference does, and a
-    checkpoint that is done again leaves the files of before untouched.
+      references   the records for the topic, in the transaction that begins only now
+      forget    the checkpoint is over, committed or not. An uploaded file without a reference is an orphan
+
+    A path has 128 random bits and is never used again. So no file can be named before its reference, and a repeated
+    checkpoint leaves earlier files untouched.
 
     Args:
         folder: for finished files on their way, and the spool.
         buffers: shared by all sinks of a task.
         numbers: of checkpoints, shared by the sinks that write under one transactional id, one after another.
         pace: shared likewise.
-        now_s: seconds that go on while the machine sleeps.
+        now_s: seconds that also pass while the machine sleeps.
     """
 
     def __init__(
@@ -133,13 +134,15 @@ class FileSink:
 
     @property
     def checkpoint(self) -> int:
-        """The number of the checkpoint that is open, or was last."""
+        """The number of the open checkpoint, else of the last one."""
         return self._number
 
     @property
     def is_full(self) -> bool:
-        """Whether the checkpoint should end before its time: what it holds could not be uploaded in time if it were
-        more, the spool takes no more, or all sinks of the task hold as many files as memory does."""
+        """True if the checkpoint should end before its time: with more, its content could not be uploaded in time.
+
+        Also if the spool is full, or all sinks of the task hold as many files as memory allows.
+        """
         return (
             self._spool.size > _MOST_SPOOLED
             or self._pace.is_enough(self._load())
@@ -150,15 +153,15 @@ class FileSink:
         self._number = next(self._numbers)
 
     def add(self, outputs: Sequence[Dated], *, source: Source, offset: int) -> None:
-        """Make all outputs of one record part of the checkpoint, or none.
+        """Add all outputs of one record to the checkpoint, or none.
 
         Raises:
             BadValueError: one of them cannot be in a file.
-            SinkError: the local disk takes no more.
+            SinkError: the local disk is full.
         """
         try:
             if len(outputs) == 1:
-                # As nearly always: what follows can then not fail half way.
+                # The usual case: the following steps can then not fail half way.
                 (value, timestamp_ms) = outputs[0]
                 values = self._columns.values(value, timestamp_ms)
                 part = self._parts.find(values)
@@ -196,22 +199,22 @@ class FileSink:
         """Write, upload and verify every file.
 
         Args:
-            bound_s: how long that may take; the file that is being written by then is still ended.
+            bound_s: how long that may take; a file that is being written by then is still completed.
             between: called twice a second, and after each file.
 
         Raises:
-            SinkError: it did not work in time, or not at all.
+            SinkError: it failed, or was not done in time.
         """
         began_at, load = self._clock(), self._load()
         deadline = began_at + bound_s
         # From here on none of them gets another record, though the last may be written and uploaded much later.
         files = self._all_written(_now_ms())
         try:
-            # Leaving it waits for what is being uploaded, which ends by the deadline.
+            # The end of this block waits for the running uploads, which end by the deadline.
             with ThreadPoolExecutor(1, thread_name_prefix="uploads") as uploads:
                 uploading: Future[list[_Stored]] | None = None
                 while True:
-                    # Written while the ones before are uploaded.
+                    # Written while earlier ones are uploaded.
                     chunk: list[_File] = []
                     between()
                     for file in islice(files, _TOGETHER):
@@ -224,8 +227,8 @@ class FileSink:
                     if self._clock() > deadline:
                         self._was_late(load)
                         raise SinkError(
-                            f"the files of this checkpoint were not uploaded within {bound_s:.1f} s, though "
-                            f"{len(self._stored)} were in the end; none is referenced, the records are read again"
+                            f"the files of this checkpoint were not uploaded within {bound_s:.1f} s "
+                            f"({len(self._stored)} were uploaded late). None is referenced; the records are read again"
                         )
                     if not chunk:
                         self._pace.took(load, self._clock() - began_at)
@@ -239,15 +242,15 @@ class FileSink:
             raise _local(error) from error
 
     def require_fresh(self) -> None:
-        """Whether the oldest upload is young enough to be referenced: the collector takes older ones for orphans.
+        """Check that the oldest upload may be referenced: the collector takes older ones for orphans.
 
-        Raises SinkError when it is not.
+        Raises SinkError when it is too old.
         """
         longest_s = (self._settings.rotate_ms + self._settings.upload_timeout_ms) / 1000
         if self._first_upload_s is not None and self._now_s() - self._first_upload_s > longest_s:
             raise SinkError(
-                f"the first file of this checkpoint was uploaded more than {longest_s:.0f} s ago, and may have been "
-                "collected; the records are read again"
+                f"the checkpoint's first file was uploaded more than {longest_s:.0f} s ago and may be collected. "
+                "The records are read again"
             )
 
     def references(self) -> Iterator[tuple[str, bytes]]:
@@ -256,13 +259,13 @@ class FileSink:
             yield stored.file.path, encode(self._reference(stored))
 
     def committed(self) -> None:
-        """The references stand. Verification, if there is any, is owed from here on."""
+        """Record the commit of the references. From here on verification is due, if it is configured."""
         if self.verification is not None:
             self.verification.committed(self._number, [_to_upload(stored.file) for stored in self._stored])
 
     def forget(self) -> None:
-        """Let go of everything that is here; raises nothing."""
-        # Those as well that were written and never got as far as their upload.
+        """Discard the checkpoint's files and parts; raises nothing."""
+        # Files too that were written and not uploaded.
         self._remove(list(self._on_disk))
         self._written.clear()
         self._stored.clear()
@@ -274,7 +277,7 @@ class FileSink:
             self.verification.forget()
 
     def _load(self) -> Load:
-        """What is in the checkpoint now, in bytes of JSON."""
+        """The present content of the checkpoint, in bytes of JSON."""
         return Load(len(self._parts) + len(self._written), self._size_bytes, self._records)
 
     def _was_late(self, load: Load) -> None:
@@ -291,7 +294,7 @@ class FileSink:
         local = self._folder / f"{secrets.token_hex(8)}.avro"
         self._on_disk.add(local)
         schema = self._schemas.schema(part.shape)
-        # What is lost with this host is read again: it need not reach its disk.
+        # Files that are lost with this host are read again: they need not reach its disk.
         written = avro_file.write(
             self._parts.values(part), schema.schema, codec=self._settings.codec, path=local, syncs=False
         )
@@ -356,7 +359,7 @@ def _result(uploading: Future[list[_Stored]], between: Callable[[], None]) -> li
 
 
 def _nothing() -> None:
-    """The thread that uploads has nobody to tell."""
+    """Report nothing: the thread that uploads has no caller."""
 
 
 def _now_ms() -> int:

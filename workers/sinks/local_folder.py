@@ -1,4 +1,4 @@
-"""A folder as a store: what is seen there is whole, and has survived a loss of power."""
+"""A folder as a store: its visible files are complete, and survive a loss of power."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workers.sinks.uploads import StoreFaultError, StoreRefusalError, ToUpload, 
 
 _BLOCK = 1 << 20
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-# Of the folder or the file, not of the moment.
+# Permanent errors, of the folder or the file.
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 
@@ -20,8 +20,8 @@ class LocalFolder:
     """upload:
     1. copy it under a name of its own, and fsync    a crash leaves no half file under the real name; the collector
                                                      knows the other
-    2. read that back and compare                    before anybody can see it
-    3. link it to its place                          the one way that fails if something is there, at the same moment
+    2. read that back and compare                    before it is visible under its name
+    3. link it to its place                          the one way that fails if the path is taken, at the same moment
     4. fsync the folders                             the name survives as well
     """
 
@@ -48,7 +48,7 @@ class LocalFolder:
             try:
                 _copy(file.local, partial, deadline_s=deadline_s)
                 with partial.open("rb") as opened:
-                    check_content(opened, file, where="what was written", deadline_s=deadline_s)
+                    check_content(opened, file, where="the written file", deadline_s=deadline_s)
                 _put_in_place(partial, final, file, deadline_s=deadline_s)
             finally:
                 partial.unlink(missing_ok=True)
@@ -57,7 +57,7 @@ class LocalFolder:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """The folders above those that were made, whose new entries must survive as well."""
+    """Make the missing folders; return the folders with new entries, which must survive as well."""
     missing: list[Path] = []
     at = folder
     while not at.exists():
@@ -84,7 +84,7 @@ def _put_in_place(partial: Path, final: Path, file: ToUpload, *, deadline_s: flo
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        # A look and then a rename: what is between them could be overwritten, by nobody, since names are not reused.
+        # Not atomic: a file made between the check and the rename would be overwritten. Names are not reused.
         if final.exists():
             _check_same(final, file, deadline_s=deadline_s)
         else:
@@ -93,7 +93,7 @@ def _put_in_place(partial: Path, final: Path, file: ToUpload, *, deadline_s: flo
 
 def _check_same(final: Path, file: ToUpload, *, deadline_s: float) -> None:
     with final.open("rb") as opened:
-        check_content(opened, file, where="the path is taken: what is there", deadline_s=deadline_s)
+        check_content(opened, file, where="the path is taken: its file", deadline_s=deadline_s)
 
 
 def _fsync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an open checkpoint has for each partition value: the records that will be one file."""
+"""The parts of an open checkpoint: for each partition value, the records that will be one file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from app.core.avro_schemas.shape import NOTHING, Shape
 from workers.sinks.spool import Extent, Spool
 
 _LOOKS = 32
-"""How often the sum of all is asked for while they are filled once."""
+"""How often the sum of all is read while they are filled once."""
 MOST_PARTS = 20_000
-"""Of all producers of a task together: each takes about 3 kB until its reference is written."""
+"""The limit for all producers of a task together: each takes about 3 kB until its reference is written."""
 Source = tuple[str, int]
 """An input partition: topic and number."""
 
@@ -42,14 +42,14 @@ class Part:
         self.buffered_bytes = 0
         self.extents: list[Extent] = []
         self.ranges: dict[Source, list[int]] = {}
-        """Of each input partition the lowest and the highest offset in it."""
+        """The lowest and the highest offset in it, of each input partition."""
 
 
 class Buffers:
-    """How many bytes all parts of a task may hold in memory; beyond that they are written to their spools.
+    """The bytes that all parts of a task may hold in memory; beyond that they are written to their spools.
 
     One for all producers of a task: `exactly_once` has one for each input partition, and their commits run on threads
-    of their own. Each counts for itself, and asks for the sum only now and then.
+    of their own. Each counts for itself, and reads the sum only now and then.
     """
 
     def __init__(self, most_bytes: int = 32 * 1024 * 1024) -> None:
@@ -60,7 +60,7 @@ class Buffers:
         self._members.add(parts)
 
     def is_crowded_by(self, parts: Parts) -> bool:
-        """Whether all together hold as many parts as may be, and this one its share of them or more: one does."""
+        """True if all together hold as many parts as allowed, and this one its share of them or more."""
         return len(parts) * len(self._members) >= MOST_PARTS and sum(map(len, self._members)) >= MOST_PARTS
 
     @property
@@ -107,30 +107,30 @@ class Parts:
             self._spill_if_due()
 
     def take(self, values: tuple[str, ...]) -> Part:
-        """The part, which is not open any more; what it holds in memory does not count from here on."""
+        """The part, which is not open any more; its bytes in memory do not count from here on."""
         part = self._parts.pop(values)
         self.held_bytes -= part.buffered_bytes
         return part
 
     def take_all(self) -> Iterator[tuple[tuple[str, ...], Part]]:
-        """Each, taken."""
+        """Take each part."""
         while self._parts:
             values = next(iter(self._parts))
             yield values, self.take(values)
 
     def clear(self) -> None:
-        """Forget all, and give the spool's space back."""
+        """Forget all, and free the spool's space."""
         self._parts.clear()
         self.held_bytes = self._look_at = 0
         self._spool.clear()
 
     def values(self, part: Part) -> Iterator[bytes]:
-        """What was added to it, in its order."""
+        """The values that were added to it, in their order."""
         yield from self._spool.read(part.extents)
         yield from part.buffered
 
     def _spill_if_due(self) -> None:
-        """Write what was not used for longest, until half of it is free; where others hold the most, all of ours."""
+        """Spill the least recently used until half is free; all parts of this producer where others hold the most."""
         most, free = self._buffers.most_bytes, self._buffers.most_bytes // 2
         held = self._buffers.held_bytes
         if held > most:

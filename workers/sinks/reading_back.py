@@ -10,11 +10,11 @@ from workers.sinks.s3_bucket import REQUEST_CONFIG
 
 
 class Uploads:
-    """What lies under a root, as the store has it now.
+    """The files under a root, as the store has them now.
 
-    The client is made with the first file, in the process that reads, and is nobody else's: one that fsspec remembers
-    may be of another endpoint, or of before a fork. Each request to S3 has a bound, so that a store that hangs does not
-    keep a task from polling for long.
+    The client is made with the first file, in the process that reads, and is not shared. One that fsspec caches may be
+    of another endpoint, or from before a fork. Each request to S3 has a bound, so that a store that hangs does not keep
+    a task from polling for long.
     """
 
     def __init__(self, root: str) -> None:
@@ -22,7 +22,7 @@ class Uploads:
         self._opened: tuple[Any, str] | None = None
 
     def open(self, path: str) -> BinaryIO:
-        """Raises FileNotFoundError, or what the library behind fsspec raises."""
+        """Raises FileNotFoundError, or the errors of the library behind fsspec."""
         if self._opened is None:
             self._opened = self._filesystem()
         filesystem, folder = self._opened
@@ -34,6 +34,6 @@ class Uploads:
         options: dict[str, Any] = {"config_kwargs": REQUEST_CONFIG} if is_s3 else {}
         filesystem, folder = opening(self.root, use_listings_cache=False, skip_instance_cache=True, **options)
         if is_s3:
-            # Its own retries know of no deadline.
+            # Its own retries have no deadline.
             filesystem.retries = 1
         return filesystem, str(folder)

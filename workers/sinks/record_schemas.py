@@ -1,4 +1,4 @@
-"""What the sink asks of a record, and of a file, about its schema: inferred, or given beforehand."""
+"""The schemas of records and files for the sink: inferred, or given beforehand."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _RECORD = "Record"
 
 class RecordSchemas(Protocol):
     def add(self, shape: Shape, value: bytes, record: Any = None) -> Shape:
-        """The shape of a file with one value more. Raises BadValueError for what cannot go into it."""
+        """The shape of a file with one more value. Raises BadValueError if the value cannot be in it."""
         ...
 
     def schema(self, shape: Shape) -> FileSchema:
-        """Of a file of this shape, which has a value."""
+        """The schema of a file of this shape, which has a value."""
         ...
 
 

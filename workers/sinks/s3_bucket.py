@@ -1,4 +1,4 @@
-"""An S3 bucket as a store, by s3fs: parts with checksums, nothing overwritten, and verified by what the bucket says."""
+"""An S3 bucket as a store, by s3fs: parts with checksums, nothing overwritten, verified by the bucket's answers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ REQUEST_CONFIG = {
     "retries": {"total_max_attempts": 1, "mode": "standard"},
     "max_pool_connections": 64,
 }
-"""Of botocore: how long one request may take, and that it is not asked again unseen."""
-# Of the request or the bucket, not of the moment; everything else is asked again.
+"""Settings of botocore: the bound of one request, and no hidden retries."""
+# Permanent errors, of the request or the bucket; everything else is retried.
 _REFUSED = frozenset(
     {
         "AccessDenied",
@@ -39,13 +39,13 @@ _REFUSED = frozenset(
         "InvalidBucketName",
         "KeyTooLongError",
         "NoSuchBucket",
-        # Of `If-None-Match`: what might overwrite is no store for this.
+        # The store does not know `If-None-Match`: one that might overwrite is not supported.
         "NotImplemented",
         "PermanentRedirect",
         "SignatureDoesNotMatch",
     }
 )
-# Of a write that must not overwrite: something is there, or is being written at this moment.
+# Errors of a write that must not overwrite: the path is taken, or another write to it is in progress.
 _TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 
 
@@ -53,18 +53,18 @@ class S3Bucket:
     """upload:
     1. send it, in parts if it is large    each with its SHA-256, so that the bucket refuses what changed on its way;
                                            the last request only if nothing is at the path (`If-None-Match: *`)
-    2. ask for what is at the path         size, and its SHA-256 or the MD5 in its ETag, each as it must be for these
+    2. ask for the object at the path      size, and its SHA-256 or the MD5 in its ETag, each as it must be for these
                                            parts; where neither is given (an old store, an encrypting one), read it back
 
-    An answer that was lost, or came late, is an upload that may have arrived: the next try then finds the path taken,
-    and step 2 says whether by the same content. A try that fails within its parts aborts them; what a crash leaves
-    open, or a beginning whose answer came too late, the collector aborts.
+    An upload whose answer was lost, or came late, may have arrived. The next attempt then finds the path taken, and
+    step 2 shows whether by the same content. An attempt that fails within its parts aborts them. The collector aborts
+    parts that a crash leaves open, or whose first answer came too late.
 
-    Retries are the caller's alone: those of s3fs and botocore, which know of no deadline, are off.
+    Retries are the caller's alone: those of s3fs and botocore, which have no deadline, are off.
     """
 
     def __init__(self, *, bucket: str, prefix: str, options: Mapping[str, Any], part_bytes: int = PART_BYTES) -> None:
-        """`options` as s3fs.S3FileSystem takes them. Raises ValueError when they cannot be."""
+        """`options` as s3fs.S3FileSystem takes them. Raises ValueError when it refuses them."""
         if not bucket:
             raise ValueError("s3:// names no bucket: s3://bucket/prefix does")
         self._bucket = bucket
@@ -89,7 +89,7 @@ class S3Bucket:
                     checksum = self._put_parts(key, opened, file, part_bytes, deadline_s=deadline_s)
             self._verify(key, file, checksum, part_bytes, deadline_s=deadline_s)
         except OSError as error:
-            # Of the local file: what the bucket says is translated where it is called.
+            # An error of the local file: those of the bucket are translated where it is called.
             raise StoreRefusalError(sentence_of(error)) from error
 
     def _put(self, key: str, opened: BinaryIO, file: ToUpload, *, deadline_s: float) -> str:
@@ -97,7 +97,7 @@ class S3Bucket:
         digest = hashlib.sha256(body)
         _check_read(file, len(body), digest.hexdigest())
         checksum = _base64(digest.digest())
-        # Taken by an earlier try that did arrive, or by something else: the look says.
+        # Taken by an earlier attempt that did arrive, or by another file: the verification shows it.
         with contextlib.suppress(_TakenError):
             self._call(
                 "put_object",
@@ -147,8 +147,8 @@ class S3Bucket:
         return _base64(of_parts.digest())
 
     def _abort(self, key: str, upload_id: str) -> None:
-        """Let its parts go, if that can be done at once; they cost money until the collector finds them."""
-        # The error that is told is the one before; this one the collector mends.
+        """Abort its parts, if that can be done at once; they cost money until the collector finds them."""
+        # The earlier error is reported; the collector fixes this one.
         with contextlib.suppress(Exception):
             self._s3.call_s3(
                 "abort_multipart_upload", timeout=_ABORT_S, Bucket=self._bucket, Key=key, UploadId=upload_id
@@ -158,9 +158,9 @@ class S3Bucket:
         found = self._call("head_object", deadline_s, Key=key, ChecksumMode="ENABLED")
         size = int(found["ContentLength"])
         if size != file.size_bytes:
-            raise StoreRefusalError(f"what is at the path has {size} bytes, not {file.size_bytes}")
+            raise StoreRefusalError(f"the object at the path has {size} bytes, not {file.size_bytes}")
         told = found.get("ChecksumSHA256")
-        # Of parts it is written with their number behind it, but not everywhere.
+        # For parts it is written with their number behind it, but not everywhere.
         if told is not None and str(told).partition("-")[0] == checksum:
             return
         if told is None and str(found.get("ETag", "")).strip('"').lower() == _md5_etag(file, part_bytes):
@@ -168,13 +168,13 @@ class S3Bucket:
         self._read_back(key, file, deadline_s=deadline_s)
 
     def _read_back(self, key: str, file: ToUpload, *, deadline_s: float) -> None:
-        """A checksum that is another one may be of other parts, and an ETag of what was encrypted."""
+        """Compare the content: another checksum may be of other parts, and an ETag of encrypted data."""
         digest = hashlib.sha256()
         for start in range(0, file.size_bytes, self._part_bytes):
             end = min(start + self._part_bytes, file.size_bytes)
             digest.update(self._read(f"{self._bucket}/{key}", start, end, deadline_s=deadline_s))
         if digest.hexdigest() != file.sha256:
-            raise StoreRefusalError(f"what is at the path has the SHA-256 {digest.hexdigest()}, not {file.sha256}")
+            raise StoreRefusalError(f"the object at the path has the SHA-256 {digest.hexdigest()}, not {file.sha256}")
 
     def _read(self, path: str, start: int, end: int, *, deadline_s: float) -> bytes:
         try:
@@ -199,9 +199,9 @@ class _TakenError(Exception):
 
 
 def _check_read(file: ToUpload, size_bytes: int, sha256: str) -> None:
-    """Raise StoreRefusalError unless what was read from the spool is what was closed there."""
+    """Raise StoreRefusalError unless the spool's file is as it was closed there."""
     if size_bytes != file.size_bytes or sha256 != file.sha256:
-        raise StoreRefusalError(f"{file.local} is not the file any more whose SHA-256 is {file.sha256}")
+        raise StoreRefusalError(f"{file.local} has changed: its SHA-256 is not {file.sha256} any more")
 
 
 def _md5_etag(file: ToUpload, part_bytes: int) -> str:
@@ -216,14 +216,14 @@ def _md5_etag(file: ToUpload, part_bytes: int) -> str:
 
 
 class _Answer(msgspec.Struct):
-    """Of botocore's ClientError what is asked for."""
+    """The used part of botocore's ClientError."""
 
     code: str = ""
     message: str = ""
 
 
 def _answer_of(error: BaseException) -> _Answer:
-    """s3fs says most refusals in Python's own errors; what S3 said is behind them."""
+    """The answer of S3: s3fs reports most refusals as Python's own errors, with S3's answer behind them."""
     at: BaseException | None = error
     while at is not None:
         response: dict[str, Any] | None = getattr(at, "response", None)

@@ -27,7 +27,7 @@ def type_of(shape: Shape) -> Any:
 
 
 def is_nameable(name: str) -> bool:
-    """Whether a field of a struct can be decoded from this name: msgspec compares names without unescaping them."""
+    """True if a field of a struct can be decoded from this name: msgspec compares names without unescaping them."""
     return not any(character in '"\\' or character < " " for character in name)
 
 

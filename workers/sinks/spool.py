@@ -20,10 +20,10 @@ class Extent(NamedTuple):
 
 
 class Spool:
-    """One file for all partition values, so that their number needs no file handles. It has no name: when its holder is
-    killed it is gone. It is there from the first piece until `clear`.
+    """One file for all partition values, so that their number needs no file handles. It has no name, so it ends with
+    its process. It exists from the first piece until `clear`.
 
-    Raises OSError, from every method: no space left, most of all.
+    Every method may raise OSError, above all for a full disk.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Spool:
                 at += length
 
     def clear(self) -> None:
-        """Give its space back; no piece of before can be read any more."""
+        """Free its space; earlier pieces cannot be read any more."""
         if self._file is not None:
             os.close(self._file)
         self._file, self.size = None, 0
@@ -63,7 +63,7 @@ class Spool:
             Path(name).unlink()
         view, at = memoryview(piece), self.size
         while view:
-            # At its place, so that a write that was refused half way is written over by the next one.
+            # At its place, so that the next write overwrites one that was refused half way.
             written = os.pwrite(self._file, view, at)
             view, at = view[written:], at + written
 

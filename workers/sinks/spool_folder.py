@@ -1,4 +1,4 @@
-"""A folder for finished files on their way to the store, which goes with its process, however that ends."""
+"""A folder for finished files on their way to the store, which is removed with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LOCK = ".lock"
 
 
 class SpoolFolder:
-    """Made below `parent`; whoever makes one removes those whose makers are gone.
+    """Made below `parent`; its maker removes the folders of makers that have ended.
 
-    A maker holds a lock on a file in its folder for as long as it lives, so that no clock and no process id decides.
+    A maker holds a lock on a file in its folder for as long as it lives. So neither a clock nor a process id decides.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -35,7 +35,7 @@ class SpoolFolder:
 def _remove_abandoned(place: Path) -> None:
     for folder in place.glob(f"{_PREFIX}*"):
         try:
-            # One that is just being made has no lock file yet, and is left alone.
+            # A folder that is just being made has no lock file yet, and is left alone.
             with (folder / _LOCK).open("rb") as lock:
                 if os.fstat(lock.fileno()).st_uid == os.getuid():
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Where finished files go: all of a checkpoint's, verified, or an error in time."""
+"""The upload of a checkpoint's finished files: all of them verified, or an error in time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from workers.sinks.uploads import (
 )
 
 BETWEEN_S = 0.5
-"""How often `between` is called while uploads are waited for, at least."""
+"""The longest time between two calls of `between` during uploads."""
 
 BACK_OFF = BackOff(0.1, 5.0)
 
@@ -47,25 +47,25 @@ def destination_of(root: str, options: Mapping[str, Any]) -> Destination:
 
 
 def growing_pause_s(attempt: int) -> float:
-    """Before try `attempt` + 1: 0.1 s, doubled with each, at most 5 s; between half and all of it by chance."""
+    """The wait before attempt `attempt` + 1: from 0.1 s, growing by two, at most 5 s; from half to all by chance."""
     return BACK_OFF.wait_s(attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
 
 
 class Store:
     """Uploads files to a root. Made in the process that uses it: an object store's client does not survive a fork.
 
-    Threads do the uploads, so that none holds the caller past its deadline. One that hangs is left behind; it ends when
-    its call returns, and what it may still upload is an orphan, since nobody refers to it. At most `max_threads`
-    are there at any time, those left behind included: while they are all taken, `put_all` waits for one, and
-    says so when its time is over.
+    Threads do the uploads, so that none holds the caller past its deadline. One that hangs is left behind, and ends
+    when its call returns. A file that it may still upload is an orphan, since no record refers to it. At most
+    `max_threads` exist at any time, including those left behind. While they are all taken, `put_all` waits for one, and
+    reports it when its time is over.
 
     Args:
         root: `file:///path`, `s3://bucket/prefix`, or another URL that fsspec opens.
-        parallel: how many uploads at a time; None: 4 into a folder of this host, whose disk is soon busy, 8 elsewhere,
+        parallel: how many uploads at a time. None: 4 into a folder of this host, whose disk is soon busy; 8 elsewhere,
             where each waits for answers. On S3 each takes memory for one part (S3Bucket), 8 MiB.
-        options: for the client of the store, such as `endpoint_url`; else everything is as its environment says
+        options: for the client of the store, such as `endpoint_url`. Other settings come from its environment
             (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …). Never logged, and in no message.
-        pause_s: how long to wait after try N failed.
+        pause_s: the wait after attempt N failed.
     """
 
     def __init__(
@@ -93,17 +93,17 @@ class Store:
     def put_all(
         self, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None] = lambda: None
     ) -> list[Uploaded]:
-        """All files are in the store, and verified, when this returns; in the order in which they were given.
+        """Upload and verify all files; return them in the given order.
 
-        Each is tried again, with growing pauses, until it is there or the time is over. The first that cannot be
-        there ends it for all. A file that is there already with the same content is as good as uploaded.
+        Each is tried again, with growing pauses, until it is stored or the time is over. The first permanent error ends
+        all uploads. An existing file with the same content counts as uploaded.
 
         Args:
             within_s: how long this may take; it returns or raises by then, and never returns later.
-            between: called on this thread, at least every half second; what it raises ends the uploads.
+            between: called on this thread, at least every half second; its errors end the uploads.
 
         Raises:
-            UploadError: not all are there. Some may be, or come to be later: nobody may refer to them.
+            UploadError: not all are stored. Some may be, now or later: no reference may name them.
         """
         if not files:
             return []
@@ -117,7 +117,7 @@ class Store:
             checkpoint.stop.set()
 
     def _start(self, checkpoint: _Checkpoint, between: Callable[[], None]) -> None:
-        """One thread for each upload that may run; without the first of them nothing can begin."""
+        """Start one thread for each upload that may run; without the first of them nothing can begin."""
         for started in range(min(self._parallel, len(checkpoint.files))):
             while not self._alive.acquire(timeout=0 if started else checkpoint.turn_s):
                 if started:
@@ -126,7 +126,7 @@ class Store:
                 if checkpoint.is_late:
                     raise UploadError(
                         f"{checkpoint.files[0].path} was not begun: {self._max_threads} uploads of earlier checkpoints "
-                        f"hang in {self.root}, and no more are started beside them"
+                        f"hang in {self.root}, the most that may run"
                     )
             try:
                 threading.Thread(target=self._run, args=(checkpoint,), name="upload", daemon=True).start()
@@ -154,7 +154,7 @@ def _check_paths(files: Sequence[ToUpload]) -> None:
 
 
 class _Checkpoint:
-    """The uploads of one `put_all`: threads take files and tell what came of them until `stop` is set."""
+    """The uploads of one `put_all`: threads take files and report their results until `stop` is set."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class _Checkpoint:
                 raise told
             if told is not None:
                 done[told.path] = told
-            # Also when all are there: whoever was frozen meanwhile has no time left to refer to them.
+            # Also when all are stored: a process that was frozen meanwhile has no time left for the references.
             if self.is_late:
                 raise self._late(done)
             if told is None or time.monotonic() - called_at >= BETWEEN_S:
@@ -207,8 +207,8 @@ class _Checkpoint:
     def _late(self, done: Mapping[str, Uploaded]) -> UploadError:
         missing = [file for file in self.files if file.path not in done]
         if not missing:
-            return UploadError(f"{self.files[-1].path} was uploaded, but its time was over when that was seen")
-        # One that was tried says more than one that still waits for its turn.
+            return UploadError(f"{self.files[-1].path} was uploaded too late: its time was over")
+        # The fault of an attempted file is more useful than that of one still in the queue.
         named = next((file for file in missing if file.path in self._faults), missing[0])
         cause = self._faults.get(named.path, "no answer")
         return UploadError(f"{named.path} was not uploaded in time, nor {len(missing) - 1} others: {cause}")
@@ -224,7 +224,7 @@ class _Checkpoint:
                 self._until_there(file)
             except StoreRefusalError as error:
                 self._told.put(UploadError(f"{file.path} cannot be uploaded: {error}"))
-            except Exception as error:  # noqa: BLE001 - it must not end with this thread, unheard
+            except Exception as error:  # noqa: BLE001 - reported to the waiting thread
                 self._told.put(UploadError(f"{file.path} cannot be uploaded: {type(error).__name__}: {error}"))
 
     def _until_there(self, file: ToUpload) -> None:
@@ -235,7 +235,7 @@ class _Checkpoint:
                 self._destination.upload(file, deadline_s=self._deadline_s)
             except StoreFaultError as error:
                 if not isinstance(error, OutOfTimeError) or file.path not in self._faults:
-                    self._faults[file.path] = f"{error} (try {attempt})"
+                    self._faults[file.path] = f"{error} (attempt {attempt})"
                 self.stop.wait(min(self._pause_s(attempt), max(0.0, self._deadline_s - time.monotonic())))
             else:
                 self._told.put(Uploaded(path=file.path, uploaded_at_ms=time.time_ns() // 1_000_000))

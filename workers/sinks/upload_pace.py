@@ -1,4 +1,4 @@
-"""How much a checkpoint may hold so that it can be uploaded in its time, by how long those before it took."""
+"""The content of a checkpoint that can be uploaded in its time, from the durations of earlier ones."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from typing import NamedTuple
 
 _SHARE = 0.5
-"""Of the time that uploads may take: what a checkpoint is filled for. The rest is for a store that slows down."""
+"""The part of the upload time for which a checkpoint is filled. The rest is for a store that slows down."""
 _FIRST_FILES = 5_000
 _MOST_FILES = 20_000
-"""So many have a reference each in one transaction, and a part each in memory."""
+"""The limit of parts: each has a reference in one transaction, and memory."""
 
 
 class Load(NamedTuple):
-    """What a checkpoint holds, or held."""
+    """The content of a checkpoint."""
 
     files: int
     size_bytes: int
@@ -21,16 +21,16 @@ class Load(NamedTuple):
 
 
 class UploadPace:
-    """How many partition values come within a rotation depends on the records, and how many files the store takes in a
-    second on the store. Without a bound, a checkpoint that is too large for its time would be aborted and read again
-    for ever, as large as before.
+    """The number of partition values in a rotation depends on the records, the number of files in a second on the
+    store. Without a bound, a checkpoint that is too large for its time would be aborted and read again for ever, as
+    large as before.
 
-      late        half of what was uploaded by then; half of what there was, if nothing was
-      slow        what would have taken half of the time
-      fast        twice as much, if the bound was felt
+      late        half of the uploaded content; half of the whole content, if nothing was uploaded
+      slow        the content that would have taken half of the time
+      fast        twice as much, if the bound was reached
 
-    A checkpoint ends between two batches, so these are bounded too: one batch with more values than the store takes in
-    time would be read again for ever, whatever its checkpoint may hold.
+    A checkpoint ends between two batches, so these are bounded too. One batch with more values than the store takes in
+    time would be read again for ever, with any bound of its checkpoint.
     """
 
     def __init__(self, within_s: float) -> None:
@@ -42,8 +42,8 @@ class UploadPace:
 
     @property
     def most_records(self) -> float:
-        """How many records to take at once: half of what a checkpoint may hold, if they make as many files and bytes
-        as those of the last one did."""
+        """The most records of one batch: half of a checkpoint's bound. The last checkpoint has the files and bytes of
+        a record."""
         last = self._last
         if last is None:
             return math.inf
@@ -52,11 +52,11 @@ class UploadPace:
         return max(1.0, min(by_files, by_bytes) / 2)
 
     def is_enough(self, load: Load) -> bool:
-        """Whether a checkpoint that holds this should end, whatever its age."""
+        """True if a checkpoint with this content should end, at any age."""
         return load.files >= self._most_files or load.size_bytes >= self._most_bytes
 
     def took(self, load: Load, seconds: float) -> None:
-        """All of it was written, uploaded and verified in this time."""
+        """Record the time in which all of it was written, uploaded and verified."""
         self._keep(load)
         if seconds > self._wanted_s:
             self._bound(load, by=self._wanted_s / seconds)
@@ -67,12 +67,12 @@ class UploadPace:
                 self._most_bytes *= 2
 
     def was_late(self, load: Load, *, uploaded: Load) -> None:
-        """When its time was over, only so much of it was uploaded."""
+        """Record the part of it that was uploaded when its time was over."""
         self._keep(load)
         self._bound(uploaded if uploaded.files else load, by=0.5)
 
     def _keep(self, load: Load) -> None:
-        # One without records, of offsets alone, says nothing.
+        # One without records, with offsets alone, shows nothing.
         if load.records:
             self._last = load
 

@@ -1,4 +1,4 @@
-"""One file on its way into a store: what is asked, what is promised, and the two ways in which it can go wrong."""
+"""One file on its way into a store: the request, the guarantee, and the two kinds of failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK = 1 << 20
 class ToUpload(msgspec.Struct, frozen=True, kw_only=True):
     """A finished local file.
 
-    path: where it goes, below the store's root; it is never used for another file.
+    path: its destination below the store's root; it is never used for another file.
     sha256: of the whole file, in hexadecimal.
     """
 
@@ -37,15 +37,15 @@ class UploadError(Exception):
 
 
 class StoreFaultError(Exception):
-    """The store did not do it; it may do it when asked again."""
+    """The store failed; it may succeed when asked again."""
 
 
 class OutOfTimeError(StoreFaultError):
-    """The deadline passed during a try. What an earlier try met says more."""
+    """The deadline passed during an attempt. The error of an earlier attempt has the cause."""
 
 
 class StoreRefusalError(Exception):
-    """The store will not do it, however often it is asked, or must not: the path holds something else."""
+    """A permanent refusal by the store, or the path holds another file."""
 
 
 class Destination(Protocol):
@@ -54,20 +54,20 @@ class Destination(Protocol):
     def upload(self, file: ToUpload, *, deadline_s: float) -> None:
         """Return when the store has all of the file at its path, and that was verified.
 
-        A path that holds the same content already is as good: an earlier try arrived after all. One that holds
-        anything else is left as it is.
+        A path with the same content counts as uploaded: an earlier attempt arrived after all. Other content is left as
+        it is.
 
         Args:
             deadline_s: by `time.monotonic`; the earlier this returns after it, the better, but it may hang.
 
         Raises:
-            StoreFaultError, StoreRefusalError: it is not there, or that is not known.
+            StoreFaultError, StoreRefusalError: it is not stored, or that is not known.
         """
         ...
 
 
 def left_s(deadline_s: float) -> float:
-    """How long until then. Raises OutOfTimeError when it is over."""
+    """The time until then. Raises OutOfTimeError when it is over."""
     left = deadline_s - time.monotonic()
     if left <= 0:
         raise OutOfTimeError("no answer in time")
@@ -75,14 +75,14 @@ def left_s(deadline_s: float) -> float:
 
 
 def check_path(path: str) -> None:
-    """Raise StoreRefusalError unless it leads below the root, whatever kind of store that is."""
+    """Raise StoreRefusalError unless it leads below the root, for every kind of store."""
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts) or PurePosixPath(path).is_absolute() or "\0" in path:
         raise StoreRefusalError(f"{path!r} is no path below the root of a store")
 
 
 def check_content(opened: BinaryIO, file: ToUpload, *, where: str, deadline_s: float) -> None:
-    """Raise StoreRefusalError unless what is read is the file; `where` says in the message what was read."""
+    """Raise StoreRefusalError unless the file's content is read; `where` names its source in the message."""
     digest, size = hashlib.sha256(), 0
     while block := opened.read(_BLOCK):
         digest.update(block)

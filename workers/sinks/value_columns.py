@@ -1,4 +1,4 @@
-"""The partition columns of a value that is still JSON: only the fields that they are made of are decoded."""
+"""The partition columns of a value that is still JSON: only the fields for them are decoded."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class ValueColumns:
     """names, folder: see FilePartitions."""
 
     def __init__(self, settings: FileSink) -> None:
-        """Raises FieldPathError when a path is none."""
+        """Raises FieldPathError for an invalid path."""
         self._partitions = FilePartitions(settings.partition_by, event_time=settings.event_time)
         self.names = self._partitions.names
         self.folder = self._partitions.folder
         paths = [column.field for column in settings.partition_by if isinstance(column, ByField)]
         if settings.event_time is not None:
             paths.append(settings.event_time)
-        # What is not among these is passed over, and looked at by whoever grows the schema.
+        # Other fields are skipped; they are checked when the schema grows.
         fields = TypedDict("fields", {field_path.parse(path)[0]: Any for path in paths}, total=False)  # type: ignore[misc]
         self._decode = msgspec.json.Decoder(cast(Any, fields)).decode
 
     def values(self, value: bytes, timestamp_ms: int | None) -> tuple[str, ...]:
-        """The value of each column. Raises BadValueError for what is no JSON object, or belongs into no partition."""
+        """The value of each column. Raises BadValueError for a value that is no JSON object, or has no partition."""
         try:
             return self._partitions.values(self._decode(value), timestamp_ms)
         except PartitionError as error:

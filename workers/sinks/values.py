@@ -1,4 +1,4 @@
-"""Which schema the values of a file need: inferred as they come, or given beforehand and only checked."""
+"""The schema of a file's values: inferred as they come, or given beforehand and only checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.sinks.shape_types import type_of
 
 MAX_DECODERS: Final = 256
 _WORTH: Final = 32
-"""How often a shape is met before a decoder is made for it, which takes as long as so many checks without one."""
+"""How often a shape occurs before a decoder is made for it, which takes as long as so many checks without one."""
 
 
 class FileSchema(NamedTuple):
@@ -32,24 +32,24 @@ class FileSchema(NamedTuple):
 class ValueShapes:
     """Grows the shapes of files by the values that go into them: one of it for a task, a Shape for a file.
 
-    A value that adds nothing to its file's shape, as nearly all do, is only looked at by a decoder of msgspec that
-    takes no other. The decoders are shared by all files of the same shape, and bounded: what is met rarely has none.
+    Nearly all values add nothing to their file's shape. Those are only checked by a decoder of msgspec that takes no
+    others. The decoders are shared by all files of the same shape, and bounded: rare shapes have none.
     """
 
     def __init__(self, *, name: str, policy: SchemaConflict) -> None:
-        """name: of the record in each schema; policy: what becomes of a value whose type conflicts with its file's."""
+        """name: of the record in each schema; policy: for a value whose type conflicts with its file's."""
         self._is_union = policy is SchemaConflict.UNION
         self._decoders: dict[Shape, Callable[[bytes], object] | None] = {}
         self._met: WeakKeyDictionary[Shape, int] = WeakKeyDictionary()
         self._name = name
 
     def add(self, shape: Shape, value: bytes, record: Any = None) -> Shape:
-        """The shape of a file with one value more; NOTHING is that of an empty file.
+        """The shape of a file with one more value; NOTHING is that of an empty file.
 
         record: the value decoded by json_records, if it is already.
 
-        Raises BadValueError for what cannot go into this file: no JSON object, what no schema holds, or, by policy, a
-        type that conflicts with what is in it. The file's shape is as before then.
+        Raises BadValueError if the value cannot be in this file: it is no JSON object, or no schema holds it. By policy
+        also if its type conflicts with the file's. The file's shape is as before then.
         """
         decoder = self._decoders.get(shape)
         if decoder is not None:

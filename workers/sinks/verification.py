@@ -1,4 +1,4 @@
-"""What went into the files of a committed checkpoint, against what is in them when they are read again."""
+"""The ids that went into the files of a committed checkpoint, compared with those that are read again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from workers.sinks.reading_back import Uploads
 from workers.sinks.uploads import StoreRefusalError, ToUpload, check_content
 
 MOST_DUE = 100
-"""Checkpoints whose files may wait to be read again; their ids are held in memory."""
+"""The number of checkpoints whose files may wait to be read again; their ids are held in memory."""
 
 _SHOWN = 20
 _ASKED_AGAIN_S = 5.0
 
 
 class DifferenceError(Exception):
-    """The files of a committed checkpoint are not what went into them. `lost` and `unexpected` are the whole sets."""
+    """The files of a committed checkpoint differ from their records. `lost` and `unexpected` are the whole sets."""
 
     def __init__(self, message: str, *, lost: Counter[str], unexpected: Counter[str]) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class DifferenceError(Exception):
 
 
 class UnreadError(Exception):
-    """The store did not give a file that it may have: nothing is known by that. It is asked again."""
+    """The store did not return a file that it may have: nothing is known. It is asked again."""
 
 
 class Committed(NamedTuple):
@@ -49,14 +49,14 @@ class Committed(NamedTuple):
 
 
 class Verification:
-    """Keeps the ids of an open checkpoint, taken as early as there are any: before a file, a schema, a spool is looked
-    at; and compares them after the commit.
+    """Keeps the ids of an open checkpoint, and compares them after the commit. It takes the ids before any file, schema
+    or spool is used.
 
     An id is the JSON of the field that has it; records without one count under an id of their own, `null`.
     """
 
     def __init__(self, root: str, id_field: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises FieldPathError when the field's path is none."""
+        """Raises FieldPathError for an invalid path of the field."""
         self._clock = clock
         self._not_before = 0.0
         self._uploads = Uploads(root)
@@ -67,36 +67,36 @@ class Verification:
 
     @property
     def due(self) -> int:
-        """How many checkpoints are committed and not compared yet."""
+        """The number of checkpoints that are committed and not compared yet."""
         return len(self._due)
 
     def ids(self, values: Iterable[bytes]) -> Counter[str]:
-        """Of records as they came. Raises BadValueError for one that is no JSON."""
+        """The ids of input records. Raises BadValueError for one that is no JSON."""
         return Counter([self._id(decode(value)) for value in values])
 
     def expect(self, ids: Counter[str]) -> None:
-        """These must be in the files of the open checkpoint."""
+        """Add ids that must be in the files of the open checkpoint."""
         self._ids += ids
 
     def forget(self) -> None:
-        """What is open is not committed."""
+        """Discard the ids of the open checkpoint, which is not committed."""
         self._ids = Counter()
 
     def committed(self, checkpoint: int, files: Iterable[ToUpload]) -> None:
-        """The open checkpoint is committed; it is compared at the next `check`."""
+        """Record the commit of the open checkpoint; it is compared at the next `check`."""
         self._due.append(Committed(checkpoint, self._ids, tuple(files)))
         self._ids = Counter()
 
     def check(self, between: Callable[[], None], *, within_s: float = math.inf) -> None:
-        """Read again what was committed since the last time, and compare. Nothing is read for 5 s after an UnreadError.
+        """Read the files committed since the last time, and compare. Nothing is read for 5 s after an UnreadError.
 
         Args:
             between: called before each file.
-            within_s: after that no other file is begun; the next call goes on where this one has stopped.
+            within_s: after that no other file is begun; the next call continues where this one has stopped.
 
         Raises:
-            DifferenceError: a file is gone or another one, an id is missing or came from nowhere.
-            UnreadError: what is due stays due.
+            DifferenceError: a file is missing or another one, an id is missing or unexpected.
+            UnreadError: the due checkpoints stay due.
         """
         until = self._clock() + within_s
         while self._due and self._clock() >= self._not_before:
@@ -113,7 +113,7 @@ class Verification:
             _compare(due, found, unreadable)
 
     def _begin(self) -> None:
-        """Of the oldest that is due nothing has been read."""
+        """Begin with the oldest due checkpoint."""
         self._read_files = 0
         self._found: Counter[str] = Counter()
         self._unreadable: list[str] = []
@@ -122,9 +122,9 @@ class Verification:
         try:
             self._found += self._read(file)
         except (FileNotFoundError, StoreRefusalError, ValueError) as error:
-            # The others are read all the same: then what is missing is what was in this one.
+            # The others are read all the same: then the missing ids are those of this file.
             self._unreadable.append(sentence_of(error))
-        except Exception as error:  # the border to whatever library fsspec calls
+        except Exception as error:  # the border to the libraries that fsspec calls
             self._not_before = self._clock() + _ASKED_AGAIN_S
             raise UnreadError(
                 f"checkpoint {due.checkpoint} is committed, and not compared yet: {file.path} cannot be read: "
@@ -152,8 +152,8 @@ def _compare(due: Committed, found: Counter[str], unreadable: Sequence[str]) -> 
     lost, unexpected = due.ids - found, found - due.ids
     cause = f"; {len(unreadable)} of them cannot be read, such as: {unreadable[0]}" if unreadable else ""
     raise DifferenceError(
-        f"checkpoint {due.checkpoint} is committed, and its files are not what went into them: of "
-        f"{due.ids.total()} ids {lost.total()} are missing{_some(lost)}, {unexpected.total()} are too many"
+        f"checkpoint {due.checkpoint} is committed, and its files differ from its records. {lost.total()} of "
+        f"{due.ids.total()} ids are missing{_some(lost)}, {unexpected.total()} are too many"
         f"{_some(unexpected)}{cause}",
         lost=lost,
         unexpected=unexpected,

@@ -1,1 +1,1 @@
-"""An instance as a Spark application: the only room that imports pyspark."""
+"""An instance as a Spark application: the only package that imports pyspark."""

@@ -1,4 +1,4 @@
-"""One Spark application with one stage of independent, endless tasks; everything that is asked of pyspark."""
+"""One Spark application with one stage of independent, endless tasks; all use of pyspark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Job = Callable[[SparkContext], list[bytes]]
 
 
 class Slots(msgspec.Struct, frozen=True, kw_only=True):
-    """How many executors there are, how many tasks run and wait, and how many attempts have failed so far."""
+    """The number of executors, of running and waiting tasks, and of attempts that have failed so far."""
 
     executors: int
     tasks_running: int
@@ -39,7 +39,7 @@ def attempt_number() -> int:
 
 
 class ActiveStage(msgspec.Struct, frozen=True, kw_only=True):
-    """Spark's stage that runs now, and how many of its tasks have ended."""
+    """Spark's running stage, and the number of its tasks that have ended."""
 
     id: int
     tasks_done: int
@@ -59,7 +59,7 @@ class Application:
 
     @classmethod
     def start(cls) -> Application:
-        """Connect to the master that spark-submit was given. Raises what Spark raises when it refuses."""
+        """Connect to the master of spark-submit. Raises Spark's error when it refuses."""
         return cls(SparkContext(conf=SparkConf()))
 
     @property
@@ -90,20 +90,20 @@ class Application:
         self.run_job(stage)
 
     def run_job(self, job: Job) -> None:
-        """Start `job` in a thread of its own; `wait` and `results` are about it, as about a stage."""
+        """Start `job` in a thread of its own; `wait` and `results` apply to it as to a stage."""
         self._stage = InheritableThread(target=self._collect, args=(job,), name="fenceline-stage")
         self._stage.daemon = True
         self._stage.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the stage has ended within `timeout_s`."""
+        """True if the stage has ended within `timeout_s`."""
         if self._stage is None:
             return True
         self._stage.join(timeout_s)
         return not self._stage.is_alive()
 
     def results(self) -> list[bytes]:
-        """What the tasks returned, after the stage has ended; raises the stage's error."""
+        """The results of the tasks, after the stage has ended; raises the stage's error."""
         if self._error is not None:
             raise self._error
         return self._results or []
@@ -116,7 +116,7 @@ class Application:
             raise SparkGoneError(f"Spark's driver JVM does not answer: {first_line(error)}") from error
 
     def active_stage(self) -> ActiveStage | None:
-        """The first of those that run; raises SparkGoneError when the JVM does not answer any more."""
+        """The first running stage; raises SparkGoneError when the JVM does not answer any more."""
         try:
             tracker = self._context.statusTracker()
             for stage_id in sorted(tracker.getActiveStageIds()):
@@ -128,21 +128,21 @@ class Application:
         return None
 
     def last_failure(self) -> str:
-        """Why the newest failed attempt failed, in Spark's words; empty when Spark does not say."""
+        """Spark's reason for the newest failed attempt; empty when Spark reports none."""
         try:
             return self._last_failure()
         except (Py4JError, OSError) as error:
-            return f"(Spark does not say: {first_line(error)})"
+            return f"(Spark reports no reason: {first_line(error)})"
 
     def failed_attempts(self) -> list[FailedAttempt]:
-        """The newest that have failed, with Spark's reason; raises SparkGoneError when the JVM does not answer."""
+        """The newest failed attempts, with Spark's reason; raises SparkGoneError when the JVM does not answer."""
         try:
             return self._failed_attempts()
         except (Py4JError, OSError) as error:
             raise SparkGoneError(f"Spark's driver JVM does not answer: {first_line(error)}") from error
 
     def stop(self, *, timeout_s: float) -> bool:
-        """Stop the context; False when that took longer than `timeout_s` (a master that is away can hold it up)."""
+        """Stop the context; False when that took longer than `timeout_s` (an absent master can delay it)."""
         thread = threading.Thread(target=self._stop, name="fenceline-stop", daemon=True)
         thread.start()
         thread.join(timeout_s)

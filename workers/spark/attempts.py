@@ -1,8 +1,8 @@
-"""The driver's book of attempts: which is the newest of each task, and how long the next one waits.
+"""The driver's book of attempts: the newest of each task, and the wait of the next one.
 
 Pure: time comes in as an argument. Spark retries a failed task after 0.2 s, for ever, and counts over the life of the
-stage; so waits are decided here, by the failures in a row, and done by the tasks before they initialize their producer
-(a wait after that would hold a transactional id and partitions).
+stage. So waits are decided here, by the failures in a row. The tasks wait before they initialize their producer: a wait
+after that would hold a transactional id and partitions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from workers.spark.messages import AttemptEnd
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How failures of one task are answered.
+    """The response to failures of one task.
 
     The first failure in a row is retried at once: a killed worker should be back as fast as Spark can fork. Then the
-    wait doubles from `first_wait_s` to `longest_wait_s`. An attempt that worked for `healthy_s` ends the row.
-    crashing_after: failures in a row that are told. new_application_after: failures in a row after which the instance
-    is started anew, which brings other executors (about an hour of tries).
+    wait grows by a factor of two from `first_wait_s` to `longest_wait_s`. An attempt that worked for `healthy_s` ends
+    the row.
+    crashing_after: failures in a row after which they are reported. new_application_after: failures in a row after
+    which the instance is started again, which brings other executors (after about an hour).
     """
 
     healthy_s: float = 60.0
@@ -31,12 +32,12 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     new_application_after: int = 20
 
     def wait_s(self, failures: int) -> float:
-        """How long an attempt waits that comes after `failures` failures of its task in a row."""
+        """The wait of an attempt that comes after `failures` failures of its task in a row."""
         return BackOff(self.first_wait_s, self.longest_wait_s).wait_s(failures - 1)
 
 
 class VerdictKind(StrEnum):
-    """Why the driver should end the instance though nobody asked for it."""
+    """The reason why the driver should end the instance without a request."""
 
     FAILED = "failed"
     HOPELESS = "hopeless"
@@ -59,10 +60,10 @@ class _Task(msgspec.Struct):
 
 
 class AttemptBook:
-    """Keeps what tasks told the driver. Not thread-safe; the coordination server serializes access.
+    """Keeps the tasks' reports to the driver. Not thread-safe; the coordination server serializes access.
 
-    A stage lives for months, so of each task only the newest attempt, the newest that has ended, the failures in a row
-    and the last of them are kept.
+    A stage lives for months. So of each task only the newest attempt, the newest ended one, the failures in a row and
+    the last failure are kept.
     """
 
     def __init__(self, *, tasks: int, patience: Patience | None = None) -> None:
@@ -73,16 +74,16 @@ class AttemptBook:
 
     @property
     def attempts_begun(self) -> int:
-        """How many attempts have reached our code so far; what Spark counts beyond that failed before it."""
+        """The number of attempts that have reached our code; others that Spark counts failed before it."""
         return self._attempts_begun
 
     @property
     def active(self) -> int:
-        """How many tasks have an attempt that has begun and not said how it ended; a killed one counts as well."""
+        """The number of tasks with an attempt that has begun and not reported its end; a killed one counts as well."""
         return sum(one.ended != one.attempt for one in self._tasks.values())
 
     def crashing(self, *, now_s: float) -> int:
-        """How many tasks have failed several times in a row, and were not healthy for a while since."""
+        """The number of tasks that have failed several times in a row, and were not healthy for a while since."""
         return sum(
             one.failures >= self._patience.crashing_after and not self._is_healthy(one, now_s)
             for one in self._tasks.values()
@@ -91,7 +92,7 @@ class AttemptBook:
     def begin(self, task: int, attempt: int, *, now_s: float) -> float | None:
         """Enter a new attempt; return how long it waits, or None if a later attempt of the task has begun already.
 
-        An earlier attempt that never said how it ended was killed, or its executor is gone: that is a failure too.
+        An earlier attempt that never reported its end was killed, or its executor is gone: that is a failure too.
         """
         self._attempts_begun += 1
         known = self._tasks[task]
@@ -99,7 +100,7 @@ class AttemptBook:
             return None
         if attempt > known.attempt and known.ended != known.attempt:
             self._fail(
-                task, now_s, f"attempt {known.attempt} ended without a word (its process or its executor was killed)"
+                task, now_s, f"attempt {known.attempt} ended without a report (its process or executor was killed)"
             )
         known.attempt = attempt
         wait_s = self._patience.wait_s(known.failures)
@@ -107,17 +108,17 @@ class AttemptBook:
         return wait_s
 
     def why_waits(self, task: int) -> str:
-        """Why the newest attempt of a task waits, and for how long."""
+        """The reason and the length of the newest attempt's wait."""
         known = self._tasks[task]
         wait_s = self._patience.wait_s(known.failures)
-        return f"failed {known.failures} times in a row, next try after {wait_s:g} s: {known.last_failure}"
+        return f"failed {known.failures} times in a row, next attempt after {wait_s:g} s: {known.last_failure}"
 
     def is_current(self, task: int, attempt: int) -> bool:
-        """Whether no later attempt of `task` has begun."""
+        """True if no later attempt of `task` has begun."""
         return attempt >= self._tasks[task].attempt
 
     def end(self, task: int, attempt: int, end: AttemptEnd, message: str, *, now_s: float) -> None:
-        """Enter how an attempt ended. What a zombie says about itself changes nothing."""
+        """Enter the end of an attempt. The report of a zombie changes nothing."""
         if not self.is_current(task, attempt):
             return
         if end is AttemptEnd.CRASHED:
@@ -125,16 +126,16 @@ class AttemptBook:
         elif end is AttemptEnd.HOPELESS:
             self._decide(VerdictKind.HOPELESS, f"task {task}: {message}")
         elif end is AttemptEnd.SUPERSEDED:
-            # Its newest attempt here, so the successor is not one of ours: another application holds the ordinal.
+            # Its newest attempt here, so the successor belongs to another application, which holds the ordinal.
             self._decide(VerdictKind.SUPERSEDED, f"task {task} was superseded: {message}")
         self._tasks[task].ended = attempt
 
     def verdict(self) -> Verdict | None:
-        """Why this instance should end, once there is a reason; the first reason stays."""
+        """The reason to end this instance, once there is one; the first reason stays."""
         return self._verdict
 
     def _is_healthy(self, known: _Task, now_s: float) -> bool:
-        """Whether its newest attempt works, and has done so for long enough."""
+        """True if its newest attempt works, and has done so for long enough."""
         return known.ended != known.attempt and now_s - known.works_since_s >= self._patience.healthy_s
 
     def _fail(self, task: int, now_s: float, message: str) -> None:

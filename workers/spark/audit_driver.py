@@ -1,6 +1,6 @@
-"""The driver of one audit: claims it, runs it, says what it found.
+"""The driver of one audit: claims it, runs it, reports its findings.
 
-    order ─▶ context ─▶ claim ─▶ resolve, read, compare, describe ─▶ context stopped ─▶ outcome, as a file and told
+    order ─▶ context ─▶ claim ─▶ resolve, read, compare, describe ─▶ context stopped ─▶ outcome, as a file and sent
 
 Exit codes: workers/spark/exit_codes.py, where DRAINED is an audit that is done.
 """
@@ -42,7 +42,7 @@ EXIT_CODES = {AuditEnd.DONE: ExitCode.DRAINED, AuditEnd.FAILED: ExitCode.FAILED,
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the driver waits for what."""
+    """The bounds of the driver's waits."""
 
     look_every_s: float = 1.0
     claim_s: float = 60.0
@@ -51,7 +51,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Course:
-    """How far the audit is; written by its thread, read by the main one."""
+    """The progress of the audit; written by its thread, read by the main one."""
 
     def __init__(self) -> None:
         self.stage = AuditStage.RESOLVING
@@ -59,7 +59,7 @@ class Course:
         self._first_spark_stage: int | None = None
 
     def see(self, application: Application) -> tuple[AuditStage, int, int]:
-        """The stage, and the tasks of it that are done, and all of them. Raises SparkGoneError."""
+        """The stage, and the number of its tasks: done, and in all. Raises SparkGoneError."""
         active = application.active_stage()
         if self.stage is not AuditStage.READING or active is None:
             return self.stage, 0, 0
@@ -70,7 +70,7 @@ class Course:
 
 
 def run(order: AuditOrder, *, bounds: Bounds) -> AuditOutcome:
-    """Everything from the context to the outcome, which the server has been told. Raises NotGrantedError."""
+    """Run all from the context to the outcome, which is sent to the server. Raises NotGrantedError."""
     sigterm = SignalFlag()
     sigterm.install()
     specification = order.specification
@@ -99,7 +99,7 @@ def run(order: AuditOrder, *, bounds: Bounds) -> AuditOutcome:
 def _watch(
     application: Application, order: AuditOrder, reporter: AuditReporter, sigterm: SignalFlag, bounds: Bounds
 ) -> AuditOutcome:
-    """Run the audit beside this thread, which tells how far it is, and hears that it is to end."""
+    """Run the audit beside this thread, which reports its progress, and ends it on request."""
     course = Course()
     application.run_job(job(order, course))
     while not application.wait(bounds.look_every_s):
@@ -114,9 +114,9 @@ def _watch(
             offsets=course.offsets,
         )
         if sigterm.is_set:
-            return _outcome(order, application.application_id, AuditEnd.STOPPED, "it was told to stop by SIGTERM")
+            return _outcome(order, application.application_id, AuditEnd.STOPPED, "stopped by SIGTERM")
         if not reporter.is_wanted(progress):
-            return _outcome(order, application.application_id, AuditEnd.STOPPED, "nobody wants its result any more")
+            return _outcome(order, application.application_id, AuditEnd.STOPPED, "its result is not wanted any more")
     try:
         (data,) = application.results()
     except Exception as error:
@@ -127,7 +127,7 @@ def _watch(
 
 
 def job(order: AuditOrder, course: Course) -> Callable[[SparkContext], list[bytes]]:
-    """All of the audit that takes time, for `Application.run_job`."""
+    """The long part of the audit, for `Application.run_job`."""
 
     def run_on(context: SparkContext) -> list[bytes]:
         started_at_ms, began = time.time_ns() // 1_000_000, time.monotonic()
@@ -183,7 +183,7 @@ def _claim(order: AuditOrder, application_id: str) -> AuditClaim:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one audit; the exit code says how it ended."""
+    """Run one audit; the exit code has the kind of its end."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     arguments = _parse(argv)
@@ -192,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except handover.NoSpecificationError as error:
         log.critical("%s", error)
         return ExitCode.NO_SPECIFICATION
-    # It holds the audit's token, and nobody else is to read it.
+    # It holds the audit's token, which no other process may read.
     handover.remove(arguments.specification)
     try:
         outcome = run(order, bounds=Bounds())
@@ -213,5 +213,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fenceline_audit", description="Run one audit of a Fenceline pipeline.")
     parser.add_argument("--specification", type=Path, required=True, help="a file of mode 0600 with what to audit")
-    parser.add_argument("--outcome", type=Path, required=True, help="where to write how it ended")
+    parser.add_argument("--outcome", type=Path, required=True, help="where to write the outcome")
     return parser.parse_args(argv)

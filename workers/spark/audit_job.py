@@ -1,17 +1,17 @@
-"""The audit as Spark runs it: steps that bring back only what is bounded by their number of tasks.
+"""The audit as Spark runs it: steps that return only data bounded by their number of tasks.
 
-    list      only with files: a task for 50,000 references ─▶ who reads which files, and how many records these have
+    list      only with files: a task for 50,000 references ─▶ the files of each task, and their number of records
     read      a task for each split         records ─▶ rows of 24 bytes, in pieces by bucket
     shuffle   Spark                          all rows of an id meet in one bucket
     compare   a task for each bucket        rows ─▶ counts, and the first few ids of each finding
     describe  one task                       those few once more, for their text and timestamps
 
-A hundred million ids are two hundred million rows: at a million offsets a task 200 tasks that keep 24 MB each, 4.8 GB
-of shuffle on disk, and 250 buckets, of which a task keeps one: 400,000 ids, about 100 MB of Python. Nothing grows with
-the number of ids but the number of tasks, and the disk.
+A hundred million ids are two hundred million rows. At a million offsets a task, 200 tasks keep 24 MB each, with 4.8 GB
+of shuffle on disk. A task keeps one of 250 buckets: 400,000 ids, about 100 MB of Python. Only the number of tasks and
+the disk space grow with the number of ids.
 
-Files are read by tasks of a million of their records, or a thousand files: what a task keeps is as bounded, plus the
-few files that it fetches before it reads them (4 MB of each in memory, the rest on the disk).
+Files are read by tasks of a million of their records, or a thousand files. A task's memory is bounded in the same way.
+It also holds a few files that it fetches ahead (4 MB of each in memory, the rest on the disk).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Keyed = tuple[int, bytes]
 
 
 class AuditLuggage(msgspec.Struct, frozen=True, kw_only=True):
-    """What tasks are given, as JSON: another Python could not read a pickle of it."""
+    """The input of tasks, as JSON: another Python could not read a pickle of it."""
 
     versions: Versions
     order: AuditOrder
@@ -54,7 +54,7 @@ class AuditLuggage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolved(client_config: dict[str, str]) -> dict[str, str]:
-    """The cluster's settings with their secrets, of the process that asks. Raises InvalidError."""
+    """The cluster's settings with their secrets, from this process. Raises InvalidError."""
     return secret_reference.resolve(client_config, environment=os.environ, read_file=read_secret)
 
 
@@ -64,7 +64,7 @@ def buckets_of(plan: Plan, specification: AuditSpecification) -> int:
 
 
 def with_files(context: SparkContext, order: AuditOrder, plan: Plan) -> Plan:
-    """The plan with what its references ask for; as it is where there are none. Raises what Spark raises."""
+    """The plan with the splits of its references; unchanged without any. Raises Spark's errors."""
     if plan.files is None:
         return plan
     splits = splits_of_references(plan, references_per_task=order.specification.bounds.references_per_task)
@@ -80,7 +80,7 @@ def with_files(context: SparkContext, order: AuditOrder, plan: Plan) -> Plan:
 
 
 def run(context: SparkContext, order: AuditOrder, plan: Plan) -> tuple[list[SplitReport], list[BucketReport]]:
-    """Read and compare; what is returned is a small report of each task. Raises what Spark raises."""
+    """Read and compare; return a small report of each task. Raises Spark's errors."""
     specification = order.specification
     splits = list(splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task))
     if not splits:
@@ -91,7 +91,7 @@ def run(context: SparkContext, order: AuditOrder, plan: Plan) -> tuple[list[Spli
     reports: list[tuple[bool, bytes]] = (
         context.parallelize(packed, len(packed))
         .mapPartitions(partial(_read, luggage, buckets))
-        # What splits report comes in a bucket of its own.
+        # The reports of splits come in a bucket of their own.
         .partitionBy(buckets + 1, int)
         .mapPartitionsWithIndex(partial(_compare, luggage, buckets))
         .collect()
@@ -118,7 +118,7 @@ def describe_on(
 
 
 def _pack(order: AuditOrder, scope: ReferenceScope | None = None) -> bytes:
-    # What only the driver needs stays with it.
+    # Data that only the driver needs stay with it.
     own = msgspec.structs.replace(order, token="", server_urls=())
     return msgspec.json.encode(AuditLuggage(versions=versions.of_this_process(), order=own, scope=scope))
 
@@ -140,7 +140,7 @@ def _list(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
     for data in packed:
         split = msgspec.json.decode(data, type=Split)
         with reader(config, audit_id=specification.audit_id) as consumer:
-            # What is deleted meanwhile is told by those who read the files.
+            # Files that are deleted meanwhile are reported by the tasks that read them.
             batches = committed_records(
                 consumer, split, stall_s=specification.bounds.stall_ms / 1000, deleted=lambda _start, _end: None
             )

@@ -1,4 +1,4 @@
-"""The audit driver's line to the server: claims the audit, tells how far it is, says how it ended."""
+"""The audit driver's connection to the server: claims the audit, reports its progress and its outcome."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class _Nothing(msgspec.Struct):
 
 
 class AuditReporter:
-    """Without a server nothing is told, and all is wanted: an audit changes nothing, so it may go on alone."""
+    """Without a server nothing is sent, and the audit stays wanted: it changes nothing, so it may continue alone."""
 
     def __init__(self, client: ServerClient) -> None:
         self._client = client
         self._failing = False
 
     def claim(self, claim: AuditClaim, *, within_s: float, give_up: Callable[[], bool]) -> None:
-        """Before anything is read; a server that is away is asked again for `within_s`. Raises NotGrantedError."""
+        """Claim before anything is read; an absent server is asked again for `within_s`. Raises NotGrantedError."""
         if not self._client.is_configured:
             return
         claiming.claim(self._client, CLAIM_PATH, claim, what="the audit", within_s=within_s, give_up=give_up)
 
     def is_wanted(self, progress: AuditProgress) -> bool:
-        """Tell how far it is; False once the server has said that nobody waits for the result."""
+        """Report the progress; False once the server has reported that the result is not wanted any more."""
         if not self._client.is_configured:
             return True
         try:
@@ -53,14 +53,14 @@ class AuditReporter:
             return False
         except (ServerAwayError, protocol.UnsupportedProtocolError) as error:
             if not self._failing:
-                log.warning("how far the audit is does not reach the server; it goes on: %s", error)
+                log.warning("the audit's progress does not reach the server; it continues: %s", error)
             self._failing = True
             return True
         self._failing = False
         return answer.is_wanted
 
     def tell_outcome(self, outcome: AuditOutcome, *, within_s: float) -> bool:
-        """Say how it ended; False if the server did not hear it within `within_s`: the file has it, too."""
+        """Send the outcome; False if the server did not receive it within `within_s`: the file has it, too."""
         if not self._client.is_configured:
             return True
         deadline = time.monotonic() + within_s
@@ -73,6 +73,6 @@ class AuditReporter:
                 return False
             except ServerAwayError as error:
                 if time.monotonic() >= deadline:
-                    log.warning("the server did not hear the outcome: %s", error)
+                    log.warning("the server did not receive the outcome: %s", error)
                     return False
                 time.sleep(TRY_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Asking the server for leave before anything is run: a lease by its driver, an audit by its own."""
+"""The claim at the server before anything is run: a lease by its driver, an audit by its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class NotGrantedError(Exception):
-    """The lease is not this application's to run; the message is the server's reason."""
+    """This application may not run the lease; the message is the server's reason."""
 
 
 def claim(

@@ -19,9 +19,9 @@ LARGEST_MESSAGE_BYTES = 64 * 1024
 
 
 class CoordinationServer:
-    """Tells tasks what is wanted and writes their attempts into the book; thread-safe.
+    """Reports the desired state to tasks and writes their attempts into the book; thread-safe.
 
-    Whoever knows `secret` may ask; it is made anew for each application and travels to the tasks with their closure.
+    Only tasks with `secret` may ask; it is new for each application and travels to the tasks with their closure.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CoordinationServer:
         self._http.server_close()
 
     def want(self, desired: DesiredTaskState) -> None:
-        """Tell the tasks at their next poll; DRAIN is final."""
+        """Answer the next polls of tasks with this state; DRAIN is final."""
         with self._lock:
             if self._desired is not DesiredTaskState.DRAIN:
                 self._desired = desired
@@ -69,17 +69,17 @@ class CoordinationServer:
             return self._book.verdict()
 
     def attempts_begun(self) -> int:
-        """How many attempts have reached our code."""
+        """The number of attempts that have reached our code."""
         with self._lock:
             return self._book.attempts_begun
 
     def active_attempts(self) -> int:
-        """How many attempts of ours may be running."""
+        """The number of attempts of this instance that may be running."""
         with self._lock:
             return self._book.active
 
     def crashing_tasks(self) -> int:
-        """How many tasks failed several times in a row and were not healthy for a while since."""
+        """The number of tasks that failed several times in a row and were not healthy for a while since."""
         with self._lock:
             return self._book.crashing(now_s=self._now_s())
 
@@ -147,11 +147,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         if status != 200:
-            # What stands unread in a refused request must not be taken for the next one.
+            # Unread data of a refused request must not be taken for the next one.
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base class
-        """Polls come several times a second; the driver's log is for what changes."""
+        """Log nothing: polls come several times a second."""

@@ -1,10 +1,10 @@
-"""The driver of one instance: claims its lease, runs one stage of endless tasks, ends it in order, says how it ended.
+"""The driver of one instance: claims its lease, runs one stage of endless tasks, ends it in order, reports the outcome.
 
     specification ─▶ context ─▶ claim ─▶ stage ─▶ (drain wanted, a verdict, no executors) ─▶ context stopped ─▶ outcome
 
-The claim comes after the context because it carries the application id, and before the stage because an application
-without a lease must not touch Kafka. The outcome comes after the context has stopped, so that whoever hears it may use
-the cores. Exit codes: workers/spark/exit_codes.py.
+The claim comes after the context because it carries the application id. It comes before the stage because an
+application without a lease must not touch Kafka. The outcome comes after the context has stopped, so that its receiver
+may use the cores. Exit codes: workers/spark/exit_codes.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger("workers.spark.driver")
 
 
 def run(specification: InstanceSpecification, *, specification_file: Path | None, bounds: Bounds) -> Ending:
-    """Everything from the context to the ending; the caller tells it on. Raises NotGrantedError."""
+    """Run all from the context to the ending; the caller reports it. Raises NotGrantedError."""
     sigterm = SignalFlag()
     sigterm.install()
     try:
@@ -90,7 +90,7 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
 
 
 def for_files(bounds: Bounds, definition: PipelineDefinition) -> Bounds:
-    """Long enough for the uploads of a last checkpoint. What they do not get is lost time, and no record."""
+    """Long enough for the uploads of a last checkpoint. A missing upload costs time, and no record."""
     if definition.files is None:
         return bounds
     needed_s = (definition.files.upload_timeout_ms + 2 * definition.transaction_timeout_ms) / 1000
@@ -119,7 +119,7 @@ def _claim(specification: InstanceSpecification, application_id: str, host: str)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one instance; the exit code says how it ended."""
+    """Run one instance; the exit code has the kind of its end."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     arguments = _parse(argv)
@@ -163,7 +163,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--specification", type=Path, help="a file of mode 0600 with the specification")
     source.add_argument("--server", action="append", help="the workers' listener to fetch it from; may be repeated")
     parser.add_argument("--token-file", type=Path, help="with --server: a file of mode 0600 with the run's token")
-    parser.add_argument("--outcome", type=Path, help="where to write how it ended, for a server that was away")
+    parser.add_argument("--outcome", type=Path, help="where to write the outcome, for a server that was away")
     arguments = parser.parse_args(argv)
     if arguments.server and arguments.token_file is None:
         parser.error("--server needs --token-file")

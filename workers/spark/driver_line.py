@@ -1,4 +1,4 @@
-"""A task's line to its driver: begins, polls from a thread of its own, says how it ended."""
+"""A task's connection to its driver: begins, polls from a thread of its own, reports its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DriverAwayError(Exception):
 
 
 class DriverLine:
-    """`hear` is called with every word of the driver, on the polling thread. One line belongs to one attempt."""
+    """`hear` is called with every answer of the driver, on the polling thread. One line belongs to one attempt."""
 
     def __init__(self, *, host: str, port: int, secret: str, timeout_s: float = 2.0) -> None:
         self._host = host
@@ -39,11 +39,11 @@ class DriverLine:
         return self._once(BEGIN_PATH, begun, Admission)
 
     def end(self, ended: Ended) -> None:
-        """Say how this attempt ended, if the driver still hears it."""
+        """Report the end of this attempt, if the driver still answers."""
         try:
             self._once(END_PATH, ended, Word)
         except DriverAwayError as error:
-            log.warning("the driver could not be told that this attempt ended (%s): %s", ended.end, error)
+            log.warning("the end of this attempt (%s) did not reach the driver: %s", ended.end, error)
 
     def listen(self, polled: Polled, hear: Callable[[Word], None], *, after_each: Callable[[], None]) -> None:
         """Poll until `close`; `after_each` is called after every poll, answered or not."""
@@ -67,15 +67,15 @@ class DriverLine:
                 is_away = False
             except DriverAwayError as error:
                 if not is_away:
-                    log.warning("the driver does not answer, the task goes on without it: %s", error)
+                    log.warning("the driver does not answer, the task continues without it: %s", error)
                 is_away = True
                 if connection is not None:
                     connection.close()
                 connection = None
             except Exception:
-                # A bug of ours, or a machine at its end: a thread that dies here would never hear of a drain.
+                # A bug of Fenceline, or a machine without memory or threads: without this thread a drain would be lost.
                 if not is_away:
-                    log.exception("the driver's word was not understood; the task goes on and asks again")
+                    log.exception("the driver's answer was not understood; the task continues and asks again")
                 is_away = True
             after_each()
         if connection is not None:

@@ -1,4 +1,4 @@
-"""The driver's line to the server: claims the lease, says once a second how many slots there are, says how it ended."""
+"""The driver's connection to the server: claims the lease, reports its slots once a second, and its outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OUTCOME_PATH = "/workers/v1/outcome"
 
 
 class DriverPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """What every message of one driver repeats."""
+    """The fields that every message of one driver repeats."""
 
     run_id: str
     ordinal: int
@@ -47,7 +47,7 @@ class _Nothing(msgspec.Struct):
 
 
 class DriverReporter:
-    """One heartbeat a second from a thread of its own; `heard` is called with what the server wants."""
+    """One heartbeat a second from a thread of its own; `heard` is called with the server's answers."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class DriverReporter:
 
     @property
     def is_current(self) -> bool | None:
-        """The server's last word on this lease; None while it has not said or cannot say."""
+        """The server's latest answer about this lease; None without an answer."""
         return self._is_current
 
     def claim(self, claim: Claim, *, within_s: float, give_up: Callable[[], bool]) -> None:
         """Claim the lease, before anything is run. Raises NotGrantedError.
 
-        A server that is away is asked again until `within_s` is over: to wait costs nothing yet, while to run
-        unclaimed could mean a second application of the same ordinal. `give_up` ends the wait early.
+        A server that is away is asked again until `within_s` is over. A wait costs nothing yet, but an unclaimed run
+        could be a second application of the same ordinal. `give_up` ends the wait early.
         """
         claiming.claim(self._client, CLAIM_PATH, claim, what="the lease", within_s=within_s, give_up=give_up)
 
@@ -87,7 +87,7 @@ class DriverReporter:
             self._thread.start()
 
     def publish(self, slots: Slots, gone: tuple[GoneAttempt, ...] = (), *, tasks_crashing: int = 0) -> None:
-        """Make these what the next heartbeat says."""
+        """Send these with the next heartbeat."""
         self._gone = gone
         self._tasks_crashing = tasks_crashing
         self._slots = slots
@@ -98,7 +98,7 @@ class DriverReporter:
             self._thread.join(3.0)
 
     def tell_outcome(self, kind: OutcomeKind, message: str, *, within_s: float) -> bool:
-        """Say how the application ended; False if the server did not hear it within `within_s`. After `close`."""
+        """Send the outcome; False if the server did not receive it within `within_s`. After `close`."""
         if not self._client.is_configured:
             return True
         place = self._place
@@ -120,7 +120,7 @@ class DriverReporter:
                 return False
             except ServerAwayError as error:
                 if time.monotonic() >= deadline:
-                    log.warning("the server did not hear the outcome: %s", error)
+                    log.warning("the server did not receive the outcome: %s", error)
                     return False
                 time.sleep(TRY_AGAIN_S)
 
@@ -151,14 +151,14 @@ class DriverReporter:
         except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
             self._is_current = None
             if not self._failing:
-                log.warning("driver heartbeats do not reach the server, the instance goes on without it: %s", error)
+                log.warning("driver heartbeats do not reach the server, the instance continues without it: %s", error)
             self._failing = True
             return
         except Exception:
-            # A bug of ours, or a machine at its end: the thread must live on, or the driver would fall silent.
+            # A bug of Fenceline, or a machine without memory or threads: the thread must survive, or heartbeats end.
             self._is_current = None
             if not self._failing:
-                log.exception("a driver heartbeat failed unexpectedly; the instance goes on, and the next are tried")
+                log.exception("a driver heartbeat failed unexpectedly; the instance continues, and the next are tried")
             self._failing = True
             return
         if self._failing:

@@ -1,4 +1,4 @@
-"""The exit code of a driver, for those who see only that: spark-submit passes it on."""
+"""The exit codes of a driver, which spark-submit passes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which errors of an attempt would only come again, so that Spark's retry is not worth waiting for."""
+"""Permanent errors of an attempt, for which Spark's retry is useless."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def is_hopeless(error: Exception) -> bool:
     """True when the next attempt would meet the same error: a wrong version, a missing secret, a record refused by the
     policy `fail`.
 
-    A shared library that cannot be loaded is none: memory, a mount or the host may be the reason. So may they for what
-    an uploaded file raises while it is imported: it was imported once, when it was uploaded.
+    A shared library that cannot be loaded is not permanent: memory, a mount or the host may be the reason. The same
+    holds for errors of an uploaded file while it is imported: it was imported once, when it was uploaded.
     """
     if isinstance(error, UserCodeError) and error.field == "file_name":
         cause = error.__cause__
@@ -38,5 +38,5 @@ def is_hopeless(error: Exception) -> bool:
 
 
 def _is_shared_library(error: ImportError) -> bool:
-    """Whether the loader of shared libraries has refused it; a module that is missing has no file."""
+    """True if the loader of shared libraries has refused it; a module that is missing has no file."""
     return error.path is not None and not isinstance(error, ModuleNotFoundError) and not error.path.endswith(".py")

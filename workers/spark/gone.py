@@ -1,7 +1,7 @@
-"""Which attempts are gone, by Spark's word: what a driver tells the server of those who cannot tell it themselves.
+"""Attempts that are gone according to Spark; a driver reports them to the server in their place.
 
-Spark reports every failed attempt with a sentence. Some of them say that a process has ended; others only that nobody
-hears it, and it may live, so that nothing must be done to what it has open.
+Spark reports every failed attempt with a sentence. Some sentences show that a process has ended. Others show only that
+it does not answer: it may live, so its open transactions must not be touched.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from app.core.wire.heartbeat import GoneAttempt, GoneBy
 
 TOLD_FOR_S = 60.0
-"""A heartbeat may not arrive, and the server that heard it may die: it is said again until then."""
+"""A heartbeat may be lost, and the server that received it may die: it is repeated until then."""
 
 _WORKER = "Python worker exited unexpectedly"
 _EXECUTOR = "ExecutorLostFailure"
@@ -21,7 +21,7 @@ _EXITED = "Command exited with code"
 
 
 class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that failed, and what Spark says of it."""
+    """An attempt that failed, and Spark's sentence about it."""
 
     task: int
     attempt: int
@@ -29,15 +29,15 @@ class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gone_by(error: str) -> GoneBy | None:
-    """Whose end it was; None where the sentence does not say that a process is gone.
+    """The kind of process that is gone; None where the sentence does not show that a process is gone.
 
-    | Spark says                                                           | process                              |
+    | sentence of Spark                                                    | process                              |
     |----------------------------------------------------------------------|--------------------------------------|
     | Python worker exited unexpectedly (crashed)                          | gone: its socket has closed          |
     | ExecutorLostFailure (...) Reason: Command exited with code 137       | gone: the standalone worker saw it   |
-    | ExecutorLostFailure (...) Reason: Executor heartbeat timed out ...   | silent                               |
-    | ExecutorLostFailure (...) Reason: Remote RPC client disassociated    | silent: perhaps only cut off         |
-    | anything else                                                        | lives, and has said how it failed    |
+    | ExecutorLostFailure (...) Reason: Executor heartbeat timed out ...   | does not answer                      |
+    | ExecutorLostFailure (...) Reason: Remote RPC client disassociated    | does not answer: perhaps cut off     |
+    | anything else                                                        | lives, and has reported its failure  |
     """
     if _EXECUTOR in error:
         return GoneBy.EXECUTOR if _EXITED in error else None
@@ -45,13 +45,13 @@ def gone_by(error: str) -> GoneBy | None:
 
 
 class GoneBook:
-    """Remembers for a while, of each task, the newest attempt that is known to be gone."""
+    """Keeps for a while, for each task, the newest attempt that is known to be gone."""
 
     def __init__(self) -> None:
         self._gone: dict[int, tuple[GoneAttempt, float]] = {}
 
     def note(self, failed: Iterable[FailedAttempt], *, now_s: float) -> None:
-        """What Spark has said by now; the same again is no news."""
+        """Add Spark's present failures; known ones change nothing."""
         for one in failed:
             by = gone_by(one.error)
             known = self._gone.get(one.task)

@@ -1,4 +1,4 @@
-"""How a driver gets its specification: from a file that only its user may read, else from the workers' listener."""
+"""The source of a driver's specification: a file that only its user may read, else the workers' listener."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPECIFICATION_PATH = "/workers/v1/specification"
 
 
 class NoSpecificationError(Exception):
-    """The driver cannot know what to run; the message says what was tried."""
+    """The driver cannot know its specification; the message lists the attempts to get it."""
 
 
 def from_file(path: Path) -> InstanceSpecification:
@@ -70,7 +70,7 @@ def from_server(
 
 
 def decode(data: bytes, *, origin: str) -> InstanceSpecification:
-    """Raises NoSpecificationError, which names both protocol versions if that is what is wrong."""
+    """Raises NoSpecificationError, which names both protocol versions if they differ."""
     return _usable(data, wire.decode, origin=origin)
 
 
@@ -82,6 +82,6 @@ def _usable(data: bytes, decode: Callable[[bytes], Handed], *, origin: str) -> H
 
 
 def remove(path: Path | None) -> None:
-    """Take the file away once its lease is claimed: from then on nobody else may start from it."""
+    """Delete the file once its lease is claimed: from then on no other process may start from it."""
     if path is not None:
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What the tasks of an application and its driver say to each other; both run the same package (workers/versions.py).
+"""The messages between the tasks of an application and its driver; both run the same package (workers/versions.py).
 
 HTTP on the driver, JSON bodies, `Authorization: Bearer <the application's secret>`:
   POST /begin  Begun -> Admission     a new attempt asks how long to wait before it initializes its producer
@@ -20,9 +20,9 @@ END_PATH = "/end"
 
 
 class AttemptEnd(StrEnum):
-    """CRASHED may be tried again by Spark; HOPELESS would only fail in the same way again.
+    """Spark may retry `CRASHED`; `HOPELESS` is a permanent error, which a retry would repeat.
 
-    DRILLED kills itself as it was ordered, which is no failure: drills shall not use up the patience with real ones.
+    DRILLED kills itself as it was ordered, which is no failure: drills do not count as failures.
     """
 
     DRAINED = "drained"
@@ -40,7 +40,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """reason: why it waits."""
+    """reason: of the wait."""
 
     desired: DesiredTaskState
     is_current_attempt: bool

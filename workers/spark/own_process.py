@@ -1,4 +1,4 @@
-"""When this process started, so that its pid can be told from a later process that got the same number."""
+"""The start time of this process, which distinguishes it from a later process with the same pid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's errors come down to: one line of each, without Java's stack, and whether the master is behind it."""
+"""Spark's errors in one line each, without Java's stack, and the share of the master in them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class SparkGoneError(Exception):
 
 
 def last_python_line(error: str) -> str:
-    """The line of a Spark error that says what was wrong: the last before Java's stack, without Spark's own code."""
+    """The line of a Spark error with the cause: the last before Java's stack, without Spark's own code."""
     telling = [line for line in _before_the_stack(error) if not line.startswith("SQLSTATE")]
     return telling[-1] if telling else error[:200]
 
 
 def first_line(error: BaseException) -> str:
-    """The one line of an error that says most: Python's last, else the Java exception's first, else its class."""
+    """The most useful line of an error: Python's last, else the Java exception's first, else its class."""
     lines = _before_the_stack(str(error))
     if any("Traceback (most recent call last)" in line for line in lines):
         return last_python_line(str(error))
-    # Py4J's own first line only says which call it was; Java's exception follows behind a colon.
+    # Py4J's own first line only names the call; Java's exception follows behind a colon.
     java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     return next(iter([*java, *lines]), type(error).__name__)
 
 
 def not_taken(master: str, error: BaseException) -> str | None:
-    """The sentence for an application that ended before it had an executor; None where no master is to blame.
+    """The sentence for an application that ended before it had an executor; None if no master is the cause.
 
-    A standalone master that is away or speaks another version is given up after a minute, and the context is stopped
-    behind our back: what we then see is whichever call comes next.
+    If a standalone master is away or has another version, Spark stops the context after a minute, without a report to
+    us. We then see the error of the next call.
     """
     java = error.__cause__ if isinstance(error, SparkGoneError) else error
     if not master.startswith("spark://") or not isinstance(java, Py4JJavaError):

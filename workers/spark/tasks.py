@@ -1,4 +1,4 @@
-"""What runs in the executor's Python: one attempt of one endless task around the exactly-once loop."""
+"""The work in the executor's Python: one attempt of one endless task around the exactly-once loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SECRETS_FOLDER_VARIABLE = "FENCELINE_SECRETS_DIR"
 
 
 class Luggage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver packs for its tasks. It travels as JSON: another Python could not read a pickle of it."""
+    """The driver's input for its tasks. It travels as JSON: another Python could not read a pickle of it."""
 
     versions: Versions
     specification: InstanceSpecification
@@ -50,7 +50,7 @@ class Luggage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Header(msgspec.Struct):
-    """What a task of another version may still read: with whom it disagrees, and whom to tell."""
+    """The part that a task of another version can still read: the driver's versions and its address."""
 
     versions: Versions
     driver_host: str
@@ -59,7 +59,7 @@ class _Header(msgspec.Struct):
 
 
 class EndedBySignalError(Exception):
-    """The task left because of a signal though nobody wanted the instance to drain: Spark should start it again."""
+    """The task left because of a signal, without a request to drain the instance: Spark should start it again."""
 
 
 class DriverRefusedError(Exception):
@@ -71,7 +71,7 @@ def pack(luggage: Luggage) -> bytes:
 
 
 def unpack(data: bytes, *, task: int, attempt: int) -> Luggage:
-    """Raises VersionMismatchError before it looks at anything that could differ, and tells the driver so."""
+    """Raises VersionMismatchError before it reads anything that could differ, and reports it to the driver."""
     header = msgspec.json.decode(data, type=_Header)
     try:
         versions.check_same(header.versions, versions.of_this_process())
@@ -93,12 +93,12 @@ def run_partition(data: bytes, attempt_number: Callable[[], int]) -> Callable[[i
 
 
 def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
-    """One attempt from its entry in the driver's book to its end, which driver and server hear before Spark does.
+    """Run one attempt from its entry in the driver's book to its end, which it reports before Spark learns it.
 
     1. versions are compared         before anything else of the luggage is read
-    2. the driver is asked           it says how long to wait; waiting comes before init, when nothing is held yet
+    2. the driver is asked           it returns the wait, which comes before init, when nothing is held yet
     3. the loop runs
-    4. driver, then server are told  before an exception leaves: Spark would start the next attempt at once
+    4. driver, then server get it    before an exception leaves: Spark would start the next attempt at once
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
@@ -155,7 +155,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
             lambda word: _hear(reporter, word),
             after_each=leaving.look_for_parent,
         )
-        end, message = AttemptEnd.CRASHED, "the attempt did not come to an end of its own"
+        end, message = AttemptEnd.CRASHED, "the attempt did not end by itself"
         try:
             result = _back_off(reporter, admission.wait_s, admission.reason) or run_task(
                 _task_specification(specification, task=task, attempt=attempt),
@@ -182,17 +182,17 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
 
 
 def kill_itself(line: DriverLine, *, task: int, attempt: int) -> None:
-    """By SIGKILL, as a drill has ordered; the driver hears of it first, or would count it as a failure."""
+    """Send SIGKILL to this process, as a drill has ordered; the driver is informed first and counts no failure."""
     line.end(Ended(task=task, attempt=attempt, end=AttemptEnd.DRILLED, message="killed by a drill"))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Leaving:
-    """Why an attempt leaves without having been asked by driver or server: a signal, or its parent is gone.
+    """The reason why an attempt leaves without a request of driver or server: a signal, or its parent is gone.
 
-    PySpark's daemon sends SIGHUP to its workers when the executor dies; a task that only sets a flag then commits,
-    leaves the group and frees its partitions at once. Where daemon and executor die together nobody sends anything:
-    the parent process is another one then.
+    PySpark's daemon sends SIGHUP to its workers when the executor dies. A task that only sets a flag then commits,
+    leaves the group and frees its partitions at once. If daemon and executor die together there is no signal: then the
+    process has another parent.
     """
 
     def __init__(self, reporter: HeartbeatReporter) -> None:
@@ -232,10 +232,10 @@ def _hear(reporter: HeartbeatReporter, word: Word) -> None:
 
 
 def _back_off(reporter: HeartbeatReporter, wait_s: float, reason: str) -> TaskResult | None:
-    """Wait as the driver said; None afterwards, a result if the task should end before it has begun."""
+    """Wait as the driver requires; None afterwards, a result if the task should end before it has begun."""
     if wait_s > 0:
         reporter.publish(TaskSnapshot(state=TaskState.BACKING_OFF, last_error=reason or None))
-        log.info("waiting %.1f s before the next try: %s", wait_s, reason)
+        log.info("waiting %.1f s before the next attempt: %s", wait_s, reason)
     deadline = time.monotonic() + wait_s
     while True:
         if reporter.desired() is DesiredTaskState.DRAIN:
@@ -251,7 +251,7 @@ def _back_off(reporter: HeartbeatReporter, wait_s: float, reason: str) -> TaskRe
 
 
 def _judge(result: TaskResult, reporter: HeartbeatReporter, leaving: Leaving) -> TaskResult:
-    """What the drained loop means: who drained because it was not the current one has been superseded."""
+    """The end of the drained loop: it has been superseded if it drained because it was not the current attempt."""
     if result.end is TaskEnd.DRAINED and reporter.is_superseded:
         return msgspec.structs.replace(
             result, end=TaskEnd.SUPERSEDED, message="drained because another lease or attempt is the current one"
@@ -283,7 +283,7 @@ def _task_specification(specification: InstanceSpecification, *, task: int, atte
 
 
 def read_secret(name: str) -> str:
-    """A file of the folder of secrets on the executor's host, which its administrator names in the environment."""
+    """Read a file of the folder of secrets on the executor's host, which its administrator names in the environment."""
     folder = os.environ.get(SECRETS_FOLDER_VARIABLE)
     if not folder:
         raise FileNotFoundError(errno.ENOENT, f"{SECRETS_FOLDER_VARIABLE} is not set on this executor")

@@ -1,4 +1,4 @@
-"""Watches the one stage of an application until it ends, and decides what that means for the instance."""
+"""Watches the one stage of an application until it ends, and decides the ending of the instance."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ log = logging.getLogger(__name__)
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the driver waits for what.
+    """The bounds of the driver's waits.
 
-    no_executors_s: without any executor, after there has been one: a restarted master may have forgotten us.
-    drain_s: from the wish to drain to the end of the stage; what is then open is aborted by the context's stop.
-    successor_s: for the server's word when a task was superseded by nobody that this driver knows.
-    unreached_attempts: attempts that failed before they reached our code, until the instance gives up.
+    no_executors_s: without any executor, after there has been one: a restarted master may have lost this application.
+    drain_s: from the request to drain to the end of the stage; transactions that are then open are aborted when the
+        context stops.
+    successor_s: for the server's answer when a task was superseded by an attempt that this driver does not know.
+    unreached_attempts: attempts that failed before they reached our code, until the instance ends.
     """
 
     look_every_s: float = 1.0
@@ -52,7 +53,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SignalFlag:
-    """Remembers that SIGTERM came; from then on the instance drains (rule 9 without a server)."""
+    """Records SIGTERM; from then on the instance drains (rule 9 without a server)."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -65,7 +66,7 @@ class SignalFlag:
 
 
 class StageWatch:
-    """Watches the stage until it ends, and decides what that means."""
+    """Watches the stage until it ends, and decides the ending."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class StageWatch:
         if self._sigterm.is_set:
             self._end(OutcomeKind.DRAINED, "drained on SIGTERM")
         elif self._reporter.is_current is False:
-            self._end(OutcomeKind.SUPERSEDED, "the server says that another lease of this ordinal is the current one")
+            self._end(OutcomeKind.SUPERSEDED, "the server reports another lease of this ordinal as current")
         elif self._coordination.desired is DesiredTaskState.DRAIN:
             self._end(OutcomeKind.DRAINED, "drained as the server asked")
         verdict = self._coordination.verdict()
@@ -159,17 +160,17 @@ class StageWatch:
             self._end(OutcomeKind(verdict.kind), verdict.message)
 
     def _judge_superseded(self, message: str) -> None:
-        """A task was fenced off by nobody that we started. Only the server knows whether a successor lives."""
+        """A task was fenced by an attempt that this driver did not start. Only the server knows of a successor."""
         now = time.monotonic()
         self._superseded_since = self._superseded_since or now
         if self._reporter.is_current is True:
-            # Our lease is the current one, so whoever fenced the task is no successor: its partitions need a new owner.
+            # Our lease is the current one, so the fencing client is no successor: its partitions need a new owner.
             self._end(OutcomeKind.FAILED, f"{message}; but this lease is the current one, so no successor lives")
         elif now - self._superseded_since > self._bounds.successor_s:
             self._end(OutcomeKind.SUPERSEDED, f"{message}; the server could not be asked for a successor")
 
     def _end(self, kind: OutcomeKind, message: str) -> None:
-        """Decide how this ends, once, and have the tasks drain."""
+        """Decide the ending, once, and have the tasks drain."""
         if self._ending is None:
             log.info("ending: %s, %s", kind, message)
             self._ending = Ending(kind=kind, message=message)
@@ -189,7 +190,7 @@ class StageWatch:
         if self._coordination.active_attempts():
             self._active_at = now
         if min(now - self._active_at, draining_s) > self._bounds.drain_idle_s:
-            # What Spark still starts does not reach our code, or has nothing to do any more.
+            # Attempts that Spark still starts do not reach our code, or have nothing to do any more.
             return self._ending
         if min(without_s, draining_s) > self._bounds.drain_without_executors_s:
             return msgspec.structs.replace(
@@ -204,24 +205,24 @@ class StageWatch:
     def _judge_results(self) -> Ending:
         try:
             results = [msgspec.json.decode(raw, type=TaskResult) for raw in self._application.results()]
-        except Exception as error:  # noqa: BLE001 - whatever ends the stage is the instance's outcome
+        except Exception as error:  # noqa: BLE001 - any error that ends the stage is the instance's outcome
             return self._ending or self._failed(error, f"Spark ended the stage: {first_line(error)}")
         if self._ending is not None:
             return self._ending
         superseded = [result for result in results if result.end is TaskEnd.SUPERSEDED]
         if not superseded:
-            # Each task was told to drain by the server itself, before this driver heard of it.
+            # Each task was drained by the server itself, before this driver received it.
             return Ending(kind=OutcomeKind.DRAINED, message="drained as the server asked")
         return self._ending_of_superseded(f"{len(superseded)} of {len(results)} tasks were superseded")
 
     def _failed(self, error: Exception, message: str) -> Ending:
-        """The application is over without our wish; where nothing of it ever ran, its master may be the reason."""
+        """The application is over without our request; if nothing of it ever ran, its master may be the reason."""
         if not self._had_executors and not self._coordination.attempts_begun():
             message = not_taken(self._specification.definition.spark.master, error) or message
         return Ending(kind=OutcomeKind.FAILED, message=message)
 
     def _ending_of_superseded(self, message: str) -> Ending:
-        """The stage ended by itself with superseded tasks: a success for nobody, until a successor is known."""
+        """The stage ended by itself with superseded tasks: no success until a successor is known."""
         deadline = time.monotonic() + self._bounds.successor_s
         while self._reporter.is_current is None and time.monotonic() < deadline and not self._sigterm.is_set:
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What a pipeline does with its records, a batch at a time."""
+"""The transforms of a pipeline's records, a batch at a time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from confluent_kafka import Message
 
 
 class TransformError(Exception):
-    """A transform that cannot run at all, whatever the record: it stops the task. The message names the way out."""
+    """A transform that cannot run at all, with any record: it stops the task. The message has the next step."""
 
 
 class RecordError(Exception):
     """A record cannot be processed. The message quotes nothing of the record: viewers read it.
 
-    contents: what may quote the record: for its dead letter and for the log of the executor only.
+    contents: may quote the record: for its dead letter and for the log of the executor only.
     """
 
     def __init__(self, message: str, *, contents: str = "") -> None:
@@ -51,7 +51,7 @@ class Processed(NamedTuple):
 
 
 class Transform(Protocol):
-    """Turns a batch into outputs. Raises TransformError for what is not a record's fault (it then stops the task).
+    """Turns a batch into outputs. Raises TransformError for an error that no record causes (it then stops the task).
 
     `is_identity` lets the loop write messages through without building outputs.
     """

@@ -15,10 +15,10 @@ def build(transform: Transform, *, source: str | None, sink_topic: str) -> trans
 
     Args:
         source: the text of the uploaded file, for a Python function only.
-        sink_topic: of outputs for which the transform names no topic.
+        sink_topic: for outputs for which the transform names no topic.
 
-    Raises TransformError when it cannot run: steps that do not compile, a file that is missing or changed or
-    does not import.
+    Raises TransformError when it cannot run: steps that do not compile, or a file that is missing, changed or not
+    importable.
     """
     match transform:
         case Identity():

@@ -1,4 +1,4 @@
-"""Which records the client carries as they are; the others are bad, for the loop and for audits alike (ADR 0008)."""
+"""The records that the client carries as they are; others are bad, for the loop and for audits alike (ADR 0008)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _second = itemgetter(1)
 
 
 class TimestampError(Exception):
-    """An output whose timestamp would not be the one that is written."""
+    """An output whose timestamp would be replaced by another one."""
 
     def __init__(self) -> None:
-        super().__init__("its timestamp is 0 (1970-01-01), and the client would write the time of now instead")
+        super().__init__("its timestamp is 0 (1970-01-01), and the client would write the present time instead")
 
 
 def as_they_are(messages: Sequence[Message]) -> tuple[list[int], list[Headers], dict[int, Exception]]:
-    """Timestamps and headers of each, and why some cannot be written with theirs, by index."""
+    """Timestamps and headers of each, and the errors of those that cannot be written with theirs, by index."""
     timestamps = list(map(_second, map(Message.timestamp, messages)))
     headers, unreadable = read_headers(messages)
     unfit: dict[int, Exception] = {**unreadable}
@@ -34,7 +34,7 @@ def as_they_are(messages: Sequence[Message]) -> tuple[list[int], list[Headers], 
 
 
 def transformed(transform: Transform, messages: list[Message]) -> tuple[Processed, dict[int, Exception]]:
-    """What the transform makes of those that the client can read, and why it makes nothing of others, by index.
+    """Transform the messages that the client can read; return the errors of the others too, by index.
 
     `inputs` is always given, and counts in `messages`.
     """

@@ -1,8 +1,8 @@
 """The child process that tries an uploaded Python file: `python -I -m workers.transforms.check_file`.
 
-It reads one request as JSON from its standard input, becomes the user and binds itself to the limits in it, writes an
-empty line, runs the file and writes one verdict as a line of JSON. The server starts it with an empty environment, in
-isolation where that can be had, and kills it when its time is up.
+It reads one request as JSON from its standard input, changes to the user of the request and applies its limits. Then it
+writes an empty line, runs the file and writes one verdict as a line of JSON. The server starts it with an empty
+environment, isolated where possible, and kills it when its time is up.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from workers.transforms.user_code import UserCodeError, load_function
 LONGEST_MESSAGE = 2_000
 """Characters. The server takes no longer answer."""
 STARTED = b"\n"
-"""The first line of the answer: what ends after it has ended by the file, not by what stands around it."""
+"""The first line of the answer: an end after it is caused by the file, not by its environment."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """cpu_s: seconds of processor time; memory_mb: of address space, the interpreter's own included.
 
-    uid: the user and group to become, for a child of root; None: stay who you are.
+    uid: the user and group to become, for a child of root; None: no change.
     is_isolated: the kernel counts this check's processes apart, by user or by user namespace.
     """
 
@@ -57,20 +57,21 @@ def judge(request: Request) -> Verdict:
 
 
 _PROCESSES = 4
-"""Each may fill its memory: this bounds the sum. Threads count, and one process of bubblewrap as an ordinary user."""
+"""Each process may fill its memory: this bounds the sum. Threads count, and one process of bubblewrap as an ordinary
+user."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Numeric libraries start a thread for each core of the machine when they are imported."""
 
 
 def become(uid: int) -> None:
-    """No return from this either: whoever leaves user 0 so loses every capability."""
+    """Change the user, without a way back: a process that leaves user 0 so loses every capability."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
 def limit(request: Request) -> None:
-    """No return from these: the hard limits go down too. A file size of 0 means that no file can grow."""
+    """Set the limits, without a way back: the hard limits go down too. With a file size of 0 no file can grow."""
     # Counted by user, and since Linux 5.14 by user namespace. Without isolation the server's own processes would count.
     if request.is_isolated:
         resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, _PROCESSES))
@@ -87,7 +88,7 @@ def limit(request: Request) -> None:
 
 def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    # What the file prints goes nowhere: the answer has a descriptor of its own.
+    # Output of the file is discarded: the answer has a descriptor of its own.
     answer = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -98,7 +99,7 @@ def main() -> None:
     os.write(answer, STARTED)
     verdict = msgspec.json.encode(judge(request))
     os.write(answer, verdict + b"\n")
-    # Whatever the file has started ends with us, threads and exit hooks too: the server gave us a session of our own.
+    # All processes of the file end with us, threads and exit hooks too: the server gave us a session of our own.
     os.killpg(0, signal.SIGKILL)
 
 

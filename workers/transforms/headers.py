@@ -1,10 +1,10 @@
 """Header names that are not UTF-8, as clients other than Java's may write them.
 
 confluent-kafka decodes names and has no other way to read or to write one. At the first such name `Message.headers()`
-raises SystemError; from the second call on it returns the list with a hole in the pair, and whatever touches that ends
-the process (2.16.1, `c_headers_to_py`). So headers are read here first.
+raises SystemError. From the second call on it returns the list with a hole in the pair, and any use of that ends the
+process (2.16.1, `c_headers_to_py`). So headers are read here first.
 
-A name with a zero byte is cut there by librdkafka, whose names are C strings, and nothing tells of it.
+librdkafka, whose names are C strings, cuts a name at a zero byte without an error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class HeaderNameError(Exception):
 
 
 def read_headers(messages: Sequence[Message]) -> tuple[list[Headers], dict[int, HeaderNameError]]:
-    """The headers of each, and which of these have such a name, by index.
+    """The headers of each, and those messages with such a name, by index.
 
-    Of those that have one it is what could be read, with names of ours for the others. From here on `headers()` of each
-    message says the same, and can be called.
+    With one, the result has the readable headers, and names of Fenceline for the others. From here on `headers()` of
+    each message returns the same, and can be called.
     """
     headers: list[Headers] = []
     found: dict[int, HeaderNameError] = {}
@@ -59,7 +59,7 @@ def _are_read(rest: Iterator[Message], headers: list[Any]) -> bool:
 
 
 def _readable(pairs: Any) -> tuple[list[tuple[str, bytes | None]], list[int]]:
-    """With the numbers of those that have no name.
+    """Return the pairs, and the numbers of those without a name.
 
     Not by index: a pair without a name cannot be read so. The garbage collector's view of it leaves the hole out.
     """

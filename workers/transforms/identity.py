@@ -14,10 +14,10 @@ class IdentityTransform:
     is_identity = True
 
     def process(self, messages: list[Message]) -> Processed:
-        """The same outputs, for who wants them one by one."""
+        """The same outputs, for callers that need them one by one."""
         return Processed([as_output(message) for message in messages], [])
 
 
 def as_output(message: Message) -> Output:
-    """`message` as an output for the sink topic. Nothing of it is lost but the names of headers that are not UTF-8."""
+    """`message` as an output for the sink topic. Only names of headers that are not UTF-8 are lost."""
     return Output(message.value(), message.key(), readable(message), message.timestamp()[1], None)

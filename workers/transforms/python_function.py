@@ -21,7 +21,7 @@ _MAX_TIMESTAMP_MS = (1 << 63) - 1
 
 
 class UserFunctionError(RecordError):
-    """The function raised for a record, or returned what is not an output; the message has the file's line."""
+    """The function raised for a record, or returned something else than outputs; the message has the file's line."""
 
 
 class PythonTransform:
@@ -30,7 +30,7 @@ class PythonTransform:
     is_identity = False
 
     def __init__(self, transform: PythonFunction, *, source: str) -> None:
-        """Raises TransformError when the text is not what the revision names, does not import or lacks the function."""
+        """Raises TransformError when the text is not the revision's, does not import or lacks the function."""
         found = sha256_of(source)
         if found != transform.sha256.lower():
             raise TransformError(
@@ -52,7 +52,7 @@ class PythonTransform:
             except UserFunctionError as error:
                 if len(records) == 1:
                     return Processed([], [Failure(0, error)])
-            # Which of the records it was shows when each is alone.
+            # Run alone, each record shows if it was the cause.
             return self._one_by_one(records, self._call_batch_of_one)
         return self._one_by_one(records, self._call_record)
 
@@ -75,7 +75,7 @@ class PythonTransform:
         return self._outputs(returned, "None, a Record or a list of Records")
 
     def _call_batch(self, records: list[Record]) -> list[list[Output]]:
-        # A copy: a function may take its list apart, and it is needed again when that goes wrong.
+        # A copy: a function may change its list, and it is needed again after an error.
         returned = self._run(list(records))
         if not isinstance(returned, list | tuple):
             raise self._wrong(
@@ -108,7 +108,7 @@ class PythonTransform:
         if not isinstance(record, Record):
             raise self._wrong(f"returned a list with {_name_of(record)} in it; every output must be a Record")
         value, key, topic, timestamp_ms = record.value, record.key, record.topic, record.timestamp_ms
-        # The annotations of Record are promises that user code need not keep.
+        # User code need not keep to the annotations of Record.
         if not _is_bytes(value):
             raise self._wrong(f"returned a Record whose value is {_name_of(value)}; it must be bytes or None")
         if not _is_bytes(key):
@@ -116,9 +116,7 @@ class PythonTransform:
         if topic is not None and not (_is_text(topic) and _TOPIC.fullmatch(topic) and topic not in (".", "..")):
             raise self._wrong("returned a Record whose topic is not a topic's name", contents=repr(topic))
         if topic in self._sources:
-            raise self._wrong(
-                f"returned a Record for {topic!r}, which this pipeline reads: it would never come to an end"
-            )
+            raise self._wrong(f"returned a Record for {topic!r}, which this pipeline reads: that would never end")
         if timestamp_ms is not None and not (type(timestamp_ms) is int and 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS):
             raise self._wrong(
                 "returned a Record whose timestamp is neither milliseconds nor None", contents=repr(timestamp_ms)
@@ -150,7 +148,7 @@ class PythonTransform:
 
 
 def _processed(found: Iterable[tuple[int, list[Output]]], failures: list[Failure]) -> Processed:
-    """Of the outputs of each record, by its index."""
+    """Join the outputs of each record, by its index."""
     outputs: list[Output] = []
     inputs: list[int] = []
     for index, its in found:

@@ -1,4 +1,4 @@
-"""What a Python transform is given and what it returns."""
+"""The input and the output of a Python transform."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where an input record stands. A record may be seen more than once, so do not count on seeing it just now."""
+    """The place of an input record. A record may be processed more than once."""
 
     topic: str
     partition: int
@@ -20,7 +20,7 @@ class Record(msgspec.Struct, frozen=True):
 
     topic: for an output, the topic to write to; None means the pipeline's sink topic. None on every input.
     timestamp_ms: milliseconds since 1970; None on an output means the time of writing.
-    origin: on an input, where it was read; on an output it is ignored.
+    origin: on an input, its place; on an output it is ignored.
     """
 
     value: bytes | None

@@ -13,21 +13,21 @@ from app.core.transforms.comparison import kind_of
 from app.core.transforms.steps import StepError, compile_steps
 from workers.transforms import Failure, Output, Processed, TransformError
 
-# orjson is no faster here, and reads an integer beyond 64 bits as a float: an id would change in silence.
+# orjson is no faster here, and reads an integer beyond 64 bits as a float: an id would change undetected.
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class NotJsonError(Exception):
-    """A value that the steps cannot work on; the message says what is wrong with it."""
+    """A value that the steps cannot work on; the message has the reason."""
 
 
 class StepsTransform:
     """Runs the compiled steps on each record; keys, headers and timestamps pass unchanged.
 
-    A record without a value (a tombstone) has nothing that the steps could look at. It goes as it is to the sink topic
-    and to every topic of a route step, once to each: any of them may have the key, and a deletion must reach it.
+    A record without a value (a tombstone) has no fields for the steps. It goes as it is to the sink topic and to every
+    topic of a route step, once to each. Any of them may have the key, and a deletion must reach it.
     """
 
     is_identity = False

@@ -20,9 +20,9 @@ _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}", re.ASCII)
 
 
 class UserCodeError(TransformError):
-    """The file cannot be used; `field` says which field of the transform to change.
+    """The file cannot be used; `field` is the field of the transform to change.
 
-    missing_module: what the file imports and this Python does not have; another machine may.
+    missing_module: a module that the file imports and this Python does not have; another machine may.
     """
 
     def __init__(self, message: str, *, field: str, missing_module: str | None = None) -> None:
@@ -65,7 +65,7 @@ def load_function(source: str, *, function: str, file_name: str) -> Callable[[An
 def place_of(error: BaseException, file_name: str) -> str:
     """The type of an exception of user code, and the line of the file that it comes from.
 
-    No text of it: at a record it may quote the record, and while the file is loaded whatever that could read.
+    Without its text: at a record it may quote the record, and while the file is loaded all that the file could read.
     """
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"<{file_name}>"]
     name = type(error).__name__
@@ -74,7 +74,7 @@ def place_of(error: BaseException, file_name: str) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception of user code says, in one line."""
+    """The text of an exception of user code, in one line."""
     return " ".join(str(error)[:_MAX_TEXT].split())
 
 

@@ -9,13 +9,15 @@ from fastapi import APIRouter, Query
 from app.core.access import schemas as access
 from app.core.access.command import Command
 from app.core.access.service import command_log, tokens
+from app.core.access.signed_in import CurrentPrincipal, may
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Session, Token, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import IdInPath, NameInPath, Why
-from app.kit.web.dependencies import CurrentPrincipal, Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter()
 

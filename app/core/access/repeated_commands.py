@@ -13,7 +13,9 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 from app.core.access.service import idempotency
-from app.kit.web.dependencies import CurrentPrincipal, Uow, WiringDep
+from app.core.access.signed_in import CurrentPrincipal
+from app.core.wiring import WiringDep
+from app.kit.web.dependencies import Uow
 
 Key = Annotated[
     str | None,

@@ -21,6 +21,10 @@ MAX_WEBHOOKS = 50
 """Every alert is written once for each webhook."""
 MAX_SECRETS = 2
 LONGEST_URL = 1_000
+_GONE = 410
+# Not a word about the message: the receiver was too slow, not ready, or asked too often.
+_TEMPORARY = frozenset({408, 425, 429})
+_CLOCKS_AGREE_S = 60
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,3 +131,47 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     delivery_id: str
     number: int
     alert: Alert
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What the receiver said; text is the beginning of its body.
+
+    clock_ahead_s: its clock against ours, by the Date of its answer; 0 when it gave none.
+    """
+
+    status: int
+    text: str
+    clock_ahead_s: int = 0
+
+    @property
+    def is_taken(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def is_gone(self) -> bool:
+        """The receiver wants nothing more, ever."""
+        return self.status == _GONE
+
+    @property
+    def is_refusal(self) -> bool:
+        """The receiver is well and will not have this message: others need not wait for it."""
+        return 400 <= self.status < 500 and self.status not in _TEMPORARY
+
+    @property
+    def problem(self) -> str:
+        """Why it was not delivered, as a sentence."""
+        if 300 <= self.status < 400:
+            return f"the receiver answers {self.status} and sends us elsewhere, where we do not go: correct the address"
+        if self.is_gone:
+            return "the receiver answers 410: it wants no more, so the webhook is paused"
+        if self.is_refusal:
+            return f"the receiver refuses it with {self.status}{self._clocks}"
+        return f"the receiver answers {self.status}"
+
+    @property
+    def _clocks(self) -> str:
+        """A signature carries our time, and receivers refuse one that is five minutes off."""
+        if abs(self.clock_ahead_s) < _CLOCKS_AGREE_S:
+            return ""
+        way = "ahead of" if self.clock_ahead_s > 0 else "behind"
+        return f"; its clock is {abs(self.clock_ahead_s)} s {way} ours, and a receiver may refuse a signature for that"

@@ -1,6 +1,6 @@
-"""What to do about an open transaction that its coordinator knows: wait, look at its owner, or fence its id.
+"""Recommend an action for an open transaction that its coordinator knows: wait, check its owner, or fence its id.
 
-Its age is told by its coordinator's clock. Where that was not measured, nothing is advised that cannot be taken back.
+Its age comes from its coordinator's clock. While that clock is not measured, no irreversible action is recommended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from app.core.clocks.clock_offset import ClockOffset
 from app.kit.words import count, span
 
 WAIT_AT_MOST_MS = 60_000
-"""What ends by itself within this time is waited for."""
-# Kafka looks for timed-out transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms).
+"""Wait for a transaction that ends by itself within this time."""
+# Kafka checks for timed-out transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms).
 _OVERDUE_MS = 20_000
 _HEARTBEAT_FRESH_MS = 5_000
 
 
 class Verdict(StrEnum):
-    """Worst first. UNSETTLED: the answers are of different moments, look again. FREE: nothing waits here."""
+    """The recommended action, worst first.
+
+    UNSETTLED: a transaction ended between the brokers' answers, so that the check must be repeated. FREE: nothing is
+    blocked.
+    """
 
     END = "end"
     FENCE = "fence"
@@ -36,11 +40,28 @@ class Verdict(StrEnum):
     ONLY_MARKERS = "only markers"
     FREE = "free"
 
+    @property
+    def label(self) -> str:
+        """The state that people read; the values are part of REST."""
+        return _LABELS.get(self, self.value)
+
+
+_LABELS = {
+    Verdict.END: "hanging",
+    Verdict.FENCE: "blocked by an open transaction",
+    Verdict.OWNER: "blocked, owner alive",
+    Verdict.WAIT: "blocked, ends by itself",
+    Verdict.CANNOT_TELL: "cannot be verified",
+    Verdict.UNSETTLED: "changed during the check",
+    Verdict.FREE: "not blocked",
+}
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and when. owners: by transactional id, those that are ours; None when no server was there to ask.
+    """The context of a check.
 
-    clocks: of brokers, as the server has measured them.
+    owners: the Fenceline tasks among the owners, by transactional id; None without a server. clocks: by broker, as the
+    server measured them.
     """
 
     bootstrap_servers: str
@@ -52,8 +73,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
     if not known.has_timeout:
         decided = (
-            f"It is decided ({known.state}), its markers are being written: wait. If it stays so, look at the logs of "
-            f"broker {known.coordinator_id}, its coordinator, and of the partition's leader; fencing would not help."
+            f"Its outcome is decided ({known.state}) and its markers are being written: wait. If that does not end, "
+            f"check the logs of its coordinator, broker {known.coordinator_id}, and of the partition's leader. Fencing "
+            "would not help."
         )
         return Verdict.WAIT, decided
     age, until_ms = known.age, known.times_out_at_ms(asked.now_ms)
@@ -61,7 +83,7 @@ def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
         until = "it ends" if until_ms is None else clock(until_ms)
         return (
             Verdict.OWNER,
-            f"Its owner is alive. Wait until {until}, or drain its run; a fenced task would begin again.",
+            f"Its owner is alive. Wait until {until}, or drain its run. A fenced task would start again.",
         )
     if age is None or until_ms is None:
         return _without_its_age(known, asked)
@@ -71,27 +93,27 @@ def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
             f"Its coordinator, broker {known.coordinator_id}, should have ended it {span(overdue_ms)} ago by its own "
             "clock"
         )
-        return Verdict.FENCE, f"{overdue}: look at that broker, and fence the id."
+        return Verdict.FENCE, f"{overdue}. Check that broker, and fence the id."
     if known.timeout_ms - age.most_ms <= WAIT_AT_MOST_MS:
         left_ms = known.timeout_ms - age.least_ms
-        when = f"in {span(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next look"
-        return Verdict.WAIT, f"It ends by itself {when}. Nothing to do."
+        when = f"in {span(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next check"
+        return Verdict.WAIT, f"It ends by itself {when}. No action is required."
     late = f"It would end by itself only at {clock(until_ms)}, in {span(known.timeout_ms - age.most_ms)}"
     return Verdict.FENCE, f"{late}. If the process is dead, fence the id. If it is alive, fix it first."
 
 
 def _without_its_age(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
-    """Whatever its age is, from now on it has its timeout at most, and that is told by one clock."""
+    """The time left is at most the timeout at any age: the same clock measures both."""
     look_again = clock(asked.now_ms + known.timeout_ms + _OVERDUE_MS)
     how = (
-        f"How old it is is not known, because the clock of broker {known.coordinator_id} is not measured. It ends by "
-        f"itself within {span(known.timeout_ms)}. If it is still open at {look_again}, look at that broker."
+        f"Its age is not known, because the clock of broker {known.coordinator_id} is not measured. It ends by "
+        f"itself within {span(known.timeout_ms)}. If it is still open at {look_again}, check that broker."
     )
     return Verdict.WAIT if known.timeout_ms <= WAIT_AT_MOST_MS else Verdict.CANNOT_TELL, how
 
 
 def known_sentence(known: KnownTransaction, now_ms: int) -> str:
-    """What its coordinator says of it, as a clause."""
+    """Return the coordinator's description of the transaction, as a continuation with "which"."""
     age, until_ms = known.age, known.times_out_at_ms(now_ms)
     for_how_long = f" for {span(age.least_ms)}" if age is not None else ""
     if age is None and known.start_ms >= 0:
@@ -106,7 +128,7 @@ def known_sentence(known: KnownTransaction, now_ms: int) -> str:
 
 
 def is_alive(asked: Asked, transactional_id: str) -> bool:
-    """Whether the id is ours and its task was heard of just now."""
+    """Return True if a Fenceline task owns the id and has sent a heartbeat in the last 5 s."""
     owner = (asked.owners or {}).get(transactional_id)
     return (
         owner is not None

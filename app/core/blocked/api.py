@@ -1,4 +1,4 @@
-"""Why readers wait, and ending a transaction by hand: previewed first, refused while somebody may still end it."""
+"""Explain blocked consumers, and end a transaction by hand: after a preview, and refused while its owner may end it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.blocked.diagnosis import Explanation, Kind
 from app.core.blocked.ending import EndPlan, Plan
 from app.core.blocked.schemas import EndGiven, EndTarget, FenceGiven, FenceTarget
 from app.core.blocked.service import operating
 from app.core.blocked.service.ending import Ended, Fenced
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/clusters/{name}", tags=["stuck"])
 Target = Annotated[
@@ -37,9 +39,9 @@ async def explain_stuck(
     target: Target,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
-    kind: Annotated[Kind | None, Query(description="What `target` is, where a group and a topic share a name.")] = None,
+    kind: Annotated[Kind | None, Query(description="The kind of `target`, where names are equal.")] = None,
 ) -> Shown[Explanation]:
-    """Why a group, or the readers of a topic or partition, do not get on: the brokers are asked now."""
+    """Explain why a group, or the consumers of a topic or partition, are blocked. The request asks the brokers."""
     return await operating.explain(
         wiring.unit_of_work,
         wiring.transactions,
@@ -58,7 +60,7 @@ async def preview_fence(
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
 ) -> Shown[Plan]:
-    """What fencing the id would do now, and what speaks against it. Nothing is changed."""
+    """Preview a fence of the id, with the objections against it. Nothing is changed."""
     return await operating.preview_fence(
         wiring.unit_of_work,
         wiring.transactions,
@@ -78,7 +80,7 @@ async def fence(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
 ) -> Response:
-    """Abort what a transactional id has open, and refuse whoever uses the id now (InitProducerId)."""
+    """Abort the open transaction of a transactional id, and fence its current producer (InitProducerId)."""
 
     async def act() -> Fenced:
         return await operating.fence(
@@ -101,7 +103,7 @@ async def fence(
 async def preview_end(
     name: NameInPath, body: EndTarget, wiring: WiringDep, _: Annotated[Principal, may(Verb.END_TRANSACTION)]
 ) -> Shown[EndPlan]:
-    """What an abort marker in this partition would do now, and what speaks against it. Nothing is changed."""
+    """Preview an abort marker in this partition, with the objections against it. Nothing is changed."""
     return await operating.preview_end(
         wiring.unit_of_work,
         wiring.transactions,

@@ -1,9 +1,8 @@
-"""What we ask of brokers about transactions, and how one is ended past its producer.
+"""Requests to brokers about transactions, and the two requests that end one instead of its producer.
 
-`connection`, `timeout_s` and the errors are those of app/core/clusters/brokers.py. What a broker refuses about one
-partition or
-id is a `Refused` at its place; a refused act raises UnavailableError, which names the permission that is missing, and
-one that nobody answered OutcomeUnknownError.
+`connection`, `timeout_s` and the errors are those of app/core/clusters/brokers.py. An error of one partition or id is a
+`Refused` in its place. A refused change raises UnavailableError, which names the missing permission. A change without
+an answer raises OutcomeUnknownError.
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ DEFAULT_TIMEOUT_S = 10.0
 
 
 class FencedProducer(NamedTuple):
-    """Which producer id and epoch a transactional id has now: everybody before them is refused."""
+    """The new producer id and epoch of a transactional id. Older producers are fenced."""
 
     producer_id: int
     producer_epoch: int
 
 
 class NotEnded(StrEnum):
-    """Why nothing was done. MOVED_ON: the id is at another producer id or epoch by now, or its transaction is decided.
+    """The reason for which nothing was changed.
 
-    UNSUPPORTED: these brokers know no request that ends a transaction only at a given epoch (before Kafka 4.0).
+    MOVED_ON: the id has another producer id or epoch, or its transaction is complete.
+    UNSUPPORTED: the brokers, older than Kafka 4.0, have no request that ends a transaction only at a given epoch.
     """
 
     MOVED_ON = "moved_on"
@@ -37,9 +37,9 @@ class NotEnded(StrEnum):
 
 
 class HeldBackPartitions(NamedTuple):
-    """ends: of those whose readers of committed data do not get to the log's end. asked: of how many partitions.
+    """ends: of the partitions with an LSO below the high watermark. asked: the number of partitions.
 
-    silent: a sentence for each broker or topic that did not tell.
+    `silent`: one sentence for each broker or topic that did not answer.
     """
 
     ends: dict[Partition, StableEnd]
@@ -49,13 +49,13 @@ class HeldBackPartitions(NamedTuple):
 
 class TransactionBrokers(Protocol):
     async def held_back(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> HeldBackPartitions:
-        """Among all partitions that may be seen, internal ones too."""
+        """Return blocked partitions of all visible topics, including internal ones."""
         ...
 
     async def partitions_of(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> tuple[TopicPartition, ...]:
-        """Raises NotFoundError if there is no such topic."""
+        """Raise NotFoundError if the topic does not exist."""
         ...
 
     async def look_at_partitions(
@@ -66,40 +66,40 @@ class TransactionBrokers(Protocol):
         with_waiting: bool = True,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[PartitionFacts]:
-        """with_waiting: read what lies behind the last stable offsets, too."""
+        """with_waiting: also read the records behind the last stable offsets."""
         ...
 
     async def look_at_group(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupFacts:
-        """Raises NotFoundError if there is no such group."""
+        """Raise NotFoundError if the group does not exist."""
         ...
 
     async def describe_transaction(
         self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> KnownTransaction | Refused | None:
-        """None: its coordinator does not know it."""
+        """Return None if its coordinator does not know the id."""
         ...
 
     async def fences_refused(
         self, connection: Connection, transactional_ids: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, Refused]:
-        """What keeps us from describing and fencing which of these ids, by id; empty where nothing does.
+        """Return, by id, the missing permission to describe or to fence; empty if all are permitted.
 
-        Nothing is changed by asking. One without a `permission` is no refusal: nobody said, and it cannot be known.
+        The request changes nothing. An entry without a `permission` is not a refusal: the brokers did not answer.
         """
         ...
 
     async def fence(
         self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> FencedProducer:
-        """Initialise the id in the place of whoever uses it; what it has open is aborted when this returns."""
+        """Initialise the id in place of its current producer. Its open transaction is aborted when this returns."""
         ...
 
     async def can_end_transactions(
         self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> bool:
-        """Whether the id's coordinator knows how to `end_transaction`."""
+        """Return True if the id's coordinator supports `end_transaction`."""
         ...
 
     async def end_transaction(
@@ -111,9 +111,9 @@ class TransactionBrokers(Protocol):
         producer_epoch: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> FencedProducer | NotEnded:
-        """Abort what the id has open and refuse its producer from then on, if it is still this one; else do nothing.
+        """Abort the id's open transaction and fence its producer, if it is still this one; else change nothing.
 
-        Its coordinator compares and acts at once. To repeat it is safe: what was ended is answered in the same way.
+        The coordinator compares and ends in one step. A repetition is safe: it gets the same answer.
         """
         ...
 
@@ -125,5 +125,5 @@ class TransactionBrokers(Protocol):
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """End what a producer has open in one partition, past its coordinator."""
+        """End a producer's open transaction in one partition, without its coordinator."""
         ...

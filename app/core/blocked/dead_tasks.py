@@ -1,8 +1,8 @@
-"""Tasks whose process is gone: by whose word, and what may be done about a transaction that they left open.
+"""Tasks whose process is reported dead, and the rules for the transactions that they left open.
 
-Gone is not silent. A process that nobody hears may live and go on, and its session and transaction timeout are there
-for that; only who manages it can say that there is none. Even then nothing is done but by the coordinator, and only
-while the id is at the very producer that the dead one had: its successor's init, which needs nobody's permission, wins.
+A task without heartbeats may be alive; session and transaction timeouts cover it. Only the manager of its process can
+report its end. Even then, the coordinator ends the transaction only if the id still has the dead task's producer id and
+epoch. So a successor's init, which needs no permission from Fenceline, always wins.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from app.core.runs.observation import MasterWord, Observation, ProcessWord
 from app.core.runs.task import GoneBy, TaskReport, TaskState
 
 SETTLES_AFTER = timedelta(seconds=2)
-"""The executors of a driver that was killed live on for a moment, and what is theirs is not over yet."""
+"""Executors outlive a killed driver by a moment, so that their work may not be over yet."""
 
 _LEFT_NOTHING = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED})
 
 
 class DeadProducer(msgspec.Struct, frozen=True, kw_only=True):
-    """The producer that a dead attempt last reported, and `why` it is known to be dead."""
+    """The producer that a dead attempt last reported, and the report of its death (`why`)."""
 
     pipeline: str
     run_id: str
@@ -43,12 +43,12 @@ class DeadProducer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadEnd(StrEnum):
-    """What became of the transaction of a dead producer.
+    """The result for the transaction of a dead producer.
 
-    ENDED: by us. NOT_OURS: the pipeline does not own the id, whatever its worker told.
-    NOTHING_OPEN: there was none, or it was decided already. MOVED_ON: the id has another producer or
-    epoch, so that nothing was done. UNSUPPORTED: these brokers cannot end it at an epoch. REFUSED: a permission is
-    missing. UNANSWERED: nobody said that it is done. The last two are tried again.
+    ENDED: Fenceline ended it. NOT_OURS: the pipeline does not own the id that its worker reported. NOTHING_OPEN: no
+    transaction was open, or it was complete. MOVED_ON: the id has another producer or epoch; nothing was changed.
+    UNSUPPORTED: these brokers cannot end a transaction at an epoch. REFUSED: a permission is missing. UNANSWERED: the
+    brokers did not confirm the end. The last two are repeated.
     """
 
     ENDED = "ended"
@@ -65,37 +65,37 @@ class DeadEnd(StrEnum):
 
 
 def why_attempt_gone(by: GoneBy, *, since: datetime, now: datetime) -> str | None:
-    """The sentence on an attempt of an application that lives; None: not yet, what it forked may live a moment."""
+    """Return the report of an attempt's death in a live application; None if its child processes may still live."""
     if by is GoneBy.WORKER:
-        return "its Python worker's process is gone, by its executor's word"
+        return "its executor reports that its Python worker's process has ended"
     if now - since < SETTLES_AFTER:
         return None
-    return "its executor's process has exited, by the resource manager's word"
+    return "the cluster manager reports that its executor's process has exited"
 
 
 def why_gone(instance: Instance, seen: Observation, *, now: datetime) -> str | None:
-    """Who says that no process of this lease runs any more, as a sentence; None while nobody can say so.
+    """Return the report that no process of this lease runs, as a sentence; None without such a report.
 
-    | driver's process         | resource manager              | gone                                              |
+    | driver's process         | cluster manager               | dead                                              |
     |--------------------------|-------------------------------|---------------------------------------------------|
-    | lives, or another host's | whatever                      | no                                                |
-    | gone                     | says that it has ended        | yes, 2 s later                                    |
-    | gone                     | knows of no such application  | only if LOST: one that began anew knows of none   |
-    | gone                     | counts it as running, silent  | no                                                |
+    | alive, or on another host| any answer                    | no                                                |
+    | ended                    | application has ended         | yes, 2 s later                                    |
+    | ended                    | application is unknown        | only if LOST: a restarted manager knows none      |
+    | ended                    | application runs, or no answer| no                                                |
     """
     if instance.state not in ENDED or instance.claimed_at is None or now - instance.since < SETTLES_AFTER:
         return None
     if seen.process is not ProcessWord.GONE:
         return None
     if seen.master is MasterWord.FINISHED:
-        return "its driver's process is gone, and its application has ended by the resource manager's word"
+        return "its driver's process has ended, and the cluster manager reports that its application has ended"
     if seen.master is MasterWord.UNKNOWN and instance.state is InstanceState.LOST:
-        return "its driver's process is gone, and the resource manager has known of no such application for long"
+        return "its driver's process has ended, and the cluster manager has not known its application for long"
     return None
 
 
 def dead_producer(report: TaskReport, *, pipeline: str, why: str) -> DeadProducer | None:
-    """The producer of an attempt whose process is gone; None where it had none or says that it left nothing open."""
+    """Return the producer of a dead attempt; None if it had none or reported that nothing was left open."""
     if report.state in _LEFT_NOTHING:
         return None
     if report.transactional_id is None or report.producer_id is None or report.producer_epoch is None:
@@ -115,7 +115,7 @@ def dead_producer(report: TaskReport, *, pipeline: str, why: str) -> DeadProduce
 
 
 def left_by(dead: DeadProducer, known: KnownTransaction | None) -> DeadEnd | None:
-    """What its coordinator's word makes of it; None: it has left a transaction open, which is to be ended."""
+    """Judge the coordinator's answer. None: the dead producer has left a transaction open, which is to be ended."""
     if known is None:
         return DeadEnd.NOTHING_OPEN
     if (known.producer_id, known.producer_epoch) != (dead.producer_id, dead.producer_epoch):

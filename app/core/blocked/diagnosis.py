@@ -1,9 +1,9 @@
-"""The answer to "why do readers wait here?": a chain of sentences, each with its evidence, and what to do.
+"""Explain why consumers are blocked: a chain of sentences with their evidence, and the recommended action.
 
-Hanging is a transaction that a partition's leader has open and that no coordinator will ever end: its producer id
-belongs to no transactional id, or to one whose open transaction does not have this partition. Kafka's
-`kafka-transactions.sh find-hanging` decides it so, and leaves out whatever is younger than the longest timeout. Here
-the leader is asked a second time after the coordinators: one that ended meanwhile is told apart, however young it is.
+A transaction is hanging if a partition's leader has it open and no coordinator will ever end it. Then its producer id
+belongs to no transactional id, or to one whose open transaction lacks this partition. Kafka's `kafka-transactions.sh
+find-hanging` uses the same condition, above the longest timeout only. Here the leader is asked again after the
+coordinators. That excludes transactions that ended in between, so the condition is valid for young ones too.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from app.core.blocked.wording import abort_line, clock, describe_line, end_line,
 from app.kit.words import count, span
 
 UNSEEN = (
-    " Be sure first that you may describe all transactional ids: one that you may not see looks the same, and "
+    " First verify that you may describe all transactional ids. An id without that permission looks the same, and "
     "__transaction_state could not be read to rule that out."
 )
 
 
 class Source(StrEnum):
-    """Which answer a sentence stands on."""
+    """The request whose answer is the evidence of a sentence."""
 
     LIST_OFFSETS = "ListOffsets"
     DESCRIBE_PRODUCERS = "DescribeProducers"
@@ -39,7 +39,7 @@ class Source(StrEnum):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One sentence of the chain, which answer it stands on, and when that was given."""
+    """One sentence of the chain, its source, and the time of that answer."""
 
     sentence: str
     source: Source
@@ -47,7 +47,9 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """The open transaction that holds readers up, and where; `transactional_id` None: no coordinator says whose."""
+    """The open transaction that blocks consumers, and its partition. transactional_id None: no coordinator knows its
+    id.
+    """
 
     topic: str
     partition: int
@@ -58,10 +60,10 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """About `subject` (a partition): what is so, because of what, and what to do.
+    """The state of `subject` (a partition), its cause, and the recommended action.
 
-    until_ms: when it ends by itself, as far as that is known. commands: lines to paste, ours and Kafka's own.
-    holder: what holds readers up, where somebody does.
+    until_ms: the time at which it ends by itself, if known. commands: to paste, Fenceline's and Kafka's own. holder:
+    the transaction that blocks consumers, if there is one.
     """
 
     subject: str
@@ -80,7 +82,7 @@ class Kind(StrEnum):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A group or a topic: its worst partition first. The verdict is that one's."""
+    """A group or a topic, its worst partition first. That partition has the verdict."""
 
     kind: Kind
     subject: str
@@ -91,13 +93,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
-    """Why readers of committed data do not get to the end of a partition."""
+    """Explain why read_committed consumers do not reach the end of a partition."""
     ends, facts = facts.ends, with_ages(facts, asked.clocks, now_ms=asked.now_ms)
     if isinstance(ends, Refused):
         return Diagnosis(
             subject=facts.name,
             verdict=Verdict.CANNOT_TELL,
-            headline=f"Where {facts.name} ends is not told: {ends.error}.",
+            headline=f"The end offset of {facts.name} is not known: {ends.error}.",
             links=(Link(ends.sentence, Source.LIST_OFFSETS, facts.ends_at_ms),),
             advice=_way_out((ends,)),
         )
@@ -105,9 +107,9 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
         return Diagnosis(
             subject=facts.name,
             verdict=Verdict.FREE,
-            headline=f"Nothing waits in {facts.name}: everything up to its end, {ends.high_watermark:,}, can be read.",
+            headline=f"{facts.name} is not blocked: consumers can read up to its end, {ends.high_watermark:,}.",
             links=(_ends_link(facts, ends),),
-            advice="Nothing to do here.",
+            advice="No action is required.",
         )
     headline, links = _waiting(facts, ends)
     if isinstance(facts.open, Refused):
@@ -125,20 +127,21 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
             verdict=Verdict.UNSETTLED,
             headline=headline,
             links=(*links, _settled_link(facts, first_open(facts))),
-            advice="Look again: a transaction was decided while the brokers were asked.",
+            advice="Check again: a transaction ended while the brokers were asked.",
         )
     links = (*links, _holder_link(facts, holder))
     return judge_holder(facts, holder, asked, headline=headline, links=links)
 
 
 def explain_topic(topic: str, facts: Sequence[PartitionFacts], asked: Asked) -> Explanation:
-    """The partitions of a topic that were looked at."""
+    """Explain the checked partitions of a topic."""
     found = worst_first([diagnose_partition(one, asked) for one in facts])
     held = [one for one in found if one.verdict is not Verdict.FREE]
     headline = (
-        f"Readers of {topic} wait in {len(held)} of {count(len(found), 'partition')}, worst in {held[0].subject}."
+        f"read_committed consumers of {topic} are blocked in {len(held)} of {count(len(found), 'partition')}, worst in "
+        f"{held[0].subject}."
         if held
-        else f"Nothing waits in {topic}: readers get to the end of {count(len(found), 'partition')}."
+        else f"{topic} is not blocked: consumers can read {count(len(found), 'partition')} to the end."
     )
     worst = found[0].verdict if found else Verdict.FREE
     return Explanation(kind=Kind.TOPIC, subject=topic, verdict=worst, headline=headline, partitions=found)
@@ -150,14 +153,14 @@ def worst_first(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
 
 
 def first_open(facts: PartitionFacts) -> OpenTransaction | None:
-    """The open transaction that holds the last stable offset back."""
+    """Return the open transaction that determines the last stable offset."""
     if isinstance(facts.open, Refused) or not facts.open:
         return None
     return min(facts.open, key=lambda one: one.start_offset)
 
 
 def holder_at(facts: PartitionFacts, ends: LogEnds) -> OpenTransaction | None:
-    """The transaction that its leader has open at the last stable offset, before and after the coordinators spoke."""
+    """Return the transaction open at the last stable offset, both before and after the coordinators' answers."""
     first = first_open(facts)
     if first is None or first.start_offset > ends.last_stable or first.identity not in facts.still_open:
         return None
@@ -165,7 +168,7 @@ def holder_at(facts: PartitionFacts, ends: LogEnds) -> OpenTransaction | None:
 
 
 def is_hanging(facts: PartitionFacts, one: OpenTransaction) -> bool:
-    """Whether no coordinator will ever end it; False also where a coordinator did not answer."""
+    """Return True if no coordinator will ever end it; False also if a coordinator did not answer."""
     known = facts.coordinators.known.get(one.producer_id)
     if known is None:
         return not facts.coordinators.unanswered and one.identity in facts.still_open
@@ -179,7 +182,7 @@ def _will_be_ended(facts: PartitionFacts, known: KnownTransaction) -> bool:
 def judge_holder(
     facts: PartitionFacts, holder: OpenTransaction, asked: Asked, *, headline: str, links: tuple[Link, ...]
 ) -> Diagnosis:
-    """What is to be done about one open transaction of a partition."""
+    """Recommend an action for one open transaction of a partition."""
     facts = with_ages(facts, asked.clocks, now_ms=asked.now_ms)
     known = facts.coordinators.known.get(holder.producer_id)
     at_ms = facts.coordinators.at_ms
@@ -199,7 +202,7 @@ def judge_holder(
             verdict=Verdict.CANNOT_TELL,
             headline=headline,
             links=(*links, *refusals),
-            advice=f"Whose {who} is cannot be told before every coordinator answers. "
+            advice=f"The owner of {who} is not known until every coordinator answers. "
             + _way_out(facts.coordinators.unanswered),
             holder=held_by,
         )
@@ -212,7 +215,7 @@ def judge_holder(
             links=(*links, Link(hanging_sentence(facts, holder), Source.COORDINATORS, at_ms)),
             advice=f"It hangs, and it may be committed. {ADVICE}."
             if is_in_doubt
-            else "It hangs: nobody will ever end it. End it in this partition; its records here become aborted."
+            else "It hangs: no coordinator will ever end it. End it in this partition; its records here become aborted."
             + ("" if known or facts.coordinators.is_corroborated else UNSEEN),
             commands=(
                 end_line(facts.topic, facts.partition, asked.bootstrap_servers),
@@ -239,7 +242,7 @@ def judge_holder(
 
 
 def _lines(known: KnownTransaction, verdict: Verdict, asked: Asked) -> tuple[str, ...]:
-    """To paste; none for an id that no line can name."""
+    """Return the commands to paste; none for an id that no command line can contain."""
     fence = fence_line(known, asked.bootstrap_servers) if verdict is Verdict.FENCE else ""
     return tuple(filter(None, (describe_line(known, asked.bootstrap_servers), fence)))
 
@@ -247,17 +250,17 @@ def _lines(known: KnownTransaction, verdict: Verdict, asked: Asked) -> tuple[str
 def _waiting(facts: PartitionFacts, ends: LogEnds) -> tuple[str, tuple[Link, ...]]:
     waiting = facts.waiting
     offsets = ends.high_watermark - ends.last_stable
-    where = f"Readers of {facts.name} see nothing from offset {ends.last_stable:,} on."
+    where = f"read_committed consumers of {facts.name} are blocked at offset {ends.last_stable:,}."
     if waiting is None:
-        return f"{where} {_wait(offsets, 'offset')}.", (_ends_link(facts, ends),)
+        return f"{where} {_behind_it(offsets, 'offset')}.", (_ends_link(facts, ends),)
     records = waiting.records + waiting.undecided
     more = "" if waiting.is_whole else "More than "
     since = f", the oldest stamped {clock(waiting.first_ms)}" if waiting.first_ms >= 0 else ""
-    return f"{where} {more}{_wait(records, 'record')}{since}.", (_ends_link(facts, ends),)
+    return f"{where} {more}{_behind_it(records, 'record')}{since}.", (_ends_link(facts, ends),)
 
 
-def _wait(number: int, noun: str) -> str:
-    return f"{count(number, noun)} wait{'s' if number == 1 else ''}"
+def _behind_it(number: int, noun: str) -> str:
+    return f"{count(number, noun)} {'is' if number == 1 else 'are'} behind it"
 
 
 def _ends_link(facts: PartitionFacts, ends: LogEnds) -> Link:
@@ -271,7 +274,7 @@ def _ends_link(facts: PartitionFacts, ends: LogEnds) -> Link:
 def _holder_link(facts: PartitionFacts, holder: OpenTransaction) -> Link:
     others = 0 if isinstance(facts.open, Refused) else len(facts.open) - 1
     behind = f"; {count(others, 'other transaction')} open behind it" if others else ""
-    # A record's timestamp is of its producer's clock, or of the broker's: no age by ours.
+    # A record's timestamp is from the clock of its producer or broker, so it gives no age by the server's.
     stamped = f"; its newest record is stamped {clock(holder.last_ms)}" if holder.last_ms >= 0 else ""
     return Link(
         f"producer {holder.producer_id} epoch {holder.producer_epoch} has a transaction open there from offset "
@@ -291,7 +294,7 @@ def _settled_link(facts: PartitionFacts, holder: OpenTransaction | None) -> Link
 
 
 def hanging_sentence(facts: PartitionFacts, one: OpenTransaction) -> str:
-    """What the coordinators say of a transaction that hangs, as a clause."""
+    """Return the coordinators' description of a hanging transaction, as a part of a sentence."""
     who = f"producer {one.producer_id}"
     known = facts.coordinators.known.get(one.producer_id)
     if known is None:
@@ -306,15 +309,15 @@ def hanging_sentence(facts: PartitionFacts, one: OpenTransaction) -> str:
 def _owner_link(asked: Asked, transactional_id: str) -> Link:
     owner = (asked.owners or {}).get(transactional_id)
     if owner is None:
-        return Link("whose owner is none of ours", Source.HEARTBEATS, asked.now_ms)
-    heard = (
-        "of which nothing is heard"
+        return Link("whose owner is not a Fenceline task", Source.HEARTBEATS, asked.now_ms)
+    heartbeat = (
+        "without a heartbeat"
         if owner.heartbeat_ms is None
-        else f"heard of {span(asked.now_ms - owner.heartbeat_ms)} ago"
+        else f"last heartbeat {span(asked.now_ms - owner.heartbeat_ms)} ago"
     )
-    return Link(f"whose owner is {owner.name}, {heard}", Source.HEARTBEATS, asked.now_ms)
+    return Link(f"whose owner is {owner.name}, {heartbeat}", Source.HEARTBEATS, asked.now_ms)
 
 
 def _way_out(refusals: tuple[Refused, ...]) -> str:
     needed = sorted({one.permission for one in refusals if one.permission})
-    return f"Ask for {' and '.join(needed)}." if needed else "Look whether all brokers run, then look again."
+    return f"Ask for {' and '.join(needed)}." if needed else "Check that all brokers run, then check again."

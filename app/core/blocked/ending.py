@@ -1,9 +1,9 @@
-"""Before a transaction is ended by hand: what would be done, what would be lost, and what speaks against it.
+"""Plan the end of a transaction by hand: the change, the losses, and the objections.
 
-Fencing (InitProducerId with the id) is the coordinator's own way: the open transaction is aborted everywhere, and
-whoever uses the id is refused from then on. Ending (WriteTxnMarkers) writes an abort marker into one partition past
-the coordinator. On a transaction that the coordinator still knows it would tear that apart: aborted here, and
-committed elsewhere when its producer commits, which nobody refuses.
+A fence (InitProducerId with the id) goes through the coordinator: it aborts the open transaction everywhere and fences
+the current producer. An end (WriteTxnMarkers) writes an abort marker into one partition, without the coordinator. If
+the coordinator still knows the transaction, an end would tear it apart. It would be aborted here and committed
+elsewhere by its producer, and no broker refuses that.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from app.core.blocked.wording import abort_line, clock, describe_line, terminate
 from app.kit.words import count, span
 
 _JUST_BEGUN_MS = 10_000
-"""A foreign producer sends no heartbeats to us: a transaction as young as this is taken as one of a living one."""
+"""A foreign producer sends no heartbeats. So a transaction as young as this counts as one of a live producer."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done. objections: without `force` it is refused for them. impossible: it is refused in any case.
+    """A planned change. objections: without `force` it is refused for them. impossible: it is refused in any case.
 
-    known: what the coordinator says of the producer that it is done to, if it knows it.
+    known: the coordinator's answer about the affected producer, if it knows it.
     """
 
     what: str
@@ -35,44 +35,44 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     known: KnownTransaction | None = None
 
     def refusal(self, *, force: bool) -> str | None:
-        """Why it is not done; None if it may be."""
+        """Return the reason for a refusal; None if the change is allowed."""
         if self.impossible is not None:
             return self.impossible
         return None if force or not self.objections else "; ".join(self.objections)
 
 
 class EndPlan(Plan, frozen=True, kw_only=True):
-    """`target` is what the marker is for: read again before the act, it must be the same."""
+    """`target` is the transaction of the marker. It is read again before the change and must be the same."""
 
     target: OpenTransaction | None = None
 
 
 def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, asked: Asked) -> Plan:
-    """What fencing an id would do.
+    """Plan a fence of an id.
 
     Args:
-        known: what its coordinator says; None when it has no such id, where an InitProducerId would make one.
+        known: its coordinator's answer; None if the id does not exist, where an InitProducerId would create it.
     """
-    what = f"fence {transactional_id}: abort what it has open, and refuse whoever uses it now"
+    what = f"fence {transactional_id}: abort its open transaction, and refuse the producer that uses it now"
     if isinstance(known, Refused):
         return Plan(what=what, impossible=f"its state is not known: {known.sentence}")
     if known is None:
-        return Plan(what=what, impossible=f"there is no transactional id {transactional_id} on this cluster")
+        return Plan(what=what, impossible=f"the transactional id {transactional_id} does not exist on this cluster")
     known = with_age(known, asked.clocks, now_ms=asked.now_ms)
     command = terminate_line(transactional_id, asked.bootstrap_servers)
     who = f"producer {known.producer_id} epoch {known.producer_epoch}"
     if known.is_open and known.state != ONGOING:
         return Plan(
             what=what,
-            impossible=f"its transaction is decided already ({known.state}); its coordinator, broker "
+            impossible=f"the outcome of its transaction is decided ({known.state}); its coordinator, broker "
             f"{known.coordinator_id}, still writes the markers, and fencing does not speed that up",
             command=describe_line(known, asked.bootstrap_servers),
         )
-    losses = [f"{who} is fenced: whatever runs with it fails, and begins again if somebody restarts it"]
+    losses = [f"{who} is fenced: its process fails, and starts again only if a user or a manager restarts it"]
     if known.state == ONGOING:
         losses.insert(
             0,
-            f"what it has written{_since(known, asked.now_ms)} in {count(len(known.partitions), 'partition')} is "
+            f"its records{_since(known, asked.now_ms)} in {count(len(known.partitions), 'partition')} are "
             f"aborted: {_named(known)}",
         )
     objections = tuple(_fence_objections(known, asked))
@@ -83,16 +83,16 @@ def _fence_objections(known: KnownTransaction, asked: Asked) -> list[str]:
     if is_alive(asked, known.transactional_id):
         return [f"its owner, {(asked.owners or {})[known.transactional_id].name}, is alive: drain its run instead"]
     if known.state != ONGOING:
-        return [f"it has nothing open ({known.state}), so it holds nobody up"]
+        return [f"it has no open transaction ({known.state}), so it blocks no consumer"]
     age = known.age
     if age is None:
         unmeasured = (
-            f"how long it has been open is not known, because the clock of broker {known.coordinator_id} is not "
-            "measured: a living producer may have begun it just now"
+            f"its age is not known, because the clock of broker {known.coordinator_id} is not "
+            "measured: a live producer may have begun it just now"
         )
         return [unmeasured]
     if age.least_ms < _JUST_BEGUN_MS:
-        return [f"its transaction began {span(age.least_ms)} ago, as those of a living producer do"]
+        return [f"its transaction began {span(age.least_ms)} ago, so its producer may be alive"]
     return []
 
 
@@ -101,10 +101,10 @@ def _since(known: KnownTransaction, now_ms: int) -> str:
 
 
 def plan_end(facts: PartitionFacts, start_offset: int | None, asked: Asked) -> EndPlan:
-    """What ending an open transaction in this partition would do.
+    """Plan the end of an open transaction in this partition.
 
     Args:
-        start_offset: which one, where it begins; None for the one that holds readers up.
+        start_offset: the first offset of the transaction; None for the one that blocks consumers.
     """
     where = facts.name
     what = f"write an abort marker into {where}"
@@ -132,8 +132,9 @@ def plan_end(facts: PartitionFacts, start_offset: int | None, asked: Asked) -> E
 
 
 def marker_epoch(target: OpenTransaction) -> int:
-    """The coordinator epoch of the marker. A producer that never got one there has -1, which brokers refuse; 0 is
-    never newer than any (as Kafka's own tool does it)."""
+    """Return the coordinator epoch of the marker. A producer without a marker there has -1, which brokers refuse; 0 is
+    never newer than another (as in Kafka's own tool).
+    """
     return max(0, target.coordinator_epoch)
 
 
@@ -145,25 +146,25 @@ def _end_objections(facts: PartitionFacts, target: OpenTransaction, asked: Asked
     if known is not None and not is_hanging(facts, target):
         objections.append(
             f"its coordinator knows it as {known.transactional_id}, {known.state}: fence that id instead, since a "
-            "marker in one partition would abort it here and let it commit elsewhere"
+            "marker in one partition would abort it here while it may commit elsewhere"
         )
     if known is not None and is_hanging(facts, target) and may_be_committed(target, known):
         objections.append(
             f"it may be committed ({known.transactional_id} is {known.state} at epoch {known.producer_epoch}). {ADVICE}"
         )
     if known is None and not facts.coordinators.is_corroborated:
-        objections.append("no coordinator says whose it is." + UNSEEN)
+        objections.append("no coordinator knows its transactional id." + UNSEEN)
     return objections
 
 
 def _loss(facts: PartitionFacts, target: OpenTransaction) -> str:
     waiting = facts.waiting
     if waiting is None:
-        return f"what it has written in {facts.name} from offset {target.start_offset:,} on is aborted"
+        return f"its records in {facts.name} from offset {target.start_offset:,} on are aborted"
     more = "" if waiting.is_whole else "more than "
     return (
-        f"what it has written in {facts.name} from offset {target.start_offset:,} on is aborted: of "
-        f"{more}{count(waiting.records + waiting.undecided, 'record')} that wait there, those of producer "
+        f"its records in {facts.name} from offset {target.start_offset:,} on are aborted: of "
+        f"{more}{count(waiting.records + waiting.undecided, 'blocked record')} there, those of producer "
         f"{target.producer_id}"
     )
 

@@ -1,6 +1,6 @@
-"""What brokers say about a partition, its open transactions and a group: the facts that a diagnosis stands on.
+"""The brokers' answers about a partition, its open transactions and a group.
 
-Each has the moment of its answer, by our own clock. Times inside an answer (`start_ms`, `last_ms`) are the brokers'.
+Each answer has its time by this process's clock. Times inside an answer (`start_ms`, `last_ms`) are the brokers'.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _UNDECIDED_OR_UNWRITTEN = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A question without an answer. `error` in Kafka's words; `permission`: the one whose lack explains it.
+    """A question without an answer. `error` is Kafka's; `permission` is the missing one that explains it.
 
-    is_open: nobody said no. Of an act: it may have been done all the same.
+    is_open: the broker did not refuse. A change may have been made all the same.
     """
 
     question: str
@@ -33,7 +33,7 @@ class Refused(msgspec.Struct, frozen=True):
 
     @property
     def is_no_such_partition(self) -> bool:
-        """The partition is not there, as far as the asker may know."""
+        """The partition does not exist, or the client may not see it."""
         return self.error.startswith(_NO_SUCH_PARTITION)
 
     @property
@@ -43,7 +43,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def hidden_id(transactional_id: str) -> Refused:
-    """An id that its coordinator did not list, though the journal has it."""
+    """Return the refusal for an id of the journal that its coordinator did not list."""
     return Refused(
         "ListTransactions",
         f"it leaves out {transactional_id}, which the journal has",
@@ -52,10 +52,10 @@ def hidden_id(transactional_id: str) -> Refused:
 
 
 class LogEnds(msgspec.Struct, frozen=True):
-    """ListOffsets at both isolation levels: readers of committed data see what is before `last_stable`.
+    """ListOffsets at both isolation levels: read_committed consumers get the records before `last_stable`.
 
-    The high watermark is the older answer, so what lies between the two is behind a transaction that was open (ADR
-    0018). Where the log has grown past it meanwhile, it is as the last stable offset.
+    The high watermark is the older answer, so the offsets between the two are behind an open transaction (ADR 0018). If
+    the log has grown beyond it since, it equals the last stable offset.
     """
 
     earliest: int
@@ -64,14 +64,14 @@ class LogEnds(msgspec.Struct, frozen=True):
 
     @classmethod
     def in_turn(cls, earliest: int, last_stable: int, high_watermark: int) -> LogEnds:
-        """Of three answers, of which that about the high watermark came first."""
+        """Combine three answers, of which the high watermark's came first."""
         return cls(earliest, last_stable, max(high_watermark, last_stable))
 
 
 class OpenTransaction(msgspec.Struct, frozen=True):
-    """A producer that has a transaction open in a partition, as the partition's leader has it (DescribeProducers).
+    """A producer's open transaction in a partition, as the partition's leader has it (DescribeProducers).
 
-    coordinator_epoch: of the newest marker that it wrote there, -1 before its first.
+    coordinator_epoch: of the newest marker that the producer got there, -1 before the first.
     """
 
     producer_id: int
@@ -83,15 +83,16 @@ class OpenTransaction(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """What stays the same while it is open."""
+        """The values that stay the same while the transaction is open."""
         return self.producer_id, self.producer_epoch, self.start_offset
 
 
 class KnownTransaction(msgspec.Struct, frozen=True):
-    """A transactional id as its coordinator describes it; `state` in Kafka's words, `start_ms` -1 when none is open.
+    """A transactional id as its coordinator describes it; `state` is Kafka's, `start_ms` is -1 without an open
+    transaction.
 
-    partitions: those that the coordinator still has to write markers to.
-    age: how long it has been open, by its coordinator's clock, which `start_ms` is of; None where it is not known.
+    partitions: those to which the coordinator still has to write markers.
+    age: of the open transaction, by the coordinator's clock, as `start_ms`; None if it is not known.
     """
 
     transactional_id: str
@@ -111,23 +112,23 @@ class KnownTransaction(msgspec.Struct, frozen=True):
 
     @property
     def has_timeout(self) -> bool:
-        """Whether its coordinator ends it by itself."""
+        """Its coordinator ends it by itself."""
         return self.state == ONGOING and self.start_ms >= 0
 
     def times_out_at_ms(self, now_ms: int) -> int | None:
-        """When it times out, by our clock; None where it does not, or where that is not known."""
+        """Return the time of the timeout by this process's clock; None without one, or if it is not known."""
         if self.age is None or not self.has_timeout:
             return None
         return now_ms + self.timeout_ms - (self.age.least_ms + self.age.most_ms) // 2
 
 
 class Coordinators(msgspec.Struct, frozen=True):
-    """What all transaction coordinators say about some producer ids.
+    """The answers of all transaction coordinators about some producer ids.
 
-    known: by producer id; one that is missing belongs to no transactional id that the asker may see.
-    unanswered: while anything is in it, that an id is missing proves nothing.
-    is_corroborated: `__transaction_state` was read too, and does not have the missing ones either. Without it, an id
-    that the asker may not describe looks like one that is not there, since brokers leave it out without a word.
+    known: by producer id; a missing one belongs to no transactional id that the client may see.
+    unanswered: unless it is empty, a missing id proves nothing.
+    is_corroborated: `__transaction_state` was read too and lacks the missing ids. Otherwise an id without DESCRIBE
+    permission looks like one that does not exist, since brokers omit it without an error.
     """
 
     known: Mapping[int, KnownTransaction] = {}
@@ -139,9 +140,9 @@ class Coordinators(msgspec.Struct, frozen=True):
 class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One partition.
 
-    open: asked before the coordinators, and `still_open` (identities) after them: a transaction that ended in between
-    is in the first answer only. Both are empty where nothing waits, since then nobody was asked.
-    waiting: what lies between the last stable offset and the high watermark.
+    open: asked before the coordinators, and `still_open` (identities) after them. A transaction that ended in between
+    is only in the first answer. Both are empty if nothing is blocked, since then no request was sent.
+    waiting: the records between the last stable offset and the high watermark.
     """
 
     topic: str
@@ -160,17 +161,17 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def strangers_in(facts: PartitionFacts) -> frozenset[int]:
-    """Producer ids that have something open there and that no coordinator shows."""
+    """Return the producer ids with an open transaction there that no coordinator reports."""
     rows = () if isinstance(facts.open, Refused) else facts.open
     return frozenset(row.producer_id for row in rows) - frozenset(facts.coordinators.known)
 
 
 def with_journal(facts: PartitionFacts, hidden: Mapping[int, str], *, is_whole: bool) -> PartitionFacts:
-    """The same, with what `__transaction_state` says of producers that no coordinator shows.
+    """Add the entries of `__transaction_state` for producers that no coordinator reports.
 
     Args:
-        hidden: the id of each producer that it has, by producer id; those of other partitions are passed over.
-        is_whole: it was read to what was open, and nothing in it was unreadable.
+        hidden: the id of each producer in the journal, by producer id; producers of other partitions are ignored.
+        is_whole: the journal was read up to the open transactions, and nothing in it was unreadable.
     """
     said, strangers = facts.coordinators, strangers_in(facts)
     if not strangers or said.unanswered:
@@ -181,7 +182,7 @@ def with_journal(facts: PartitionFacts, hidden: Mapping[int, str], *, is_whole: 
 
 
 def with_ages(facts: PartitionFacts, clocks: Mapping[int, ClockOffset], *, now_ms: int) -> PartitionFacts:
-    """The same, with ages that the look itself could not measure. clocks: by broker; now_ms: by our clock."""
+    """Add the ages that the check itself could not measure. clocks: by broker; now_ms: by this process's clock."""
     said = facts.coordinators
     known = {producer_id: with_age(one, clocks, now_ms=now_ms) for producer_id, one in said.known.items()}
     return msgspec.structs.replace(facts, coordinators=msgspec.structs.replace(said, known=known))
@@ -195,7 +196,7 @@ def with_age(known: KnownTransaction, clocks: Mapping[int, ClockOffset], *, now_
 
 
 class PendingOffset(msgspec.Struct, frozen=True):
-    """An offset of a group that a transaction has written and that is not decided."""
+    """An offset of a group in a transaction that is not complete."""
 
     producer_id: int
     producer_epoch: int
@@ -203,10 +204,10 @@ class PendingOffset(msgspec.Struct, frozen=True):
 
 
 class GroupPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in one partition. committed: None if it has committed nothing there that is decided.
+    """A group in one partition. committed: None without a committed offset.
 
-    is_unstable: its coordinator does not tell the offset to a new owner (UNSTABLE_OFFSET_COMMIT). pending: by whom, as
-    far as `__consumer_offsets` may be read. ahead: what lies between the committed and the last stable offset.
+    is_unstable: its coordinator withholds the offset from a new owner (UNSTABLE_OFFSET_COMMIT). pending: the producers,
+    if `__consumer_offsets` may be read. ahead: the records between the committed and the last stable offset.
     """
 
     partition: PartitionFacts
@@ -217,10 +218,10 @@ class GroupPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A group, and each partition that it has committed in or has offsets pending for.
+    """A group, and each partition in which it has committed or pending offsets.
 
-    is_share: a share group, which has no positions that are read.
-    offsets_partition: that of `__consumer_offsets` which has its commits; only looked at while any of them is unstable.
+    is_share: a share group, whose positions are not decoded.
+    offsets_partition: the partition of `__consumer_offsets` with its commits; read only while an offset is unstable.
     """
 
     group: str
@@ -235,7 +236,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """The task of ours that a transactional id belongs to, and when it was heard of last."""
+    """The Fenceline task that owns a transactional id, and the time of its last heartbeat."""
 
     name: str
     heartbeat_ms: int | None

@@ -1,4 +1,4 @@
-"""Why a group does not get on: partition by partition, lag that can be read now told apart from lag that cannot."""
+"""Explain why a group is blocked, partition by partition: readable lag and blocked lag are distinguished."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.kit.words import count
 
 
 def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:
-    """Why the members of a group, or those who would be, do not get on."""
+    """Explain why the members of a group, or its future members, are blocked."""
     found = worst_first(_of_position(facts, position, asked) for position in facts.positions)
     links = [
         Link(
@@ -49,13 +49,13 @@ def _headline(facts: GroupFacts, found: tuple[Diagnosis, ...]) -> str:
     if facts.is_share:
         return f"{facts.group}: {SHARE_STATE_NOT_DECODED}"
     if not found:
-        return f"{facts.group} has committed nothing yet, so nothing says what it reads."
+        return f"{facts.group} has no committed offsets, so its partitions are not known."
     troubled = [one for one in found if one.verdict not in (Verdict.FREE, Verdict.ONLY_MARKERS)]
     if not troubled:
-        return f"{facts.group} has read everything that can be read, in {count(len(found), 'partition')}."
+        return f"{facts.group} has read all readable records of {count(len(found), 'partition')}."
     return (
-        f"{facts.group} does not get to the end of {len(troubled)} of {count(len(found), 'partition')}: "
-        f"{troubled[0].verdict} ({troubled[0].subject})."
+        f"{facts.group} has not read {len(troubled)} of {count(len(found), 'partition')} to the end: "
+        f"{troubled[0].verdict.label} ({troubled[0].subject})."
     )
 
 
@@ -79,7 +79,7 @@ def _of_position(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Di
 def _behind(
     facts: GroupFacts, position: GroupPosition, ends: LogEnds, readable: int, ahead: Stretch | None
 ) -> Diagnosis:
-    """There is something to read, and nobody reads it, or not fast enough."""
+    """Records are readable, and the group has no members or reads too slowly."""
     name = position.partition.name
     more = "" if ahead is None or ahead.is_whole else "at least "
     waits = _more_behind(position.partition, ends)
@@ -91,27 +91,27 @@ def _behind(
             position.partition.ends_at_ms,
         ),
     )
-    headline = f"{more}{count(readable, 'record')} of {name} can be read now and are not committed.{waits}"
+    headline = f"{more}{count(readable, 'record')} of {name} are readable and not committed.{waits}"
     if facts.members:
         return Diagnosis(
             subject=name,
             verdict=Verdict.BEHIND,
             headline=headline,
             links=links,
-            advice="No transaction is in the way: look at the consumers (slow, paused, failing, or the partition is "
-            "not assigned), not at the brokers.",
+            advice="No transaction blocks the group. Check the consumers (slow, paused, failing, or the partition is "
+            "not assigned), not the brokers.",
         )
     return Diagnosis(
         subject=name,
         verdict=Verdict.NO_MEMBERS,
         headline=headline,
         links=links,
-        advice="Nobody reads: start a consumer of the group.",
+        advice="The group has no members: start a consumer of the group.",
     )
 
 
 def _more_behind(facts: PartitionFacts, ends: LogEnds) -> str:
-    """What lies after the last stable offset, as a sentence: of an open transaction only where its leader names one."""
+    """Describe the offsets after the last stable offset; an open transaction only if the leader names one."""
     offsets = ends.high_watermark - ends.last_stable
     if not offsets:
         return ""
@@ -120,7 +120,7 @@ def _more_behind(facts: PartitionFacts, ends: LogEnds) -> str:
             f" {count(offsets, 'more offset')} come after the last stable offset; whether a transaction is open there "
             "is not known."
         )
-    return f" {count(offsets, 'more offset')} wait behind an open transaction." if holder_at(facts, ends) else ""
+    return f" {count(offsets, 'more offset')} are behind an open transaction." if holder_at(facts, ends) else ""
 
 
 def _only_markers(position: GroupPosition, ends: LogEnds, committed: int, ahead: Stretch | None) -> Diagnosis:
@@ -128,20 +128,20 @@ def _only_markers(position: GroupPosition, ends: LogEnds, committed: int, ahead:
     what = [] if ahead is None else [count(ahead.markers, "marker")]
     if ahead is not None and ahead.aborted:
         what.append(count(ahead.aborted, "aborted record"))
-    lies = " and ".join(what) or "nothing that a reader is given"
+    lies = " and ".join(what) or "nothing that consumers receive"
     return Diagnosis(
         subject=name,
         verdict=Verdict.ONLY_MARKERS,
-        headline=f"The lag of {ends.last_stable - committed:,} in {name} is not of records: a reader is given none.",
-        links=(Link(f"from offset {committed:,} on lie {lies}", Source.LOG, position.partition.ends_at_ms),),
-        advice="Nothing to do: the number goes away with the next record.",
+        headline=f"The lag of {ends.last_stable - committed:,} in {name} has no records that consumers receive.",
+        links=(Link(f"from offset {committed:,} on there are {lies}", Source.LOG, position.partition.ends_at_ms),),
+        advice="No action is required: the lag disappears with the next record.",
     )
 
 
 def _of_pending(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Diagnosis:
-    """An open transaction has written its offset: a new owner may not begin before that is decided."""
+    """An open transaction has pending offsets of the partition: a new owner cannot start before it ends."""
     name = position.partition.name
-    headline = f"A new owner of {name} cannot begin: an open transaction has an offset of {facts.group} for it pending."
+    headline = f"A new owner of {name} cannot start: an open transaction has a pending offset of {facts.group} for it."
     unstable = Link("its offset is not stable", Source.OFFSETS, facts.offsets_at_ms)
     holders = facts.offsets_partition
     if holders is None or not position.pending:
@@ -151,7 +151,9 @@ def _of_pending(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Dia
             verdict=Verdict.CANNOT_TELL if refused else Verdict.UNSETTLED,
             headline=headline,
             links=(unstable,),
-            advice=f"By whom is not told: {refused.sentence}." if refused else "Look again: it may be decided by now.",
+            advice=f"Its producer is not known: {refused.sentence}."
+            if refused
+            else "Check again: the transaction may have ended.",
         )
     judged = [
         _judged(holders, one, asked, headline, unstable, pending.offset)
@@ -164,7 +166,7 @@ def _of_pending(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Dia
             verdict=Verdict.UNSETTLED,
             headline=headline,
             links=(unstable,),
-            advice="Look again: its transaction was decided while the brokers were asked.",
+            advice="Check again: its transaction ended while the brokers were asked.",
         )
     return msgspec.structs.replace(worst_first(judged)[0], subject=name)
 

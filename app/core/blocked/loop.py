@@ -1,7 +1,7 @@
-"""Looks after leases that have ended: what their tasks left open is ended, once it is known that they are gone.
+"""End the open transactions of dead tasks of ended leases.
 
-Every server does it for itself, since only the one on a driver's host can look at its process. Nothing is kept: what
-is to be done is read from the leases and from the coordinators, so a server that dies leaves it to the next one.
+Every server runs this loop, since only the server on a driver's host can observe its process. The loop stores nothing:
+it reads leases and coordinators again. So if a server dies, another one continues.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from app.kit.errors import NotFoundError
 log = logging.getLogger(__name__)
 
 LOOKED_AFTER_FOR = timedelta(minutes=15)
-"""The longest transaction timeout that brokers allow unless told otherwise: then their coordinator has ended it."""
+"""The brokers' default for the longest transaction timeout. After it, the coordinator has ended the transaction."""
 LONGEST_WAIT = timedelta(seconds=30)
 AT_ONCE = 8
-"""So many leases are looked after at once; one whose brokers are silent takes 5 s."""
+"""The number of leases checked at once; one whose brokers do not answer takes 5 s."""
 
 Lease = tuple[str, int, int]
 _Attempt = tuple[str, int, int, int, int]
 
 
 class _Left(NamedTuple):
-    """What is known of an ended lease."""
+    """The records about an ended lease."""
 
     pipeline: str
     cluster: Cluster
@@ -53,7 +53,7 @@ class _Left(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    """A driver's word on an attempt of its own, and what became of it: done, or tried so often and due again then."""
+    """A driver's report of a dead attempt of its own, and the state of its treatment: done, or the next time."""
 
     by: GoneBy
     since: datetime
@@ -63,9 +63,9 @@ class _Heard(NamedTuple):
 
 
 class DeadTasks:
-    """Looks at each lease that has ended lately until it is done with, less and less often.
+    """Check each lease that ended lately until it is done, at growing intervals.
 
-    And at attempts of leases that live, when their own driver has told that Spark knows them to be gone.
+    Also check attempts of live leases that their own driver reports as dead.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class DeadTasks:
         self._few = asyncio.Semaphore(AT_ONCE)
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """By (cluster, result), since this server began; what is tried again counts once for each try."""
+        """By (cluster, result), since this server started; each repetition counts."""
         return self._counts
 
     def hear(self, said: DriverHeartbeat) -> None:
-        """What the current driver of a lease tells; again and again, so that it need not be kept."""
+        """Take a report of a lease's current driver. It repeats the report, so that this is not stored."""
         now = self._clock.now()
         for gone in said.gone:
             attempt = (said.run_id, said.ordinal, said.lease, gone.task, gone.attempt)
@@ -103,7 +103,7 @@ class DeadTasks:
         self._forget(now)
 
     def interrupted(self) -> None:
-        """What was done with stays so; the rest is read anew, or told again, in any case."""
+        """Nothing to undo: finished ends are kept, and the rest is read or reported again."""
 
     async def turn(self) -> None:
         now = self._clock.now()
@@ -117,11 +117,11 @@ class DeadTasks:
         looks = [*(self._look_after(one) for one in due), *(self._look_after_attempt(at) for at in told)]
         for outcome in await asyncio.gather(*looks, return_exceptions=True):
             if outcome is not None:
-                # One lease's trouble must not keep the others from being looked after; it is raised after them.
+                # The error of one lease must not prevent the checks of the others; it is raised after them.
                 raise outcome
 
     def _forget(self, now: datetime) -> None:
-        """Also by those who only hear: another server of this host may have the loop's lock."""
+        """Also called by `hear`: another server of this host may have the loop's lock."""
         self._heard = {at: heard for at, heard in self._heard.items() if now - heard.since < LOOKED_AFTER_FOR}
 
     def _is_due(self, lease: Lease, now: datetime) -> bool:
@@ -147,7 +147,7 @@ class DeadTasks:
             return
         async with self._few:
             left = await self._left_by_lease(attempt[:3])
-            # Of a task whose next attempt has a producer nothing is left: its init has ended it.
+            # If the task's next attempt has a producer, its init has ended the transaction.
             reports = [] if left is None else [one for one in left.reports if (one.task, one.attempt) == (task, number)]
             is_over = left is None or await self._ended_all(left, reports, why)
         self._heard[attempt] = heard._replace(is_done=is_over, tries=heard.tries + 1, due=now + _wait(heard.tries))
@@ -162,7 +162,7 @@ class DeadTasks:
         return await self._left_by(instance)
 
     async def _left_by(self, instance: Instance) -> _Left | None:
-        """None where nobody can say any more what it ran, since its pipeline was removed."""
+        """Return None if the pipeline was removed, so that the work of the lease is not known."""
         try:
             async with self._unit_of_work() as uow:
                 run = await uow.of(RunStore).get(instance.run_id)
@@ -176,7 +176,7 @@ class DeadTasks:
         return _Left(run.pipeline, cluster, revision.definition, reports)
 
     async def _ended(self, instance: Instance, left: _Left) -> bool:
-        """Whether nothing is left to do: everything of it is ended, or never was ours to end."""
+        """Return True if nothing is left to do: every transaction is ended, or was never Fenceline's to end."""
         seen = await self._launcher.observe(instance, left.definition)
         why = why_gone(instance, seen, now=self._clock.now())
         if why is None:
@@ -197,11 +197,9 @@ class DeadTasks:
     def _tell(self, dead: DeadProducer, ended: Ended) -> None:
         who = f"{dead.task_name} of {dead.pipeline} ({dead.transactional_id})"
         if ended.result is DeadEnd.ENDED:
-            log.info("ended what %s left open: %s", who, dead.why)
+            log.info("ended the transaction that %s left open: %s", who, dead.why)
         elif ended.said:
-            log.warning(
-                "what %s left open is not ended, its readers wait for the transaction timeout: %s", who, ended.said
-            )
+            log.warning("the transaction that %s left open blocks its consumers until its timeout: %s", who, ended.said)
 
 
 def _wait(tries: int) -> timedelta:

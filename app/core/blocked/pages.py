@@ -1,4 +1,4 @@
-"""Why readers wait: the chain of reasons of a group, a topic or a partition, and the two ways to end a transaction."""
+"""Blocked consumers: the chain of reasons of a group, a topic or a partition, and the two ways to end a transaction."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.blocked.chain import as_text, clause
 from app.core.blocked.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
 from app.core.blocked.service import operating
 from app.core.clusters import service as clusters
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError
 from app.kit.storable import moment_of_ms
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
@@ -35,7 +37,7 @@ _QUIET = (Verdict.FREE, Verdict.ONLY_MARKERS)
 def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: Kind | None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now, uow
-        # A unit of its own, and gone before the brokers are asked: the look's would keep its connection meanwhile.
+        # A unit of work of its own: the view's would keep its connection while the brokers are asked.
         async with wiring.unit_of_work() as fresh:
             registered = [one.name for one in await clusters.list_clusters(fresh)]
         found: Explanation | None = None
@@ -52,7 +54,7 @@ def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: Kind | None) 
                     clock=wiring.clock,
                 )
             except FencelineError as error:
-                # The form stays, with what was typed; a broker that is away may be back for the next look.
+                # The form keeps its input; an unreachable broker may answer the next time.
                 problem = error.message
         context = {
             "clusters": registered,
@@ -62,8 +64,8 @@ def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: Kind | None) 
             "problem": problem,
             "found": None if found is None else _shown(found),
         }
-        # Nothing that our database announces changes what brokers say: it is looked at every two seconds.
-        return Screen(template="stuck/detail", title="Why stuck", context=context, concerns=frozenset())
+        # The brokers' answers do not depend on changes of the database, so the page is refreshed every two seconds.
+        return Screen(template="stuck/detail", title="Blocked consumers", context=context, concerns=frozenset())
 
     return look
 
@@ -90,7 +92,7 @@ def _told(one: Diagnosis) -> Mapping[str, Any]:
         "advice": one.advice,
         "commands": one.commands,
         "text": as_text(one),
-        # A transaction that a coordinator knows is fenced, one that nobody knows is ended.
+        # A transaction that a coordinator knows is fenced, another one is ended.
         "fence": one.holder if one.holder and one.holder.transactional_id and one.verdict is not Verdict.END else None,
         "end": one.holder if one.holder and one.verdict is Verdict.END else None,
     }
@@ -124,7 +126,7 @@ async def show_fence(
     transactional_id: Annotated[str, Query(alias="id", min_length=1, max_length=1000)],
     target: Target = "",
 ) -> Response:
-    """What fencing would do, before it is done."""
+    """Preview a fence."""
     return await screen.page(request, wiring, by, _fence_look(wiring, cluster, transactional_id, target), is_live=False)
 
 
@@ -189,7 +191,7 @@ async def show_end(
     start_offset: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     target: Target = "",
 ) -> Response:
-    """What an abort marker would do, before it is written."""
+    """Preview an abort marker."""
     look = _end_look(wiring, cluster, topic, partition, start_offset, target)
     return await screen.page(request, wiring, by, look, is_live=False)
 

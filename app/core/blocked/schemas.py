@@ -1,4 +1,4 @@
-"""Why readers wait, and ending a transaction by hand, at the edge."""
+"""REST schemas of blocked consumers and of ending a transaction by hand."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ from app.kit.web.api.words import Why
 TransactionalId = Annotated[str, Field(min_length=1, max_length=1000, examples=["fl.t.delayed-flights.0.0"])]
 ProducerId = Annotated[int, Field(ge=0, lt=2**63)]
 ProducerEpoch = Annotated[int, Field(ge=0, lt=2**15)]
-Force = Annotated[bool, Field(description="Overrule what speaks against it; takes a `why`.")]
+Force = Annotated[bool, Field(description="Override the objections; requires a `why`.")]
 
 
 @shows(diagnosis.Link)
 class Link:
-    """One sentence, which answer of the brokers it stands on, and when that was given."""
+    """One sentence, the request that it is based on, and the time of that answer."""
 
 
 @shows(diagnosis.Holder)
 class Holder:
-    """The open transaction that holds readers up, and where; `transactional_id` null: no coordinator says whose."""
+    """The open transaction that blocks consumers, and its partition. `transactional_id` null: no coordinator knows
+    it.
+    """
 
 
 @shows(diagnosis.Diagnosis)
 class Diagnosis:
-    """One partition. until_ms: when it ends by itself, where that is known."""
+    """One partition. until_ms: the time at which it ends by itself, if known."""
 
-    commands = "Lines to paste: ours and Kafka's own."
+    commands = "Commands to paste: Fenceline's and Kafka's own."
 
 
 @shows(diagnosis.Explanation)
 class Explanation:
-    """A group, or a topic; its worst partition first."""
+    """A group or a topic; its worst partition first."""
 
 
 @shows(ending.Plan, without=("known",))
 class Plan:
-    """What would be done. objections: refused for them unless forced. impossible: refused in any case."""
+    """A planned change. objections: refused for them unless forced. impossible: refused in any case."""
 
-    command = "How Kafka's own tool does it."
+    command = "The same with Kafka's own tool."
 
 
 @shows(facts.OpenTransaction)
@@ -55,19 +57,19 @@ class OpenTransaction:
 
 @shows(ending.EndPlan, without=("known",))
 class EndPlan:
-    command = "How Kafka's own tool does it."
+    command = "The same with Kafka's own tool."
 
 
 @shows(ended.Fenced)
 class Fenced:
-    """What was done, and the producer id and epoch that the id has now."""
+    """The result, and the new producer id and epoch of the id."""
 
-    state = "As its coordinator says after it."
+    state = "The coordinator's answer afterwards."
 
 
 @shows(ended.Ended)
 class Ended:
-    """What was done, and how the partition's readers are after it."""
+    """The result, and the state of the partition's consumers afterwards."""
 
 
 class FenceTarget(Body):
@@ -80,7 +82,7 @@ class FenceGiven(FenceTarget):
 
 
 class EndTarget(Body):
-    """start_offset: which transaction, by where it begins; without it the one that readers wait for."""
+    """start_offset: the first offset of the transaction; without it, the one that blocks consumers."""
 
     topic: Topic
     partition: Partition
@@ -88,7 +90,7 @@ class EndTarget(Body):
 
 
 class EndGiven(Body):
-    """The transaction as the preview showed it; 412 when another one is there by now."""
+    """The transaction as the preview showed it; 412 if another one is there now."""
 
     topic: Topic
     partition: Partition

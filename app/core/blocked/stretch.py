@@ -1,4 +1,6 @@
-"""What lies between two offsets of a partition: what a reader of committed data is given, and what is lag only."""
+"""Count the records and markers between two offsets of a partition: read_committed consumers receive only some of
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, Unre
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """What lies in a partition from `first_offset` up to `next_offset`; `is_whole` if that is all that was asked for.
+    """The range of a partition from `first_offset` up to `next_offset`; `is_whole` if it has every requested offset.
 
-    records: committed or written without a transaction. undecided: no marker was seen for them. markers: control
-    records, which no reader is given. first_ms: the time of the first record, -1 without one.
+    records: committed or non-transactional. undecided: without a marker. markers: control records, which no consumer
+    receives. first_ms: the time of the first record, -1 without one.
     """
 
     first_offset: int
@@ -30,10 +32,10 @@ class Stretch(msgspec.Struct, frozen=True):
 def measure(
     batches: Iterable[RecordBatch | UnreadableBatch], *, first_offset: int, end_offset: int, is_whole: bool = True
 ) -> Stretch:
-    """Count what lies from `first_offset` up to `end_offset`.
+    """Count the records from `first_offset` up to `end_offset`.
 
     Args:
-        batches: in their order; those at either end may reach beyond it. A batch of an old format, which cannot be
+        batches: in their order; the first and the last may exceed the range. A batch of an old format, which cannot be
             transactional, counts as one record.
     """
     records = aborted = markers = 0

@@ -1,4 +1,4 @@
-"""The colours of states: a diagnosis of blocked records."""
+"""The colours of the diagnoses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How times and lines to paste are written in a chain of reasons."""
+"""Format times and commands in a chain of reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def describe_line(known: KnownTransaction, bootstrap_servers: str) -> str:
 
 
 def terminate_line(transactional_id: str, bootstrap_servers: str) -> str:
-    """How Kafka's own tool fences it."""
+    """The fence with Kafka's own tool."""
     return _of_id(_kafka_tool(bootstrap_servers, "forceTerminateTransaction --transactionalId"), transactional_id)
 
 
@@ -26,7 +26,7 @@ def fence_line(known: KnownTransaction, bootstrap_servers: str) -> str:
 
 
 def abort_line(topic: str, partition: int, start_offset: int, bootstrap_servers: str) -> str:
-    """How Kafka's own tool ends it."""
+    """The end with Kafka's own tool."""
     return (
         f"{_kafka_tool(bootstrap_servers, 'abort')} "
         f"--topic {shell_word(topic)} --partition {partition} --start-offset {start_offset}"
@@ -34,7 +34,7 @@ def abort_line(topic: str, partition: int, start_offset: int, bootstrap_servers:
 
 
 def end_line(topic: str, partition: int, bootstrap_servers: str, *, start_offset: int | None = None) -> str:
-    """Without an offset: the one that holds readers up."""
+    """Without an offset: the transaction that blocks consumers."""
     which = "" if start_offset is None else f" --start-offset {start_offset}"
     return f"fenceline end {shell_word(topic)} {partition}{which} --bootstrap-server {shell_word(bootstrap_servers)}"
 
@@ -44,5 +44,5 @@ def _kafka_tool(bootstrap_servers: str, act: str) -> str:
 
 
 def _of_id(line: str, transactional_id: str) -> str:
-    """The line with the id as its last word; empty for an id that no line can name."""
+    """Append the id as the last argument; empty for an id that no command line can contain."""
     return "" if "\0" in transactional_id else f"{line} {shell_word(transactional_id)}"

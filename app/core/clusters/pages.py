@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clocks.broker_clocks import SAME_WITHIN_MS
 from app.core.clocks.clock_offset import ClockOffset
 from app.core.clusters import service as clusters
@@ -16,11 +17,12 @@ from app.core.fencing.record import FencingFilter
 from app.core.fencing.service import feed as fencing_feed
 from app.core.observing.snapshot import JournalStatus
 from app.core.overview.service import FENCING_SPAN
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError, Problem
 from app.kit.storable import moment_of_ms
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of

@@ -1,4 +1,4 @@
-"""Fencing events: who or what ended a producer, a membership or a transaction, and what proves it."""
+"""REST: fencing events with their causes and evidence."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from app.core.access.signed_in import may
 from app.core.fencing.fencing_event import Cause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.schemas import FencingEventDetail
 from app.core.fencing.service import feed as fencing_feed
 from app.core.fencing.service.feed import FencingLine
 from app.core.observing.service import groups
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import IdInPath, Moment, Name
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/fencing", tags=["fencing"])
 
@@ -33,16 +35,16 @@ async def list_fencing(
     transactional_id: Annotated[str | None, Query(max_length=32_767)] = None,
     group: Annotated[
         str | None,
-        Query(max_length=32_767, description="Of its members; with `cluster` also of the ids that store its offsets."),
+        Query(max_length=32_767, description="Its members; with `cluster` also the ids that store its offsets."),
     ] = None,
     cause: Cause | None = None,
-    since: Annotated[Moment | None, Query(description="Happened then or later.")] = None,
-    until: Annotated[Moment | None, Query(description="Happened before.")] = None,
-    with_what_is_none: Annotated[bool, Query(description="Also what only looks like fencing.")] = False,
+    since: Annotated[Moment | None, Query(description="Occurred then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Occurred before.")] = None,
+    with_what_is_none: Annotated[bool, Query(description="Also events that only look like fencing.")] = False,
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[FencingLine]]:
-    """What was taken from producers and members, of every client of the clusters, newest first."""
+    """List the fencing events of producers and members, of all clients of the clusters, newest first."""
     wanted = FencingFilter(
         transactional_id=transactional_id,
         of_group=None if group is None else await groups.losses_of(wiring.observations, cluster=cluster, group=group),
@@ -57,5 +59,5 @@ async def list_fencing(
 
 @router.get("/{event_id}", responses=refusals(404))
 async def get_fencing(event_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> FencingEventDetail:
-    """One event with the records that prove it, and what was said before more was known."""
+    """Return one event with its evidence and its earlier verdicts."""
     return FencingEventDetail.of_line(await fencing_feed.get_line(uow, event_id))

@@ -1,4 +1,4 @@
-"""From one thing that was seen to the case that it belongs to, and from a case to the event that it proves."""
+"""Assign each piece of evidence to its case, and judge the event that a case proves."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from app.core.runs.task import EventKind
 
 
 def told(case: Case) -> FencingEvent | None:
-    """The event that a case proves, fencing or named as what it is instead; None while it proves nothing.
+    """Return the event that a case proves: fencing, or a pattern that only looks like it. None without sufficient
+    evidence.
 
-    Depends on the evidence alone, not on the order or the number of times in which it came.
+    The result depends on the evidence alone, not on its order or on repetitions.
     """
     evidence = merged(case.evidence)
     verdict = _judge(case.key, evidence)
@@ -45,7 +46,7 @@ def _judge(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
 
 
 def joined(cases: Iterable[Case]) -> list[Case]:
-    """One case for each key: what brokers, clients and commands say of the same loss is one story."""
+    """Return one case for each key, with the evidence of brokers, clients and commands about the same loss."""
     by_key: dict[FencingKey, tuple[Evidence, ...]] = {}
     for case in cases:
         by_key[case.key] = merged(by_key.get(case.key, ()), case.evidence)
@@ -61,9 +62,9 @@ def case_of_word(
     producer_epoch: int | None,
     generations: Iterable[GroupRecord] = (),
 ) -> Case | None:
-    """The case of what a task reports of its producer; None for what is no fencing, or of a producer that it had not.
+    """Return the case of a task's report about its producer; None if it is no fencing, or about an unknown producer.
 
-    generations: those that its group reached (`generations_of`), for what is about membership.
+    generations: those that its group reached (`generations_of`), for reports about membership.
     """
     if transactional_id is None or producer_id is None or producer_epoch is None:
         return None
@@ -84,11 +85,11 @@ def case_of_word(
 
 
 _ABOUT_THE_EPOCH = frozenset({EventKind.FENCED, EventKind.SUPERSEDED, EventKind.REBUILT})
-"""The latter two say what the task did then. Alone they are no event."""
+"""The last two report the task's reaction. Alone they are no event."""
 
 
 def generations_of(group: LiveGroup) -> tuple[GroupRecord, ...]:
-    """What the group reached, as far as its journal is remembered."""
+    """Return the generations that the group reached, as far as the observer has recorded them."""
     return tuple(
         GroupRecord(
             group=group.group,
@@ -104,7 +105,7 @@ def generations_of(group: LiveGroup) -> tuple[GroupRecord, ...]:
 
 
 def _next_generation(word: ClientWord, reached: Iterable[GroupRecord]) -> tuple[GroupRecord, ...]:
-    """The one record that matters: the first generation after the member's own."""
+    """Return the only relevant record: the first generation after the member's own."""
     generation = word.generation
     if generation is None:
         return ()
@@ -115,7 +116,7 @@ def _next_generation(word: ClientWord, reached: Iterable[GroupRecord]) -> tuple[
 def case_of_command(
     command: CommandWord, *, kafka_cluster_id: str, transactional_id: str, producer_id: int, producer_epoch: int
 ) -> Case:
-    """The case of a command of ours, by the producer that it was meant for."""
+    """Return the case of a Fenceline command, by the producer that it was meant for."""
     key = FencingKey(
         kafka_cluster_id=kafka_cluster_id,
         transactional_id=transactional_id,
@@ -134,10 +135,10 @@ def case_of_marker(
     producer_epoch: int,
     live: LiveTransaction | None,
 ) -> Case | None:
-    """The case of an ABORT that no coordinator decided; None for a marker that is accounted for.
+    """Return the case of an ABORT that no coordinator decided; None for an explained marker.
 
-    live: the id that has this producer id, in a journal that has been read to the time of the marker; None where none
-        has. That nobody knows the producer id proves less: its id may have expired.
+    live: the id that has this producer id, in a journal read up to the time of the marker; None without one. An unknown
+    producer id proves less: its transactional id may have expired.
     """
     known: CoordinatorRecord | None = None
     if live is not None:
@@ -158,7 +159,9 @@ def case_of_marker(
 def case_of_torn(
     marker: MarkerRecord, *, kafka_cluster_id: str, transactional_id: str, known: CoordinatorRecord
 ) -> Case | None:
-    """The case of an ABORT that was written while the coordinator had the transaction open, by its record `known`."""
+    """Return the case of an ABORT that was written while the coordinator had the transaction open, by its record
+    `known`.
+    """
     return _case_beside(
         marker,
         known,

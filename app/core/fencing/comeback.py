@@ -1,13 +1,13 @@
-"""Whether the application that had a transactional id is the one that has it again, told from everything but its words.
+"""Decide whether the same application has its transactional id again, without any report from it.
 
-Two things show it:
+Two facts show it:
   the shape of the id     Kafka Streams (`exactly_once_v2`) calls a thread's producer
                           `<application.id>-<process id>-<thread>`. The process id is drawn at random and kept in the
-                          state folder: only the same process, or its restart from the same folder, has it again.
-  the group's journal     the only member of the group that stores the id's offsets was out of the group and joined it
-                          again: the same client id and host, or the same `group.instance.id`.
-A process with a copy of the state folder has the same id as well. Then two members of one thread take turns in the
-group, and a takeover is the better reading.
+                          state directory: only the same process, or its restart from that directory, has it again.
+  the group's journal     the only member of the group that stores the id's offsets left the group and rejoined it:
+                          the same client id and host, or the same `group.instance.id`.
+A process with a copy of the state directory has the same id as well. Then two members of one thread alternate in the
+group, and `takeover` is the better cause.
 Source: Kafka, StreamsProducer and StateDirectory.initializeProcessId (4.3).
 """
 
@@ -25,38 +25,42 @@ from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import RecordedState
 
 NEAR_MS = 5_000
-"""Records of a group and of an id are written by two brokers; what belongs together is no further apart than this."""
+"""Two brokers write the records of a group and of an id; related records are at most this far apart."""
 
 _STREAMS = re.compile(r"(?P<application>.+)-(?P<process>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<thread>\d+)")
 
 
 class StreamsId(NamedTuple):
-    """What Kafka Streams puts into a transactional id; the application id is the group's name, too."""
+    """The parts of a transactional id of Kafka Streams. The application id is also the group's name."""
 
     application: str
     process: str
     thread: str
 
     def is_client(self, client_id: str) -> bool:
-        """Whether a member with this client id is of the thread, unless the application chooses its client ids."""
+        """Return True if a member with this client id belongs to the thread, unless the application chooses its client
+        ids.
+        """
         return self.process in client_id and f"-StreamThread-{self.thread}-" in f"{client_id}-"
 
 
 def streams_id(transactional_id: str) -> StreamsId | None:
-    """Its parts; None for an id that Kafka Streams does not give."""
+    """Return the parts of the id; None if it is not one of Kafka Streams."""
     found = _STREAMS.fullmatch(transactional_id)
     return None if found is None else StreamsId(found["application"], found["process"], found["thread"])
 
 
 class Comeback(msgspec.Struct, frozen=True, kw_only=True):
-    """sentence: who came back, and how that shows. is_doubtful: two processes take turns, so a takeover fits better."""
+    """sentence: the returned application, with the evidence. is_doubtful: two processes alternate, so takeover is more
+    likely.
+    """
 
     sentence: str
     is_doubtful: bool = False
 
 
 def groups_by_producer(groups: Iterable[LiveGroup]) -> dict[int, list[str]]:
-    """The names of the groups whose offsets each producer id has stored or pending."""
+    """Return the names of the groups with stored or pending offsets of each producer id."""
     found: dict[int, list[str]] = {}
     for group in groups:
         stored = (*group.offsets.values(), *group.pending.values())
@@ -72,10 +76,10 @@ def with_members(
     *,
     shift_ms: Callable[[int], int] = lambda _: 0,
 ) -> Case:
-    """The case with what the group's journal says of its members until then; the same where nothing is known.
+    """Add the records about members in the group's journal up to that time; unchanged without any.
 
-    by_producer: asked only for an id whose shape does not name its group.
-    shift_ms: by partition of the group's journal, what makes its times those of the clock that the case is told by.
+    by_producer: called only for an id whose shape does not name its group.
+    shift_ms: by partition of the group's journal, the difference of its broker's clock to the case's.
     """
     records = [one.record for one in case.evidence if isinstance(one, CoordinatorRecord)]
     if case.key.kind is not FencingKind.EPOCH or not any(record.status.is_abort for record in records):
@@ -108,7 +112,7 @@ def with_members(
 def comeback_of(
     key: FencingKey, evidence: Sequence[Evidence], *, own: RecordedState | None, init: RecordedState | None
 ) -> Comeback | None:
-    """Who came back; None where nothing shows that it was the same application, or the old producer lived on.
+    """Return the application's return; None without evidence of it, or if the old producer continued.
 
     own: the old producer's last record. init: the answer to its successor.
     """
@@ -120,8 +124,8 @@ def comeback_of(
     streams = streams_id(key.transactional_id)
     if streams is not None:
         return Comeback(
-            sentence=f"The application {streams.application} came back. Only its process {streams.process}, or a "
-            f"restart from the same state folder, has this id.{_in_group(since)}",
+            sentence=f"The application {streams.application} returned. Only its process {streams.process}, or a "
+            f"restart from the same state directory, has this id.{_in_group(since)}",
             is_doubtful=_take_turns(members),
         )
     left, joined = _left_and_joined(since)
@@ -129,7 +133,7 @@ def comeback_of(
         return None
     if any(_identity(one) != _identity(joined) for one in since):
         return None
-    return Comeback(sentence=f"The same application came back.{_in_group(since)}")
+    return Comeback(sentence=f"The same application returned.{_in_group(since)}")
 
 
 def _identity(one: MemberRecord) -> tuple[str, ...]:
@@ -137,18 +141,18 @@ def _identity(one: MemberRecord) -> tuple[str, ...]:
 
 
 def _left_and_joined(since: Sequence[MemberRecord]) -> tuple[MemberRecord | None, MemberRecord | None]:
-    """The first one that left, and the next that joined."""
+    """Return the first record of a member that left, and the next record of one that joined."""
     left = next((one for one in since if one.has_left), None)
     later = [one for one in since if left is not None and not one.has_left and one.offset >= left.offset]
     return left, later[0] if later else None
 
 
 def _in_group(since: Sequence[MemberRecord]) -> str:
-    """What the group's journal adds, as a sentence with a space before it."""
+    """Return the evidence in the group's journal, as a sentence with a space before it."""
     left, joined = _left_and_joined(since)
     if left is not None and joined is not None:
         who = f"{joined.client_id} on {joined.host}"
-        again = " with the same member id, so its process went on" if left.member_id == joined.member_id else ""
+        again = " with the same member id, so its process continued" if left.member_id == joined.member_id else ""
         return f" Member {who} left group {joined.group} and rejoined it{again}."
     joined = next((one for one in since if not one.has_left), None)
     if joined is None:
@@ -157,7 +161,7 @@ def _in_group(since: Sequence[MemberRecord]) -> str:
 
 
 def _take_turns(members: Sequence[MemberRecord]) -> bool:
-    """Whether one member left and came back while another one of the same thread stayed: two processes that live."""
+    """Return True if one member left and rejoined while another one of the same thread stayed."""
     present: set[str] = set()
     swapped_at_ms: int | None = None
     has_swapped = False

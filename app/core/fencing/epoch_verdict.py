@@ -1,13 +1,13 @@
-"""Why a producer's epoch is over, from the records around it, the client's words and our own commands.
+"""Judge the cause of the end of a producer's epoch, from journal records, client reports and Fenceline's commands.
 
-`own` is the producer's last record, at epoch e. What the coordinator did to it:
+`own` is the producer's last record, at epoch e. The coordinator's next step decides:
   its transaction was ended at e+1, then InitProducerId was answered     takeover, the return of the same application
                                                                          (comeback.py), or an operator's FenceProducers
   its transaction was ended at e+1 when its timeout was over             timeout
-  its transaction was ended at e+1 by EndTxn of our server               a task that is dead
+  its transaction was ended at e+1 by EndTxn of a Fenceline server       a dead task
   its transaction was ended at e+1, none of these                        the coordinator's abort, reason not recorded
   nothing was open, InitProducerId was answered                          clean restart, until the old one is refused
-From KIP-890 on (TV_2) a client ends its transactions at e+1 too, so an abort alone is nobody's fencing.
+From KIP-890 on (TV_2) a client ends its own transactions at e+1 too, so an abort alone is no fencing.
 Source: Kafka, TransactionCoordinator.prepareInitProducerIdTransit and .endTransaction; TransactionMetadata.
 """
 
@@ -26,18 +26,19 @@ from app.core.journals.transaction_state import TransactionStatus
 from app.core.runs.task import EventKind
 
 RETRY_MS = 2_000
-"""Whoever asks for an id with something open is told to come again: librdkafka does after 0.5 s, Java after 1 s at most
-(retry.backoff.max.ms). An init that comes later than this after the abort was hardly what caused it."""
+"""An init of an id with an open transaction is repeated: librdkafka does so after 0.5 s, Java after 1 s at most
+(retry.backoff.max.ms). An init that comes later than this after the abort has hardly caused it.
+"""
 
 COMMAND_WINDOW_MS = 60_000
-"""A FenceProducers of ours without an answer is held against an init that is no further away than this."""
+"""A FenceProducers of Fenceline without an answer is related to inits that are at most this far away."""
 
 _KIP_890 = 2
 _COMMITS = frozenset({TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT})
 
 
 class _Story(msgspec.Struct, frozen=True, kw_only=True):
-    """The records in their parts; None for what is not there, or does not fit."""
+    """The records by their part in the event; None for a record that is missing or does not fit."""
 
     own: RecordedState | None = None
     abort: RecordedState | None = None
@@ -52,7 +53,7 @@ class _Story(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def taker(self) -> Cause:
-        """What an init by another producer is called: a takeover only where nothing fits better."""
+        """The cause for an init by another producer: a takeover, unless the application returned."""
         is_better = self.comeback is not None and not self.comeback.is_doubtful
         return Cause.APPLICATION_RETURNED if is_better else Cause.TAKEOVER
 
@@ -79,11 +80,13 @@ class _Story(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def went_on(self) -> bool:
-        """The old producer did, at the epoch that the end of its transaction gave it."""
+        """The old producer continued, at the epoch that the end of its transaction gave it."""
         return self.abort is not None and self.init is None and self._wrote_next(self.abort)
 
     def _wrote_next(self, at: RecordedState) -> bool:
-        """Whether what came then is of the producer that had this epoch; a commit may have given it the next one."""
+        """Return True if the next record is of the producer with this epoch; a commit may have given it the next
+        one.
+        """
         if self.then is None or self.then.producer_id != at.producer_id:
             return False
         is_moved = self.then.status in _COMMITS and _is_kip_890(self.then)
@@ -91,12 +94,14 @@ class _Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _is_kip_890(written: RecordedState) -> bool:
-    """Whether a client of TV_2 wrote it; version 0 says nothing of it, and where it is written there are none."""
+    """Return True for a record of a TV_2 client. Version 0 does not have that field, and brokers that write it have no
+    such clients.
+    """
     return written.version >= 1 and written.client_transaction_version >= _KIP_890
 
 
 def judge_epoch(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
-    """The cause that this evidence of kind EPOCH shows; None while it shows nothing."""
+    """Judge the cause for evidence of kind EPOCH; None without sufficient evidence."""
     story = _read(key, evidence)
     verdict = (
         _by_command(key, story)
@@ -146,9 +151,9 @@ def _is_init(own: RecordedState, abort: RecordedState | None, record: RecordedSt
 
 
 def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
-    """Our own FenceProducers: its answer names the very epoch that the journal shows, or it was near and unanswered.
+    """Judge a FenceProducers of Fenceline: its answer is the epoch in the journal, or it was near and unanswered.
 
-    An answer is proof by itself while the journal has not been read that far.
+    Until the journal is read that far, the answer alone is proof.
     """
     for command in story.commands:
         is_answered = command.producer_id is not None
@@ -174,9 +179,9 @@ def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
 
 
 def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
-    """Our own end of what a dead task had open: its answer is the epoch of the abort.
+    """Judge Fenceline's end of a dead task's transaction: its answer is the epoch of the abort.
 
-    Whoever asks just after a timeout's or an init's abort gets the same answer, so these two stay possible.
+    A request just after the abort of a timeout or an init gets the same answer. So these two stay alternatives.
     """
     abort = story.abort
     for command in story.dead_ends:
@@ -184,7 +189,7 @@ def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
             is_ours = command.is_answered
         elif command.is_answered:
             answer = (command.producer_id, command.producer_epoch)
-            # The end has the next producer id where the abort took the last epoch.
+            # If the abort took the last epoch, the end has the next producer id.
             is_ours = any(answer == (one.producer_id, one.producer_epoch) for one in (abort, story.end) if one)
         else:
             is_ours = abs(command.at_ms - abort.timestamp_ms) <= COMMAND_WINDOW_MS
@@ -214,7 +219,8 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
             Cause.OWN_ABORT,
             Confidence.LIKELY if story.timed_out else Confidence.CERTAIN,
             abort,
-            f"{_name(key)} ended its own transaction and went on at epoch {abort.producer_epoch}. Nobody was fenced.",
+            f"{_name(key)} ended its own transaction and continued at epoch {abort.producer_epoch}. "
+            "No producer was fenced.",
             *([Cause.TIMEOUT] if story.timed_out else ()),
         )
     could_be_own = story.is_kip_890 and not story.refusals
@@ -229,8 +235,8 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
             Cause.TIMEOUT,
             Confidence.LIKELY if alternatives else Confidence.CERTAIN,
             abort,
-            f"The coordinator ended the transaction of {_whose(key)} after {_seconds(story.lasted_ms)}: its timeout of "
-            f"{_seconds(abort.timeout_ms)} was over. {_lost(story)}",
+            f"The coordinator aborted the transaction of {_whose(key)} after {_seconds(story.lasted_ms)}: its timeout "
+            f"of {_seconds(abort.timeout_ms)} was over. {_lost(story)}",
             *alternatives,
         )
     if story.init is not None and (story.init_came_at_once or not could_be_own):
@@ -248,8 +254,8 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
         Cause.COORDINATOR_ABORT,
         Confidence.OPEN,
         abort,
-        f"The coordinator ended the transaction of {_whose(key)}{_lasted('after', story)}, before its "
-        f"timeout of {_seconds(abort.timeout_ms)}: somebody asked for its id, and no answer is recorded. "
+        f"The coordinator aborted the transaction of {_whose(key)}{_lasted('after', story)}, before its "
+        f"timeout of {_seconds(abort.timeout_ms)}: an init of its id was requested, and no answer is recorded. "
         f"{_lost(story)}",
         story.taker,
         Cause.OPERATOR_FENCE,
@@ -258,7 +264,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
 
 
 def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> Verdict:
-    """`init` ended the transaction. Whether its sender is a producer is known once it writes."""
+    """`init` ended the transaction. Only its sender's first write shows that it is a producer."""
     comeback, cause = story.comeback, story.taker
     other = {Cause.TAKEOVER: Cause.APPLICATION_RETURNED, Cause.APPLICATION_RETURNED: Cause.TAKEOVER}[cause]
     alternatives = (
@@ -272,7 +278,7 @@ def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be
     if comeback is not None and cause is Cause.APPLICATION_RETURNED:
         said = f"{comeback.sentence} {_whose(key)}: {_moved(key, init)}."
     elif comeback is not None:
-        said += " Two members of its thread take turns in the group, as of two processes with a copied state folder."
+        said += " Two members of its thread alternate in the group, as with two processes and a copied state directory."
     return _verdict(
         cause,
         Confidence.LIKELY if alternatives else Confidence.CERTAIN,
@@ -291,22 +297,22 @@ def _over_idle(key: FencingKey, story: _Story) -> Verdict | None:
             Cause.ZOMBIE_REFUSED,
             Confidence.CERTAIN,
             init,
-            f"A new producer of {key.transactional_id} had begun ({_moved(key, init)}) with nothing open, "
-            f"and the old one still tried to write. Nothing of it was taken.",
+            f"A new producer of {key.transactional_id} had started ({_moved(key, init)}) with no transaction open, "
+            f"and the old one still tried to write. The broker rejected all of it.",
         )
     unseen: tuple[Cause, ...] = ()
     if init.producer_id != own.producer_id:
         cause = Cause.EPOCHS_USED_UP
-        # The epochs of two producer ids do not say whether records are missing between them.
+        # The epochs of two producer ids do not show whether records between them are missing.
         unseen = (story.taker, Cause.TIMEOUT)
-        said = f"The epochs of producer id {own.producer_id} are used up, so the next init got another: "
+        said = f"The epochs of producer id {own.producer_id} are used up, so the next init got another id: "
     else:
-        cause, said = Cause.CLEAN_RESTART, f"{key.transactional_id} was initialised again with nothing open: "
+        cause, said = Cause.CLEAN_RESTART, f"{key.transactional_id} was initialised again with no transaction open: "
     return _verdict(
         cause,
         Confidence.LIKELY,
         init,
-        f"{said}{_moved(key, init)}. Nobody was fenced, unless the old producer still lives.",
+        f"{said}{_moved(key, init)}. No producer was fenced, unless the old one is still alive.",
         Cause.ZOMBIE_REFUSED,
         *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
         Cause.OWN_EPOCH,
@@ -321,13 +327,13 @@ def _refused_only(key: FencingKey, story: _Story) -> Verdict | None:
         cause=Cause.UNEXPLAINED,
         confidence=Confidence.OPEN,
         at_ms=story.refusals[0].at_ms,
-        sentence=f"{_name(key)} is over, and what has been read of the journal does not say why.",
+        sentence=f"{_name(key)} was fenced, and the journal, as far as it is read, does not show the cause.",
         alternatives=(story.taker, Cause.TIMEOUT, Cause.OPERATOR_FENCE),
     )
 
 
 def _with_refusals(verdict: Verdict, story: _Story) -> Verdict:
-    """Who felt it, and what it did then."""
+    """Add the refused task and its reaction."""
     if not story.refusals or not verdict.cause.is_fencing:
         return verdict
     ended = ", and it ended as superseded" if story.ends else ""
@@ -363,14 +369,14 @@ def _moved(key: FencingKey, init: RecordedState) -> str:
 
 def _lost(story: _Story) -> str:
     if story.own is None or story.abort is None:
-        return "Nothing was open."
+        return "No transaction was open."
     topics = ", ".join(sorted({at.topic for at in story.own.partitions if not at.topic.startswith("__")}))
     into = f" into {topics}" if topics else ""
-    return f"What it had written{into}{_lasted('in', story)} was aborted; readers of committed data skip it."
+    return f"Its transaction{_lasted('of', story)}{into} was aborted; read_committed consumers skip its records."
 
 
 def _lasted(preposition: str, story: _Story) -> str:
-    """For how long it was open; nothing when it was ended by another clock, at a time before its begin."""
+    """Return the time for which it was open; empty if another broker's clock ended it before its begin."""
     return f" {preposition} {_seconds(story.lasted_ms)}" if story.lasted_ms >= 0 else ""
 
 
@@ -379,7 +385,7 @@ def _is_idle_since(story: _Story, init: RecordedState) -> str:
         return ""
     differs = story.own is not None and init.timeout_ms != story.own.timeout_ms
     timeout = f" and has another timeout ({_seconds(init.timeout_ms)}), as after FenceProducers" if differs else ""
-    return f" The new one has written nothing so far{timeout}."
+    return f" The new producer has written nothing so far{timeout}."
 
 
 def _seconds(duration_ms: int) -> str:

@@ -1,7 +1,7 @@
-"""What proves a fencing event: records of the brokers, words of the client, commands of ours.
+"""Evidence of a fencing event: records of the brokers, client reports, commands of Fenceline.
 
-Evidence of one event comes from several sides, late, twice, and in any order. `merged` is therefore commutative,
-associative and idempotent, and what is judged from its result depends on nothing else.
+Evidence of one event comes from several sources, late, twice, and in any order. So `merged` is commutative, associative
+and idempotent, and verdicts depend on its result alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.core.journals.record_batch import MarkerType
 from app.core.runs.task import EventKind
 
 MAX_OF_A_SORT = 10
-"""So many of the oldest and so many of the newest of each sort are kept, lest one bad night fill a row."""
+"""The number of oldest and of newest entries kept of each sort, to bound the size of a row."""
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True, tag_field="source", tag="coordinator"):
@@ -51,7 +51,9 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
 
 
 class MemberRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="member"):
-    """A member that joined the group of the id, or `has_left` it, in `__consumer_offsets`; `members`: after that."""
+    """A member that joined the id's group, or left it (`has_left`), in `__consumer_offsets`; `members`: the number
+    afterwards.
+    """
 
     group: str
     member_id: str
@@ -66,12 +68,12 @@ class MemberRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source"
 
     @property
     def place(self) -> tuple[str | int, ...]:
-        # A record of a classic group has several, and those that left come first.
+        # One record of a classic group has several changes; departures come first.
         return self.partition, self.offset, not self.has_left, self.member_id
 
 
 class MarkerRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="marker"):
-    """The end of a transaction as a partition has it."""
+    """The marker of a transaction in one partition."""
 
     topic: str
     partition: int
@@ -86,7 +88,7 @@ class MarkerRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source"
 
 
 class ClientWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="client"):
-    """What one of our tasks felt. `error` is Kafka's name of what it was told, `generation` what it believed in."""
+    """A report of a Fenceline task. `error` is Kafka's name of the error, `generation` the one that the task had."""
 
     event_id: str
     kind: EventKind
@@ -110,15 +112,15 @@ class ClientWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", 
 
     @property
     def who(self) -> str:
-        """The task, as people name it."""
+        """The task's name for people."""
         at = f" on {self.host}" if self.host else ""
         return f"instance {self.ordinal} task {self.task} attempt {self.attempt}{at}"
 
 
 class CommandVerb(StrEnum):
-    """FENCE: InitProducerId in the place of whoever has the id. END: a marker past the coordinator.
+    """FENCE: InitProducerId in place of the id's current producer. END: a marker without the coordinator.
 
-    END_DEAD: the coordinator's own end of what a dead task had open, at that task's epoch only.
+    END_DEAD: EndTxn to the coordinator for the transaction of a dead task, at that task's epoch only.
     """
 
     FENCE = "fence"
@@ -127,11 +129,10 @@ class CommandVerb(StrEnum):
 
 
 class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="command"):
-    """Somebody's command of ours on this id, from the command log.
+    """A user's or the reconciler's command on this id, from the command log.
 
-    producer_id, producer_epoch: what the broker answered to FENCE or END_DEAD, None where no answer came. partitions:
-    for END those whose leader answered, and was_open whether the coordinator had the transaction open there just
-    before.
+    producer_id, producer_epoch: the broker's answer to FENCE or END_DEAD, None without an answer. partitions: for END,
+    those whose leader answered. was_open: for END, the coordinator had the transaction open there just before.
     """
 
     command_id: int
@@ -157,7 +158,9 @@ Evidence = CoordinatorRecord | GroupRecord | MemberRecord | MarkerRecord | Clien
 
 
 def merged(*parts: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Everything once, sort by sort, oldest first; bounded, whatever the order in which it came."""
+    """Return each piece of evidence once, by sort, oldest first. It is bounded, and independent of the order of
+    arrival.
+    """
     found: dict[tuple[str | int, ...], Evidence] = {}
     for one in (one for part in parts for one in part):
         place = (_SORTS[type(one)], *one.place)
@@ -170,7 +173,7 @@ def merged(*parts: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def _says_less(one: Evidence, other: Evidence) -> bool:
-    """A command whose answer is not known: from the log, of one that an event may have got with its answer."""
+    """Return True for a command without an answer, from the log, if the event has it with its answer."""
     return isinstance(one, CommandWord) and isinstance(other, CommandWord) and other.is_answered and not one.is_answered
 
 

@@ -1,4 +1,4 @@
-"""A fencing event: what was taken from whom, why, how sure that is, and what proves it."""
+"""A fencing event: the victim, the cause, the confidence and the evidence."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from app.kit.storable import moment_of_ms
 
 
 class FencingKind(StrEnum):
-    """What was taken. It is part of an event's identity and never changes; the cause may be corrected.
+    """The kind of loss. It is part of an event's identity and never changes; the cause may be corrected.
 
-    EPOCH: the producer's epoch is over. MEMBERSHIP: the group goes on without the member, or refused its offsets; the
-    producer itself may go on. MARKER: its transaction was ended in a partition behind the coordinator's back.
+    EPOCH: the producer's epoch ended. MEMBERSHIP: the group continues without the member, or refused its offsets; the
+    producer may continue. MARKER: its transaction was ended in one partition, without its coordinator.
     """
 
     EPOCH = "epoch"
@@ -24,9 +24,9 @@ class FencingKind(StrEnum):
 
 
 class Cause(StrEnum):
-    """docs/fencing.md has a row for each: what is required for it, what else it could be, how sure it is.
+    """docs/fencing.md has a row for each: the evidence, the alternatives and the confidence.
 
-    The last four are not fencing. They are named because they look like it.
+    The last four are not fencing. They have names because they look like it.
     """
 
     TAKEOVER = "takeover"
@@ -55,7 +55,9 @@ _NO_FENCING = frozenset({Cause.CLEAN_RESTART, Cause.OWN_ABORT, Cause.OWN_EPOCH, 
 
 
 class Confidence(StrEnum):
-    """CERTAIN: the records allow nothing else. LIKELY: the alternatives are rarer. OPEN: the records do not tell."""
+    """CERTAIN: the evidence allows no other cause. LIKELY: the alternatives are rarer. OPEN: the evidence cannot
+    decide.
+    """
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -63,9 +65,9 @@ class Confidence(StrEnum):
 
 
 class FencingKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose loss it is: the producer (id and epoch) that was ended, not the one that came after.
+    """The victim: the producer (id and epoch) that was ended, not its successor.
 
-    transactional_id: "" where no coordinator knows one for the producer id, as of a hanging transaction.
+    transactional_id: "" if no coordinator knows one for the producer id, as with a hanging transaction.
     """
 
     kafka_cluster_id: str
@@ -76,14 +78,14 @@ class FencingKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """Evidence that belongs to one key; enough for an event or not."""
+    """Evidence that belongs to one key; sufficient for an event or not."""
 
     key: FencingKey
     evidence: tuple[Evidence, ...]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """sentence: what a person on call reads. at_ms: when it happened, by the clock of whoever wrote it down."""
+    """sentence: for a person on call. at_ms: the time of the event, by the clock of its first record."""
 
     cause: Cause
     confidence: Confidence
@@ -99,5 +101,5 @@ class FencingEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> datetime:
-        """When it happened."""
+        """The time of the event."""
         return moment_of_ms(self.verdict.at_ms)

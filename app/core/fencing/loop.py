@@ -1,4 +1,4 @@
-"""What the observer sees of fencing is written down; each server does it, and each event is one row."""
+"""Record the fencing events that the observer finds; each server does it, and each event is one row."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from app.kit.db.unit_of_work import UnitOfWorkFactory
 log = logging.getLogger(__name__)
 
 IDS_A_TURN = 200
-"""One transaction's worth: a server that starts sees every id with a past at once."""
+"""The ids of one database transaction: a server that starts finds all ids with a history at once."""
 
 
 class FencingRecorder:
-    """Takes ids that had a step, at any rate, and writes what their steps prove as fast as Postgres takes it.
+    """Take ids with new steps, at any rate, and write the events that their steps prove, at the rate of Postgres.
 
-    Only the newest state of an id waits, so what waits is bounded by the number of ids, however long Postgres is away.
+    Only the newest state of an id is queued, so the queue is bounded by the number of ids during any outage of
+    Postgres.
 
-    groups: those of a cluster, by its name, as this server has read of them: who of an id's group left and came back.
-    clocks: of that cluster's brokers. All that a case is judged by is told by our clock, as far as they are measured.
+    groups: of a cluster, by its name, as this server has read them; they show departures and returns of members.
+    clocks: of that cluster's brokers. All times of a case are by the server's clock, as far as the clocks are measured.
     """
 
     def __init__(
@@ -58,13 +59,13 @@ class FencingRecorder:
         self._names[cluster.kafka_cluster_id] = cluster.name
         for live in stepped:
             if live.is_stepped:
-                # The newest state goes to the end, so that an id in a storm does not keep the others waiting.
+                # The newest state goes to the end, so that an id with many steps does not delay the others.
                 self._waiting.pop((cluster.kafka_cluster_id, live.transactional_id), None)
                 self._waiting[cluster.kafka_cluster_id, live.transactional_id] = live
 
     @property
     def waiting(self) -> int:
-        """Ids that are not written down yet."""
+        """Ids that are not written yet."""
         return len(self._waiting)
 
     async def turn(self) -> None:
@@ -74,7 +75,7 @@ class FencingRecorder:
         )
         while self._waiting:
             taken = dict(list(self._waiting.items())[:IDS_A_TURN])
-            # A cluster may have thousands of groups, whose offsets are gone through once.
+            # A cluster may have thousands of groups; their offsets are read once.
             cases = await asyncio.to_thread(members.cases_of_all, taken)
             async with self._unit_of_work() as uow:
                 changed = await record_cases(uow, cases, now=self._clock.now())
@@ -87,11 +88,11 @@ class FencingRecorder:
                     del self._waiting[name]
 
     def interrupted(self) -> None:
-        """What was not committed still waits."""
+        """States that were not committed stay in the queue."""
 
 
 class _Members:
-    """The groups of one turn, by cluster id, and which of them a producer id's offsets lie in."""
+    """The groups of one turn, by cluster id, and the groups that have offsets of a producer id."""
 
     def __init__(self, groups: Mapping[str, Mapping[str, LiveGroup]], clocks: Mapping[str, BrokerClocks]) -> None:
         self._groups = groups

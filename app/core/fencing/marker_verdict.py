@@ -1,7 +1,8 @@
-"""Why a partition has the end of a transaction that its coordinator did not decide: an operator wrote it.
+"""Judge an abort marker that the coordinator did not decide: an operator wrote it.
 
 `kafka-transactions.sh abort` (WriteTxnMarkers, KIP-664) writes an ABORT marker into one partition and leaves the
-coordinator's journal as it is. What the coordinator knew then tells a hanging transaction from one that was alive.
+coordinator's journal unchanged. The coordinator's state at that time distinguishes a hanging transaction from a live
+one.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from app.core.journals.transaction_state import TransactionStatus
 def record_beside(
     marker: MarkerRecord, producer_id: int, producer_epoch: int, live: LiveTransaction
 ) -> RecordedState | None:
-    """The record that shows that the coordinator did not decide this ABORT of a producer; None where it may have.
+    """Return the record that shows that the coordinator did not decide this ABORT; None if it may have.
 
-    Its transaction is open, or its epoch was over, or its end recorded, before the marker was written: by the clocks
-    of two brokers, so a marker that comes within their skew after a true end would pass for one.
+    The transaction was open, or its epoch had ended, or its end was recorded before the marker was written. Two
+    brokers' clocks are compared: a marker within their skew after a real end would be misjudged.
     """
     newest = live.newest
     if (newest.producer_id, newest.producer_epoch) == (producer_id, producer_epoch):
@@ -36,7 +37,7 @@ def record_beside(
 
 
 def _was_held(steps: Sequence[Step], producer_id: int, producer_epoch: int, until: Step) -> bool:
-    """Whether the id is known to have had this epoch before that step, so that the step is what came after it."""
+    """Return True if the id had this epoch before that step, so that the step is its successor."""
     return any(
         (step.producer_id, step.producer_epoch) == (producer_id, producer_epoch) and step.offset < until.offset
         for step in steps
@@ -44,7 +45,7 @@ def _was_held(steps: Sequence[Step], producer_id: int, producer_epoch: int, unti
 
 
 def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
-    """The cause that this evidence of kind MARKER shows; None without a marker and a command that was answered."""
+    """Judge the cause for evidence of kind MARKER; None without a marker and an answered command."""
     markers = [one for one in evidence if isinstance(one, MarkerRecord)]
     commands = [
         one
@@ -57,7 +58,7 @@ def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | Non
     known = [one.record for one in evidence if isinstance(one, CoordinatorRecord)]
     partitions = {f"{one.topic}-{one.partition}" for one in markers}.union(*(one.partitions for one in commands))
     is_alive = any(one.was_open for one in commands) or any(_has_open(record, key, partitions) for record in known)
-    by = f"{commands[0].who} ended" if commands else "Somebody ended"
+    by = f"{commands[0].who} ended" if commands else "An unknown client ended"
     why = f", because: {commands[0].why}" if commands and commands[0].why else ""
     owner = key.transactional_id or "an id that no coordinator knows"
     where = ", ".join(sorted(partitions))
@@ -68,14 +69,14 @@ def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | Non
             cause=Cause.OPERATOR_ABORT,
             confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
             at_ms=at_ms,
-            sentence=f"{by} the open transaction {what} Its coordinator still had it open: what it wrote there is "
+            sentence=f"{by} the open transaction {what} Its coordinator still had it open: its records there are "
             f"lost, and the rest of it may still be committed.",
         )
     return Verdict(
         cause=Cause.HANGING_ENDED,
         confidence=Confidence.CERTAIN if is_answered or known else Confidence.LIKELY,
         at_ms=at_ms,
-        sentence=f"{by} the hanging transaction {what} Its coordinator knew nothing of it; readers go on.",
+        sentence=f"{by} the hanging transaction {what} Its coordinator did not have it; consumers continue.",
         alternatives=() if is_answered or known else (Cause.OPERATOR_ABORT,),
     )
 

@@ -1,7 +1,7 @@
-"""Why a group refused a member's offsets, or went on without it: its generation or member epoch was over.
+"""Judge why a group refused a member's offsets, or continued without it: its generation or member epoch was stale.
 
-The group's coordinator writes a generation or epoch when it is reached, and never that it refused somebody. So the
-refusal is the client's word, and the group's record beside it says that it was right to feel so.
+The group coordinator writes each generation or epoch that is reached, and no refusals. So the refusal is the client's
+report, and the group's record confirms it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.core.runs.task import EventKind
 
 STALE_EPOCH = frozenset({"FENCED_MEMBER_EPOCH", "STALE_MEMBER_EPOCH"})
 STALE = STALE_EPOCH | {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
-"""What a broker answers to a member whose time is over. REBALANCE_IN_PROGRESS is not among them: it may come again."""
+"""A broker's errors for a stale member. REBALANCE_IN_PROGRESS is not among them: the member may rejoin."""
 
 
 def is_about_membership(word: ClientWord) -> bool:
@@ -22,12 +22,12 @@ def is_about_membership(word: ClientWord) -> bool:
 
 
 def judge_membership(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
-    """The cause that this evidence of kind MEMBERSHIP shows; None without a client's word."""
+    """Judge the cause for evidence of kind MEMBERSHIP; None without a client report."""
     words = [one for one in evidence if isinstance(one, ClientWord) and is_about_membership(one)]
     if not words:
         return None
     refused = [word for word in words if word.error is not None]
-    # The newest word is the one that people ask about; of two words for one loss the refusal says more.
+    # The newest report is the relevant one; of two reports for one loss, the refusal has more information.
     word = (refused or words)[-1]
     later = _reached_after(word, evidence)
     by_epoch = word.error in STALE_EPOCH or (later is not None and later.is_epoch)
@@ -40,7 +40,7 @@ def judge_membership(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict |
 
 
 def _reached_after(word: ClientWord, evidence: Sequence[Evidence]) -> GroupRecord | None:
-    """The first generation that the group reached after the one that the member believed in."""
+    """Return the first generation that the group reached after the member's own."""
     if word.generation is None or word.generation < 0:
         return None
     later = [
@@ -56,9 +56,9 @@ def _sentence(key: FencingKey, word: ClientWord, later: GroupRecord | None, *, t
     group = f" of group {word.group}" if word.group else ""
     if word.error is None:
         parts = f" and lost {', '.join(word.partitions)}" if word.partitions else ""
-        said = f"The group{group.removeprefix(' of group')} went on without {word.who}{parts}."
+        said = f"The group{group.removeprefix(' of group')} continued without {word.who}{parts}."
     else:
-        said = f"The offsets of {word.who} were refused with {word.error}: it is no longer the member{group} it was."
+        said = f"The offsets of {word.who} were refused with {word.error}: it is no longer that member{group}."
     if later is not None:
         said += f" It was at {noun} {word.generation}, the group reached {later.number}."
     again = f" This happened {times} times." if times > 1 else ""

@@ -1,4 +1,4 @@
-"""A fencing event as it is kept: with whose it was, and what was said of it before."""
+"""A stored fencing event: with its owner and its earlier verdicts."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from app.core.fencing.fencing_event import Cause, FencingEvent, Verdict
 from app.kit.storable import storable_text
 
 KEPT_FOR = timedelta(days=30)
-"""What happened longer ago is removed, and is not written again by whoever reads an old journal."""
+"""Older events are removed, and are not written again by a reader of an old journal."""
 
 MAX_CORRECTIONS = 20
 LONGEST_ID_BYTES = 1_000
-"""A longer transactional id does not fit into an index; Kafka takes ids of 32 kB."""
+"""A longer transactional id does not fit into an index; Kafka accepts ids of 32 kB."""
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said until `until`, when more evidence came."""
+    """The verdict until `until`, when more evidence came."""
 
     verdict: Verdict
     until: datetime
 
 
 class FencingPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose loss it was, as far as it is known; all None for clients that are not ours.
+    """The owner of the victim, as far as it is known; all None for foreign clients.
 
-    group_id: of the member or of its pipeline. partitions: `topic-partition` of input that was lost, and of output that
-    was aborted.
+    group_id: of the member or of its pipeline. partitions: `topic-partition` of lost input and of aborted output.
     """
 
     pipeline: str | None = None
@@ -47,8 +46,8 @@ class FencingPlace(msgspec.Struct, frozen=True, kw_only=True):
 class FencingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """corrections: oldest first, the newest MAX_CORRECTIONS of them.
 
-    is_foreign: written by a newer release in words that this one does not know; it is told as far as it can be, without
-    its evidence, and never changed here.
+    is_foreign: written by a newer release with values that this one does not know. It is shown as far as possible,
+    without its evidence, and never changed here.
     """
 
     id: str
@@ -61,17 +60,19 @@ class FencingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupLosses(msgspec.Struct, frozen=True, kw_only=True):
-    """Losses of a group's members, and of these ids, as those that store its offsets: a client that is not ours has no
-    words, and only its id leads to the group."""
+    """Losses of a group's members, and of these ids, which store its offsets. A foreign client sends no reports, so
+    only its id leads to the group.
+    """
 
     group_id: str
     transactional_ids: tuple[str, ...] = ()
 
 
 class FencingFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """None means any; `since` and `until` bound when it happened. What is no fencing is left out unless asked for.
+    """None means any; `since` and `until` bound the time of the event. Events that are no fencing are omitted by
+    default.
 
-    Transactional ids are whole, here and in `of_group`, or as `kept_id` makes them.
+    Transactional ids are complete, here and in `of_group`, or as `kept_id` returns them.
     """
 
     kafka_cluster_id: str | None = None
@@ -85,7 +86,9 @@ class FencingFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kept_id(transactional_id: str) -> str:
-    """The id that events are kept and found by: of a long one its beginning and its hash. What it answers stays so."""
+    """Return the id under which events are stored: a long one is shortened and gets its hash. Results are stored, so
+    they must not change.
+    """
     kept = storable_text(transactional_id)
     encoded = kept.encode()
     if len(encoded) <= LONGEST_ID_BYTES:
@@ -96,7 +99,7 @@ def kept_id(transactional_id: str) -> str:
 
 
 def place_of(event: FencingEvent, known: FencingPlace) -> FencingPlace:
-    """Where the evidence says that it was; what the evidence does not say is taken from `known`."""
+    """Return the owner by the evidence; missing values are taken from `known`."""
     words = [one for one in event.evidence if isinstance(one, ClientWord)]
     partitions = {name for word in words for name in word.partitions}.union(
         f"{at.topic}-{number}"
@@ -125,7 +128,7 @@ def place_of(event: FencingEvent, known: FencingPlace) -> FencingPlace:
 def corrected(
     corrections: tuple[Correction, ...], before: Verdict, now: Verdict, *, at: datetime
 ) -> tuple[Correction, ...]:
-    """The corrections, with one more if cause or confidence is another now; a sentence alone is no correction."""
+    """Add a correction if the cause or the confidence has changed; a new sentence alone is no correction."""
     if (before.cause, before.confidence) == (now.cause, now.confidence):
         return corrections
     return (*corrections, Correction(verdict=before, until=at))[-MAX_CORRECTIONS:]

@@ -1,4 +1,4 @@
-"""Fencing events at the edge."""
+"""REST schemas of fencing events."""
 
 from __future__ import annotations
 
@@ -48,62 +48,64 @@ class GroupRecord:
 
 @shows(evidence.MemberRecord)
 class MemberRecord:
-    """A member that joined the group, or left it, in `__consumer_offsets`. members: how many the group has after it."""
+    """A member that joined the group, or left it, in `__consumer_offsets`. members: the number of members
+    afterwards.
+    """
 
 
 @shows(evidence.MarkerRecord)
 class MarkerRecord:
-    """The end of a transaction as a partition has it."""
+    """The marker of a transaction in one partition."""
 
     type: Annotated[Literal["ABORT", "COMMIT"], BeforeValidator(_name)]
 
 
 @shows(evidence.ClientWord)
 class ClientWord:
-    """What one of our tasks felt."""
+    """A report of a Fenceline task."""
 
 
 @shows(evidence.CommandWord)
 class CommandWord:
-    """A command of ours on this id; producer_id and producer_epoch are what the broker answered."""
+    """A Fenceline command on this id; producer_id and producer_epoch are the broker's answer."""
 
 
 @shows(record.FencingPlace)
 class FencingPlace:
-    """Whose loss it was; all null for clients that are not ours."""
+    """The owner of the victim; all null for foreign clients."""
 
     group_id = "The group of the member, or of the pipeline."
 
 
 class Verdict(Answer):
-    """What is said of a loss. at: by the clock of whoever wrote it down."""
+    """The verdict about a loss. at: by the clock of the record's broker or client."""
 
     cause: Cause
-    is_fencing: Annotated[bool, Field(description="False for what only looks like it, as a clean restart.")]
+    is_fencing: Annotated[bool, Field(description="False for events that only look like it, such as a clean restart.")]
     confidence: Confidence
     at: datetime
     sentence: str
-    alternatives: Annotated[list[Cause], Field(description="What else it could be.")]
+    alternatives: Annotated[list[Cause], Field(description="Other causes that the evidence allows.")]
 
 
 class Correction(Verdict):
-    """What was said until `until`, when more evidence came."""
+    """The verdict until `until`, when more evidence came."""
 
     until: datetime
 
 
 class FencingEvent(Verdict):
-    """A loss, and what is said of it now. `producer_id` and `producer_epoch` are those that were ended."""
+    """A loss and its current verdict. `producer_id` and `producer_epoch` are those of the victim."""
 
     id: str
-    cluster: Annotated[str | None, Field(description="As it is registered; null when it is not any more.")]
+    cluster: Annotated[str | None, Field(description="Its registered name; null if it is no longer registered.")]
     kafka_cluster_id: str
-    transactional_id: Annotated[str, Field(description="Empty where no coordinator knows one.")]
+    transactional_id: Annotated[str, Field(description="Empty if no coordinator knows one.")]
     producer_id: int
     producer_epoch: int
-    kind: Annotated[FencingKind, Field(description="What was taken.")]
+    kind: Annotated[FencingKind, Field(description="The kind of loss.")]
     place: Shown[record.FencingPlace]
-    told_at: Annotated[datetime, Field(description="When it was first written down, by our clock.")]
+    told_at: Annotated[datetime, Field(description="The time of its first record, by the server's clock.")]
     changed_at: datetime
 
     @classmethod
@@ -113,17 +115,17 @@ class FencingEvent(Verdict):
 
 @shows(story.Moment)
 class Moment:
-    """One piece of the evidence in words: whose moment it is, what was done, and where that is written."""
+    """One piece of the evidence in words: its side, the action, and its source."""
 
-    is_own_word = "The producer that was ended said it itself."
+    is_own_word = "A report of the victim itself."
 
 
 class FencingEventDetail(FencingEvent):
-    """With what proves it, and what was said of it before, oldest first."""
+    """With the evidence and the earlier verdicts, oldest first."""
 
     evidence: list[Shown[evidence.Evidence]]
     moments: list[Shown[story.Moment]]
-    runbook: Annotated[list[str], Field(description="What to do next, in this order.")]
+    runbook: Annotated[list[str], Field(description="The next steps, in this order.")]
     corrections: list[Correction]
 
     @classmethod
@@ -145,7 +147,7 @@ stands_for(FencingLine, FencingEvent, FencingEvent.of_line)
 
 @shows(Page[FencingLine])
 class FencingPage:
-    """Newest first, by when it happened."""
+    """Newest first, by the time of the event."""
 
 
 def _told(line: FencingLine) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""From the steps of a transactional id to cases: which records belong to the loss of which producer.
+"""Turn the steps of a transactional id into cases: assign the records to the producer that was fenced.
 
-The journal may begin anywhere and be compacted, so records may be missing between any two that are there. A case is
-made only of records that fit without a gap: the same producer id, epochs that follow each other, and for an abort the
-same begin of the transaction. Where they do not fit nothing is said, because a wrong cause is worse than none.
+The journal may begin anywhere and be compacted, so records may be missing between any two others. A case has only
+records without a gap: the same producer id, consecutive epochs, and for an abort the same begin of the transaction.
+Other records make no case, because a wrong cause is worse than none.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from app.core.journals.live_transactions import LiveTransaction, RecordedState, 
 from app.core.journals.transaction_state import TransactionStatus
 
 LAST_EPOCH = 32_766
-"""A producer id that has reached it is not used on. The one after it is for the coordinator's own abort."""
+"""The last epoch of a producer id for its producer. The next one is for the coordinator's own abort."""
 
 IDLE = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
 
 
 def cases_of(live: LiveTransaction, *, kafka_cluster_id: str) -> list[Case]:
-    """A case for each producer of this id that was ended, as far as its steps tell; the same steps, the same cases."""
+    """Return a case for each fenced producer of this id that its steps show; the same steps give the same cases."""
     cases: list[Case] = []
     steps = live.steps
     for index, step in enumerate(steps):
@@ -46,7 +46,7 @@ def cases_of(live: LiveTransaction, *, kafka_cluster_id: str) -> list[Case]:
 
 
 def is_ended_by(own: RecordedState, abort: RecordedState) -> bool:
-    """Whether the abort, at the next epoch, is that of the very transaction that `own` had open."""
+    """Return True if the abort, at the next epoch, is that of the transaction that `own` had open."""
     return (
         own.status is TransactionStatus.ONGOING
         and abort.status.is_abort
@@ -57,12 +57,12 @@ def is_ended_by(own: RecordedState, abort: RecordedState) -> bool:
 
 
 def is_init_after(before: RecordedState, init: RecordedState) -> bool:
-    """Whether InitProducerId was answered right after this state, which had nothing open."""
+    """Return True if InitProducerId was answered right after this state, which had no transaction open."""
     return before.status in IDLE and is_next_owner(before, init)
 
 
 def is_next_owner(before: RecordedState, init: RecordedState) -> bool:
-    """Whether the answer to InitProducerId is the next one after this epoch, with none between them."""
+    """Return True if the answer to InitProducerId directly follows this epoch."""
     if init.status is not TransactionStatus.EMPTY:
         return False
     if init.producer_id == before.producer_id:
@@ -71,9 +71,9 @@ def is_next_owner(before: RecordedState, init: RecordedState) -> bool:
 
 
 def _is_owned(state: RecordedState, previous: Step | None) -> bool:
-    """Whether a producer ever held this epoch: that of an abort may have been the coordinator's alone.
+    """Return True if a producer had this epoch: the epoch of an abort may be the coordinator's alone.
 
-    A client before KIP-890 aborts at its own epoch, which then began otherwise than with the abort.
+    A client before KIP-890 aborts at its own epoch, whose first record is not the abort.
     """
     if state.status is not TransactionStatus.COMPLETE_ABORT:
         return True
@@ -83,7 +83,7 @@ def _is_owned(state: RecordedState, previous: Step | None) -> bool:
 
 
 def _what_followed(abort: Step, following: Step | None, live: LiveTransaction) -> list[RecordedState]:
-    """The end of the abort, and the init that came next with what its producer did, or what the old one did."""
+    """Return the end of the abort, and the next init with its producer's action, or the old producer's next action."""
     if abort.then is not None:
         return [abort.then]
     if following is None:

@@ -1,4 +1,4 @@
-"""Fencing events: one row for each loss, however many servers tell it."""
+"""Fencing events: one row for each loss, reported by any number of servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PLACE = sa.text(
 
 class FencingStore(DatabaseStore):
     async def evidence_of(self, keys: Collection[FencingKey]) -> dict[FencingKey, tuple[Evidence, ...]]:
-        """What is kept of those of the keys that have an event, without a lock."""
+        """Return the stored evidence of those keys that have an event, without a lock."""
         if not keys:
             return {}
         rows = await self._db.rows(sa.select(_T).where(_LOSS.in_([msgspec.structs.astuple(key) for key in keys])))
@@ -58,7 +58,7 @@ class FencingStore(DatabaseStore):
         return None if row is None else _record(row)
 
     async def add(self, event: FencingEvent, *, place: FencingPlace, now: datetime) -> bool:
-        """Keep a new event; False when another server was first, which has committed by then."""
+        """Store a new event; False if another server was first, which has committed by then."""
         statement = (
             postgresql.insert(_T)
             .values(
@@ -92,11 +92,11 @@ class FencingStore(DatabaseStore):
         wanted = as_uuid(record_id)
         row = None if wanted is None else await self._db.row(sa.select(_T).where(_T.c.id == wanted))
         if row is None:
-            raise NotFoundError(f"there is no fencing event {record_id}; they are kept for 30 days")
+            raise NotFoundError(f"the fencing event {record_id} does not exist; events are kept for 30 days")
         return _record(row)
 
     async def list(self, wanted: FencingFilter, *, after: str | None, limit: int) -> Page[FencingRecord]:
-        """Newest first, by when it happened."""
+        """Newest first, by the time of the event."""
         statement = sa.select(_T).where(*_matching(wanted)).order_by(_T.c.at.desc(), _T.c.id.desc()).limit(limit + 1)
         if after is not None:
             at, record_id = decode_cursor(after, keys=2)
@@ -129,7 +129,9 @@ class FencingStore(DatabaseStore):
         )
 
     async def told(self) -> dict[tuple[str, Cause], int]:
-        """How many events ever said this cause of a Kafka cluster; one that was corrected is counted under each."""
+        """Return the number of events with each cause, by Kafka cluster; a corrected event counts under each of its
+        causes.
+        """
         rows = await self._db.rows(sa.select(fencing_counts))
         told: Counter[tuple[str, Cause]] = Counter()
         for row in rows:
@@ -137,7 +139,7 @@ class FencingStore(DatabaseStore):
         return dict(told)
 
     async def place_of_producer(self, key: FencingKey) -> FencingPlace:
-        """Whose producer it was: its id's pipeline and task, and the attempt that last reported as this producer."""
+        """Return the producer's owner: its id's pipeline and task, and the attempt that last reported this producer."""
         row = await self._db.row(
             _PLACE,
             {
@@ -196,7 +198,7 @@ def _key(row: sa.Row[Any]) -> FencingKey:
 
 
 def _place(row: sa.Row[Any]) -> FencingPlace:
-    """Without the partitions, which only what is kept has."""
+    """Without the partitions, which only stored events have."""
     return FencingPlace(
         pipeline=row.pipeline,
         group_id=row.group_id,
@@ -210,7 +212,7 @@ def _place(row: sa.Row[Any]) -> FencingPlace:
 
 
 def _cause(word: str) -> Cause:
-    """While servers of two releases run, the newer one may write a cause that is not known here."""
+    """While servers of two releases run, the newer one may write a cause that this one does not know."""
     return Cause(word) if word in set(Cause) else Cause.UNEXPLAINED
 
 

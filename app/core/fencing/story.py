@@ -1,4 +1,4 @@
-"""A fencing event as it went: who did what when, the old producer and the one after it, each with its source."""
+"""A fencing event as a history: the actions of the old producer, its successor and others, each with its source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.core.runs.task import EventKind
 
 
 class Side(StrEnum):
-    """Whose moment it is. OLD: the producer that was ended. NEW: whoever has its id after it."""
+    """The party of a moment. OLD: the victim. NEW: the next producer with its id."""
 
     OLD = "old"
     NEW = "new"
@@ -35,9 +35,9 @@ class Side(StrEnum):
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """what: goes on from its side's name. source: where that is written, to look it up.
+    """`what` continues the side's name. source: the place of the record.
 
-    is_own_word: the producer itself said it, so it lived then; what is written of it may be others' doing.
+    is_own_word: the producer itself reported it, so it was alive. Other records about it may be caused by others.
     """
 
     at_ms: int
@@ -53,9 +53,9 @@ class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """moments: the coordinator's in the order of its journal, whatever their clocks say, the others among them by time.
+    """moments: the coordinator's in the order of its journal, at any clock skew, and the others among them by time.
 
-    new: None as yet.
+    new: None if there is none yet.
     """
 
     old: Incarnation
@@ -65,7 +65,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def story_of(event: FencingEvent) -> Story:
-    """Every piece of evidence is one moment; the clocks are those of whoever wrote it down."""
+    """Return one moment for each piece of evidence; its time is by the clock of its source."""
     key = event.key
     records = _by_side(key, [one for one in event.evidence if isinstance(one, CoordinatorRecord)])
     others = [_of_another(one) for one in event.evidence if not isinstance(one, CoordinatorRecord)]
@@ -81,14 +81,14 @@ def story_of(event: FencingEvent) -> Story:
 
 
 def _in_order(recorded: Sequence[Moment], others: Sequence[Moment]) -> tuple[Moment, ...]:
-    """By time, but a record never before those that its journal has before it: coordinators' clocks may differ."""
+    """Sort by time, but keep the journal's order of its records: coordinators' clocks may differ."""
     reached_ms = accumulate((moment.at_ms for moment in recorded), max)
     timed = [*zip(reached_ms, recorded, strict=True), *((moment.at_ms, moment) for moment in others)]
     return tuple(moment for _, moment in sorted(timed, key=lambda one: one[0]))
 
 
 def _by_side(key: FencingKey, records: Sequence[CoordinatorRecord]) -> list[tuple[Side, CoordinatorRecord]]:
-    """The coordinator ends a transaction at the next epoch; that one is the old producer's until somebody begins."""
+    """The coordinator ends a transaction at the next epoch; that epoch is the old producer's until the next init."""
     found: list[tuple[Side, CoordinatorRecord]] = []
     side, is_aborted = Side.OLD, False
     for one in sorted(records, key=lambda one: one.record.offset):
@@ -145,7 +145,7 @@ def _of_another(one: Evidence) -> Moment:
                 at_ms=one.at_ms,
                 side=Side.OLD,
                 what=f"{told}{error}: {one.message}",
-                source=f"told by {one.who}",
+                source=f"reported by {one.who}",
                 is_own_word=True,
             )
         case MarkerRecord():
@@ -160,7 +160,7 @@ def _of_another(one: Evidence) -> Moment:
             verb = {
                 CommandVerb.FENCE: "fenced the id",
                 CommandVerb.END: f"ended it in {', '.join(one.partitions)}",
-                CommandVerb.END_DEAD: "ended what it had open",
+                CommandVerb.END_DEAD: "ended its open transaction",
             }[one.verb]
             answer = "" if one.producer_epoch is None else f"; the answer was epoch {one.producer_epoch}"
             why = f", because: {one.why}" if one.why else ""
@@ -187,4 +187,4 @@ def _of_another(one: Evidence) -> Moment:
                 source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
             )
         case CoordinatorRecord():
-            raise AssertionError("told by its side")
+            raise AssertionError("_of_record has the coordinator's records")

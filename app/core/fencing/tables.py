@@ -1,4 +1,4 @@
-"""Fencing events. They point at pipelines and runs by name: they outlive them, and wait for no lock of theirs."""
+"""Fencing events. They refer to pipelines and runs by name, so they outlive them and need none of their locks."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ fencing_events = sa.Table(
     one_of("kind", FencingKind),
     one_of("cause", Cause),
     one_of("confidence", Confidence),
-    # The loss that an event is about: however many servers tell it, it is one row.
+    # The identity of a loss: reports of any number of servers make one row.
     sa.UniqueConstraint(
         "kafka_cluster_id", "transactional_id", "producer_id", "producer_epoch", "kind", name="uq_fencing_events_loss"
     ),
     sa.Index("ix_fencing_events_at", "at", "id"),
-    # What a feed shows first, and the counts above it: restarts, which are no fencing, are many more.
+    # For the first page of the feed and its counts: restarts, which are no fencing, are far more frequent.
     sa.Index("ix_fencing_events_is_fencing", "at", "id", postgresql_where=sa.text("is_fencing")),
     sa.Index("ix_fencing_events_cluster", "kafka_cluster_id", "at", "id"),
     sa.Index("ix_fencing_events_pipeline", "pipeline", "at", "id"),
     sa.Index("ix_fencing_events_group", "kafka_cluster_id", "group_id", "at", "id"),
 )
 
-# Only grows, as Prometheus wants it of a counter: events are corrected, and go after their time.
+# Only grows, as a Prometheus counter must: events are corrected, and removed after their retention.
 fencing_counts = sa.Table(
     "fencing_counts",
     metadata,

@@ -1,4 +1,4 @@
-"""The colours of states: fencing events."""
+"""The colours of the causes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Hanging transactions found without anybody asking: which partitions to ask about, what was found, how it ended."""
+"""Hanging transactions: the continuous search, and its results."""

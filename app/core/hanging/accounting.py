@@ -1,9 +1,9 @@
-"""How long a partition's readers may stand still before that is worth a question to its leader.
+"""Decide how long a partition may be blocked before its leader is asked about open transactions.
 
-Whoever holds them began before they stood still. So where the coordinators' journal is followed, only the transactions
-that it has open there since before then account for it, each until its timeout is over. Where it is not followed, any
-transaction might: until the largest timeout that was seen is over. One that is accounted for may hide one that hangs:
-what lies behind the first open transaction moves nobody's last stable offset.
+The blocking transaction began before the block. So while the coordinators' journal is followed, only the transactions
+that it has had open there since then explain the block, each until its timeout. Without the journal, any transaction
+may explain it, until the largest known timeout. An explained block may hide a hanging transaction: transactions behind
+the first open one do not change the last stable offset.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from app.core.observing.snapshot import Phase, Snapshot
 from app.core.observing.snapshot import Source as ReadingSource
 
 UNACCOUNTED_MS = 10_000
-"""So long may a marker be on its way: the coordinator writes it after the end is in its journal."""
+"""The time that a marker may take: the coordinator writes it after the end is in its journal."""
 BEHIND_MS = 30_000
-"""So long may readers wait for a transaction that is well before somebody looks at what is behind it."""
+"""The time for which a live transaction may block consumers before the search checks the records behind it."""
 OVERDUE_MS = 20_000
-"""Kafka looks for timed-out transactions every 10 s, and writes their markers then."""
+"""Kafka checks for timed-out transactions every 10 s, and writes their markers then."""
 SKEW_MS = 10_000
-"""Begins are told by the brokers' clocks, and what was measured of these is not exact."""
+"""Begins are by the brokers' clocks, whose measurement is not exact."""
 LARGEST_TIMEOUT_MS = 900_000
-"""What brokers allow at most unless told otherwise (transaction.max.timeout.ms); counts while no timeout was seen."""
+"""The brokers' default maximum (transaction.max.timeout.ms); used while no timeout is known."""
 
 
 class OpenThere(NamedTuple):
-    """A transaction that the journal has open in a partition; the same as long as nothing of this changes."""
+    """A transaction that the journal has open in a partition; the same while none of these values changes."""
 
     transactional_id: str
     producer_id: int
@@ -42,7 +42,9 @@ class OpenThere(NamedTuple):
 
 
 class Accounts:
-    """What was open at one moment, in these partitions. Made anew for each turn, which is nothing without any."""
+    """The open transactions in these partitions at one moment. Created again for each turn; without partitions it costs
+    nothing.
+    """
 
     def __init__(self, snapshot: Snapshot, partitions: Collection[Partition], *, unaccounted_ms: int) -> None:
         self._is_live = is_followed(snapshot)
@@ -56,11 +58,13 @@ class Accounts:
         self._largest_ms = max(timeouts, default=LARGEST_TIMEOUT_MS)
 
     def open_in(self, at: Partition) -> tuple[OpenThere, ...] | None:
-        """Those that the journal has open there; None where it was not asked, or is not followed."""
+        """Return the transactions that the journal has open there; None for another partition, or without the
+        journal.
+        """
         return tuple(self._open.get(at, ())) if self._is_live and at in self._asked_of else None
 
     def bound_ms(self, at: Partition, *, since_ms: int) -> int:
-        """For how long the readers of a partition that stand still since `since_ms` are not worth a question."""
+        """Return how long a partition that is blocked since `since_ms` needs no request to its leader."""
         if not self._is_live:
             return self._largest_ms + OVERDUE_MS
         timeouts = [one.timeout_ms for one in self._open.get(at, ()) if self._started_ms(one) <= since_ms + SKEW_MS]
@@ -71,13 +75,14 @@ class Accounts:
 
     @property
     def behind_ms(self) -> int | None:
-        """After how long a look behind what accounts for it is worth a question; None where the answer would prove
-        nothing: without the journal, an id that may not be described looks like one that hangs."""
+        """The time after which the records behind an explained block are checked. None if the answer would prove
+        nothing: without the journal, an id without DESCRIBE permission looks like a hanging transaction.
+        """
         return max(BEHIND_MS, self._unaccounted_ms) if self._is_live else None
 
 
 def is_followed(snapshot: Snapshot) -> bool:
-    """Whether the snapshot has every id that there is, from the coordinators' own journal."""
+    """Return True if the snapshot has every existing id, from the coordinators' own journal."""
     journal = snapshot.transaction_journal
     return journal.phase is Phase.LIVE and journal.source is ReadingSource.JOURNAL and not journal.unreadable
 

@@ -1,4 +1,4 @@
-"""What hangs on a cluster, found by this server's search without anybody asking, and what hung before."""
+"""REST: the hanging transactions that this server's search found on a cluster, and the earlier ones."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
+from app.core.access.signed_in import may
 from app.core.hanging import service as hanging
 from app.core.hanging.record import HangingRecord
 from app.core.hanging.schemas import Hanging
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/clusters/{name}/hanging", tags=["stuck"])
 
@@ -24,7 +26,7 @@ router = APIRouter(prefix="/clusters/{name}/hanging", tags=["stuck"])
 async def get_hanging(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Hanging:
-    """Transactions that nobody will ever end, with what ends them, and offsets that new owners wait for."""
+    """Return the hanging transactions with the commands that end them, and pending offsets that block new owners."""
     now = wiring.clock.now()
     return Hanging.of_look(await hanging.look(uow, wiring.observations, cluster=name, now=now), now=now)
 
@@ -33,5 +35,5 @@ async def get_hanging(
 async def list_hanging(
     name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
 ) -> Shown[Page[HangingRecord]]:
-    """All that were found, newest first, with how they ended; ended ones are kept for 30 days."""
+    """List all hanging transactions that were found, newest first, with their end; ended ones are kept for 30 days."""
     return await hanging.list_records(uow, cluster=name, after=after, limit=limit)

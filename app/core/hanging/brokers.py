@@ -1,6 +1,6 @@
-"""What the continuous search for hanging transactions asks of brokers. What is here blocks: it belongs into a thread.
+"""The requests of the continuous search for hanging transactions. They block, so they are called in a thread.
 
-`connection` is what Cluster.connection() returns, secrets as references that the implementation resolves.
+`connection` is the result of Cluster.connection(), with references to secrets that the implementation resolves.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from app.core.fencing.evidence import MarkerRecord
 from app.core.hanging.search import StableEnd
 
 PARTITIONS_A_REQUEST = 2_000
-"""So many are asked about at once; on a larger cluster one after another."""
+"""The most partitions of one request; larger clusters take several."""
 
 
 class Ends(NamedTuple):
-    """ends: of those partitions whose leaders told. silent: a sentence for each broker or topic that did not.
+    """ends: of the partitions whose leaders answered. `silent`: a sentence for each broker or topic that did not
+    answer.
 
-    is_stale: some have another leader than `all_partitions` told last.
+    is_stale: some partitions have another leader than in the last answer of `all_partitions`.
     """
 
     ends: dict[Partition, StableEnd]
@@ -30,33 +31,38 @@ class Ends(NamedTuple):
 
 
 class SearchConnection(Protocol):
-    """One connection that is kept, used by one thread at a time.
+    """A persistent connection, used by one thread at a time.
 
-    Every method raises BrokerUnreachableError or UnavailableError for what a new connection may mend.
+    Every method raises BrokerUnreachableError or UnavailableError for errors that a new connection may fix.
     """
 
     @property
     def kafka_cluster_id(self) -> str:
-        """As the brokers report it."""
+        """The id that the brokers report."""
         ...
 
     def all_partitions(self) -> tuple[TopicPartition, ...]:
-        """All of every topic that may be seen, internal ones too, by topic. Its answer is asked for, and not small."""
+        """Return all partitions of every visible topic, including internal ones, by topic. The request is not small."""
         ...
 
     def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
-        """At both isolation levels, by one request each to every leader as `all_partitions` told them."""
+        """Return the ends at both isolation levels, with one request each to every leader of the last
+        `all_partitions`.
+        """
         ...
 
     def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
-        """Both looks at the leaders, and the coordinators' word (app/edges/kafka/transactions/looking.py)."""
+        """Return both answers of the leaders, and the coordinators' answer
+        (app/edges/kafka/transactions/looking.py).
+        """
         ...
 
     def find_marker(
         self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
     ) -> MarkerRecord | None:
-        """The producer's first marker from there on, before `until_offset` or the end of the log; None where it is not
-        to be found in bounded reading."""
+        """Return the producer's first marker from there on, before `until_offset` or the end of the log; None if
+        bounded reading does not find it.
+        """
         ...
 
 
@@ -64,8 +70,8 @@ class SearchBrokers(Protocol):
     def open_search(
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[SearchConnection]:
-        """Raises BrokerUnreachableError, UnavailableError, InvalidError when a secret cannot be resolved.
+        """Raises BrokerUnreachableError, UnavailableError, InvalidError if a secret cannot be resolved.
 
-        timeout_s: for this, and for each question of the connection; a look may take twice as long.
+        timeout_s: for this, and for each request of the connection; a check may take twice as long.
         """
         ...

@@ -1,4 +1,4 @@
-"""What coordinators do not show is looked up in their journal, as it is followed: brokers hide ids without a word."""
+"""Search the followed journal for producers that no coordinator reports: brokers hide ids without an error."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from app.core.observing.snapshot import Snapshot
 
 
 def is_news(snapshot: Snapshot, facts: PartitionFacts) -> bool:
-    """Whether the journal is followed, and has been read to what was open when the leader was asked."""
+    """Return True if the journal is followed, and read up to the time of the leader's answer."""
     return is_followed(snapshot) and snapshot.transaction_journal.as_of_ms >= facts.open_at_ms
 
 
 def corroborated(facts: PartitionFacts, snapshot: Snapshot) -> PartitionFacts:
-    """The same, with what the journal says of producers that no coordinator shows; unchanged if it cannot say it."""
+    """Add the journal's entries of producers that no coordinator reports; unchanged if the journal cannot decide."""
     strangers = strangers_in(facts)
     if not strangers or not is_news(snapshot, facts):
         return facts

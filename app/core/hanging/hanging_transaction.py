@@ -1,4 +1,4 @@
-"""A hanging transaction as the continuous search has found it, and how it came to its end."""
+"""A hanging transaction that the continuous search found, and its end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.core.blocked.wording import abort_line, end_line
 
 
 class Ending(StrEnum):
-    """ABORTED, COMMITTED: by a marker in its partition. ADOPTED: its id's next transaction took the partition in, and
-    decides these records with its own. GONE: it is open no longer, and no marker of it was found in the log.
+    """ABORTED, COMMITTED: by a marker in its partition. ADOPTED: the next transaction of its id includes the partition,
+    and ends these records with its own. GONE: it is no longer open, and the log has no marker of it.
     """
 
     ABORTED = "aborted"
@@ -23,7 +23,7 @@ class Ending(StrEnum):
 
 
 class HangingKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """What stays the same while it hangs."""
+    """The values that stay the same while it hangs."""
 
     kafka_cluster_id: str
     topic: str
@@ -34,12 +34,12 @@ class HangingKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class HangingTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """Open in a partition, and no coordinator will ever end it.
+    """A transaction that is open in a partition and that no coordinator will ever end.
 
-    coordinator_epoch: the one that an abort marker for it takes. transactional_id: None where no coordinator says whose
-    the producer id is. is_corroborated: the coordinators' journal does not account for it either; without that it may
-    be of an id that we may not describe. why: what the coordinators said, as a clause. high_watermark: when it was last
-    seen open (`seen_ms`, our clock); its marker lies behind that. last_written_ms: by the broker's clock.
+    coordinator_epoch: for its abort marker. transactional_id: None if no coordinator knows the producer id.
+    is_corroborated: the coordinators' journal does not have it either; otherwise its id may lack the DESCRIBE
+    permission. why: the coordinators' answers, as part of a sentence. high_watermark: at the last time that it was open
+    (`seen_ms`, by the server's clock); its marker lies behind that. last_written_ms: by the broker's clock.
     """
 
     key: HangingKey
@@ -58,7 +58,7 @@ class HangingTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """As OpenTransaction has it."""
+        """As in OpenTransaction."""
         return self.key.producer_id, self.key.producer_epoch, self.key.start_offset
 
     @property
@@ -71,12 +71,12 @@ class HangingTransaction(msgspec.Struct, frozen=True, kw_only=True):
         key = self.key
         return (
             f"A transaction of producer {key.producer_id} epoch {key.producer_epoch} hangs in {self.name} from offset "
-            f"{key.start_offset:,} on: {self.why}. Readers of committed data stop there until somebody ends it."
+            f"{key.start_offset:,} on: {self.why}. read_committed consumers are blocked there until a user ends it."
             f"{'' if self.is_corroborated else UNSEEN}"
         )
 
     def commands(self, bootstrap_servers: str) -> tuple[str, str]:
-        """Lines to paste that end it: ours and Kafka's own."""
+        """Commands to paste that end it: Fenceline's and Kafka's own."""
         key = self.key
         return (
             end_line(key.topic, key.partition, bootstrap_servers, start_offset=key.start_offset),
@@ -85,7 +85,9 @@ class HangingTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How one came to its end. at_ms: of the marker, by the broker's clock; without one, when we saw it (our clock)."""
+    """The end of a hanging transaction. at_ms: of the marker, by the broker's clock; without one, of its detection, by
+    the server's.
+    """
 
     transaction: HangingTransaction
     ending: Ending

@@ -1,6 +1,6 @@
-"""Offsets that open transactions have pending: a new owner of these partitions may not begin before they are decided.
+"""Pending offsets of open transactions: a new owner of these partitions cannot start before the transactions end.
 
-Its OffsetFetch is answered with UNSTABLE_OFFSET_COMMIT until then.
+Until then its OffsetFetch gets UNSTABLE_OFFSET_COMMIT.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from app.core.journals import group_records
 from app.core.observing.snapshot import Snapshot
 
 NOT_WORTH_A_WORD_MS = 1_000
-"""A commit takes a moment, and every transaction has its offsets pending for that long."""
+"""Each transaction has pending offsets during its commit, for a moment."""
 
 
 class PendingHold(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's offset that is undecided since `since_ms` (our clock, as far as its coordinator's is measured).
+    """A group's offset that is pending since `since_ms` (by the server's clock, if its coordinator's is measured).
 
-    transactional_id, state, times_out_ms: of the transaction that has it, where the coordinators' journal tells. They
-    are None for one that hangs: nobody will decide it, until it is ended in `journal_partition` of __consumer_offsets.
+    transactional_id, state, times_out_ms: of its transaction, if the coordinators' journal has it. They are None for a
+    hanging one: it stays pending until it is ended in `journal_partition` of __consumer_offsets.
     """
 
     group: str
@@ -41,7 +41,7 @@ class PendingHold(msgspec.Struct, frozen=True, kw_only=True):
 def pending_holds(
     snapshot: Snapshot, hanging: Collection[HangingTransaction], *, now_ms: int, for_ms: int = NOT_WORTH_A_WORD_MS
 ) -> tuple[PendingHold, ...]:
-    """Those that have been pending for so long, the oldest first; and those of which nobody knows for how long."""
+    """Return the offsets that have been pending for that long, the oldest first, and those with an unknown age."""
     groups = [group for group in snapshot.groups.values() if group.pending]
     if not groups:
         return ()

@@ -1,4 +1,4 @@
-"""A hanging transaction as it is kept: when it was found first, and when and how it ended."""
+"""A stored hanging transaction: with the time of its detection, and of its end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from app.core.hanging.hanging_transaction import Ending, HangingTransaction
 
 KEPT_FOR = timedelta(days=30)
-"""So long after its end."""
+"""After its end."""
 
 
 class HangingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """ended_at: by the clock of whoever wrote the marker, else ours; None while it hangs."""
+    """ended_at: by the clock of the marker's author, else by the server's; None while it hangs."""
 
     transaction: HangingTransaction
     found_at: datetime

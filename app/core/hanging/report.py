@@ -1,4 +1,4 @@
-"""How the search for hanging transactions of one cluster is, and what it has found."""
+"""The state of the search for hanging transactions on one cluster, and its results."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from app.kit.words import span
 
 UNCLEAR_SHOWN = 100
 OVERDUE_AFTER_MS = 60_000
-"""Long enough for a sweep whose brokers answer late, each of whose failures is a problem of its own."""
+"""Long enough for a sweep with late answers; each failure of it is a problem of its own."""
 
 
 class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """problem: what the search itself says of why nothing is searched now; `problem_at` is what to show.
-    silent: brokers and topics that told nothing. sweep_every_ms: how often all partitions are to be asked about.
+    """problem: the search's own report of its failure; `problem_at` is for display. `silent`: brokers and topics that
+    did not answer. sweep_every_ms: the interval of sweeps over all partitions.
 
-    swept_ms: when all partitions had been asked about last (our clock), -1: not yet. sweep_took_ms: from the first to
-    the last of them. held_back: partitions whose readers wait now, mostly for transactions that are well. unclear: the
-    longest UNCLEAR_SHOWN of those that nobody can tell of. asked: questions to leaders about open transactions, in all.
+    swept_ms: the end of the last sweep (by the server's clock), -1: none yet. sweep_took_ms: its duration. held_back:
+    blocked partitions, mostly by live transactions. unclear: of those that cannot be verified, the longest
+    UNCLEAR_SHOWN. asked: the number of requests to leaders about open transactions.
     """
 
     cluster: str
@@ -36,29 +36,29 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     hanging: tuple[HangingTransaction, ...] = ()
 
     def problem_at(self, now_ms: int) -> str:
-        """Why nothing is searched now; empty when all is well. A search that got stuck says nothing, and is overdue."""
+        """Return the reason for which the search does not work; empty if it works. A search that is stuck reports
+        nothing, and is overdue.
+        """
         overdue_ms = now_ms - self.swept_ms - self.sweep_every_ms - 2 * self.sweep_took_ms
         if self.problem or self.swept_ms < 0 or overdue_ms < OVERDUE_AFTER_MS:
             return self.problem
-        return (
-            f"all partitions were asked about last {span(now_ms - self.swept_ms)} ago, and nothing says why not since"
-        )
+        return f"the last sweep of all partitions ended {span(now_ms - self.swept_ms)} ago, without a reported error"
 
     def warning(self, now_ms: int) -> str:
-        """What cannot be told of hanging transactions, as a sentence; empty when all is told."""
+        """Return the limits of the results, as a sentence; empty for a complete search."""
         if problem := self.problem_at(now_ms):
-            return f"Hanging transactions are not searched for now: {problem}."
+            return f"The search for hanging transactions does not work: {problem}."
         if self.swept_ms < 0:
-            return "Hanging transactions are being searched for: not all partitions have been asked about yet."
+            return "The search for hanging transactions has not checked all partitions yet."
         if self.unclear:
             first = self.unclear[0]
             more = f" and {self.unclear_count - 1} more" if self.unclear_count > 1 else ""
             where = f"{first.topic}-{first.partition}{more}"
-            return f"Whether a transaction hangs in {where} cannot be told: {first.reason}."
+            return f"It cannot be verified whether a transaction hangs in {where}: {first.reason}."
         return f"Hanging transactions may be missing: {'; '.join(self.silent)}." if self.silent else ""
 
     @property
     def shown(self) -> tuple[object, ...]:
-        """What is worth a new look of a page when it changes."""
+        """The values whose change refreshes a page."""
         what = tuple((one.key, one.transactional_id, one.is_corroborated) for one in self.hanging)
         return what, self.problem, self.silent, tuple((one.topic, one.partition, one.reason) for one in self.unclear)

@@ -1,4 +1,4 @@
-"""Hanging transactions and pending offsets, as the search has found them, at the edge."""
+"""REST schemas of hanging transactions and pending offsets."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from app.kit.web.api.shown import shows, stands_for
 
 
 class HangingTransaction(Answer):
-    """Open in a partition, and no coordinator will ever end it: readers of committed data stop at its start."""
+    """Open in a partition, and no coordinator will ever end it: read_committed consumers are blocked at its start."""
 
     topic: str
     partition: int
     start_offset: int
     producer_id: int
     producer_epoch: int
-    coordinator_epoch: Annotated[int, Field(description="The one that an abort marker for it takes.")]
-    transactional_id: Annotated[str | None, Field(description="null: no coordinator says whose the producer id is.")]
+    coordinator_epoch: Annotated[int, Field(description="The coordinator epoch for its abort marker.")]
+    transactional_id: Annotated[str | None, Field(description="null: no coordinator knows the producer id.")]
     is_corroborated: Annotated[
-        bool, Field(description="The coordinators' journal was read, and does not account for it either.")
+        bool, Field(description="The coordinators' journal was read, and does not have it either.")
     ]
     sentence: str
     found_at: datetime | None
@@ -50,11 +50,11 @@ class HangingTransaction(Answer):
 
 
 class HangingNow(HangingTransaction):
-    commands: Annotated[list[str], Field(description="Lines to paste that end it: ours and Kafka's own.")]
+    commands: Annotated[list[str], Field(description="Commands to paste that end it: Fenceline's and Kafka's own.")]
 
 
 class BlockingOffset(Answer):
-    """A group's offset in an open transaction: a new owner of the partition may not begin (UNSTABLE_OFFSET_COMMIT)."""
+    """A group's offset in an open transaction: a new owner of the partition cannot start (UNSTABLE_OFFSET_COMMIT)."""
 
     group: str
     topic: str
@@ -63,11 +63,11 @@ class BlockingOffset(Answer):
     since: datetime | None
     producer_id: int
     producer_epoch: int
-    transactional_id: Annotated[str | None, Field(description="Whose it is, where the journal tells.")]
-    state: Annotated[str | None, Field(description="Of its transaction, in Kafka's words.")]
+    transactional_id: Annotated[str | None, Field(description="Of its transaction, if the journal has it.")]
+    state: Annotated[str | None, Field(description="Of its transaction, in Kafka's terms.")]
     times_out_at: datetime | None
     is_hanging: Annotated[
-        bool, Field(description="Nobody will decide it: end it in `journal_partition` of __consumer_offsets.")
+        bool, Field(description="No coordinator will end it: end it in `journal_partition` of __consumer_offsets.")
     ]
     journal_partition: int
 
@@ -78,7 +78,7 @@ class BlockingOffset(Answer):
 
 
 class UnclearPartition(Answer):
-    """Readers have waited here for too long, and who refuses or is away is why nobody can say what holds them."""
+    """A partition that is blocked for too long, and the broker or permission whose lack prevents the diagnosis."""
 
     topic: str
     partition: int
@@ -87,18 +87,18 @@ class UnclearPartition(Answer):
 
 
 class HangingSearch(Answer):
-    """How this server's search of the cluster is, and what it costs the brokers."""
+    """The state of this server's search of the cluster, and its load on the brokers."""
 
-    problem: Annotated[str, Field(description="Why nothing is searched now; empty when all is well.")]
-    swept_at: Annotated[datetime | None, Field(description="When all partitions had been asked about last.")]
+    problem: Annotated[str, Field(description="The reason for which the search does not work; empty if it works.")]
+    swept_at: Annotated[datetime | None, Field(description="The end of the last sweep of all partitions.")]
     age_ms: int | None
     sweep_took_ms: int
     partitions: int
-    held_back: Annotated[int, Field(description="Partitions whose readers wait now, mostly for what is well.")]
-    asked: Annotated[int, Field(description="Questions about open transactions since the server began.")]
-    silent: Annotated[list[str], Field(description="Brokers and topics that told nothing.")]
+    held_back: Annotated[int, Field(description="Blocked partitions, mostly by live transactions.")]
+    asked: Annotated[int, Field(description="Requests about open transactions since the server started.")]
+    silent: Annotated[list[str], Field(description="Brokers and topics that did not answer.")]
     unclear: list[UnclearPartition]
-    unclear_count: Annotated[int, Field(description="How many there are, of which `unclear` has the longest.")]
+    unclear_count: Annotated[int, Field(description="Their number; `unclear` has the longest.")]
 
     @classmethod
     def of_report(cls, report: SearchReport, *, now: datetime) -> HangingSearch:
@@ -114,8 +114,8 @@ class HangingSearch(Answer):
 
 class Hanging(Answer):
     items: list[HangingNow]
-    pending_offsets: Annotated[list[BlockingOffset], Field(description="Undecided for a second or more, oldest first.")]
-    pending_problem: Annotated[str, Field(description="Why offsets may be missing; empty when all is well.")]
+    pending_offsets: Annotated[list[BlockingOffset], Field(description="Pending for a second or more, oldest first.")]
+    pending_problem: Annotated[str, Field(description="The reason for which offsets may be missing; empty if none is.")]
     search: HangingSearch
 
     @classmethod
@@ -135,12 +135,12 @@ class Hanging(Answer):
 
 
 class HangingRecord(HangingTransaction):
-    """One that was found; ended_at null: it hangs."""
+    """A hanging transaction that was found; ended_at null: it still hangs."""
 
     ended_at: datetime | None
     ending: Annotated[
         Ending | None,
-        Field(description="By which marker; or adopted by its id's next one, or gone with the log."),
+        Field(description="Its marker; or adopted by its id's next transaction, or gone with the log."),
     ]
     marker_offset: int | None
 

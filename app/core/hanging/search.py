@@ -1,12 +1,12 @@
-"""Which partitions of a cluster are worth asking about, when each is asked next, and what the answers showed.
+"""Choose the partitions of a cluster to ask about, and their next times, and keep the results.
 
-        ListOffsets of all ─▶ held back, by `last_stable` since `since_ms` ─▶ (longer than `Accounts` allow) asked
+        ListOffsets of all ─▶ blocked, by `last_stable` since `since_ms` ─▶ (longer than `Accounts` allow) asked
                                     │                                              │
-                                    ╰─▶ moved: begins anew, gone: forgotten        ├─▶ hanging: asked every 30 s
-                                                                                   ╰─▶ not: later and later
-What is accounted for is asked about too, with what is left of the rate: another may hang behind the one that is well.
-Only what is held back is kept, so memory is bounded by that. A transaction that was found is asked about at once when
-its partition's last stable offset moves.
+                                    ╰─▶ moved: starts again, gone: dropped         ├─▶ hanging: asked every 30 s
+                                                                                   ╰─▶ not: at growing intervals
+Explained blocks are checked too, with the rest of the rate: a hanging transaction may be behind a live one. Only
+blocked partitions are kept, which bounds the memory. A found transaction is checked at once when its partition's last
+stable offset moves.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ FOUND_AGAIN_MS = 30_000
 
 
 class StableEnd(NamedTuple):
-    """Where readers of committed data stop, and where the log ends."""
+    """The last stable offset and the high watermark."""
 
     last_stable: int
     high_watermark: int
 
 
 class HeldBack(msgspec.Struct):
-    """A partition whose readers of committed data stand at `last_stable`: since then, and until then, by our clock.
+    """A partition that is blocked at `last_stable`, from `since_ms` until `until_ms`, by the server's clock.
 
-    high_watermark: as it was at `until_ms`. known_open: what the journal has open there, and when that was known first.
-    unclear: why the last look told nothing. is_accounted_for: by a transaction that is well, and only what may hang
-    behind it is looked for.
+    high_watermark: at `until_ms`. known_open: the journal's open transactions there, with the time of their first
+    observation. unclear: the reason for which the last check was inconclusive. is_accounted_for: a live transaction
+    explains the block, and only the records behind it are checked.
     """
 
     last_stable: int
@@ -58,7 +58,7 @@ class HeldBack(msgspec.Struct):
 
 
 class Unclear(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that is held back for too long, and why nobody can say whether its transaction hangs."""
+    """A partition that is blocked for too long, and the reason for which its diagnosis is not possible."""
 
     topic: str
     partition: int
@@ -67,16 +67,18 @@ class Unclear(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looked(NamedTuple):
-    """What one look changed. over: open no longer; ADOPTED ones are told, of the others their marker will tell."""
+    """The changes by one check. over: no longer open, with ADOPTED if it is; the others' markers decide their
+    ending.
+    """
 
     found: tuple[HangingTransaction, ...] = ()
     over: tuple[tuple[HangingTransaction, Ending | None], ...] = ()
 
 
 class Search:
-    """One cluster's. Pure: times are given, nothing is asked.
+    """The search of one cluster. It is pure: times are arguments, and it sends no requests.
 
-    asks_per_s: so many partitions a second, at most, are asked about.
+    asks_per_s: the most partitions checked in a second.
     """
 
     def __init__(self, kafka_cluster_id: str, *, asks_per_s: float, known: Iterable[HangingTransaction] = ()) -> None:
@@ -98,7 +100,7 @@ class Search:
 
     @property
     def found(self) -> tuple[HangingTransaction, ...]:
-        """Those that hang now, by where they are."""
+        """The transactions that hang now, by partition."""
         ones = (one for of_partition in self._found.values() for one in of_partition.values())
         return tuple(sorted(ones, key=lambda one: one.key))
 
@@ -113,7 +115,7 @@ class Search:
         return tuple(sorted(ones, key=lambda one: (one.since_ms, one.topic, one.partition)))
 
     def note_ends(self, ends: Mapping[Partition, StableEnd], *, now_ms: int) -> None:
-        """What ListOffsets said of these partitions."""
+        """Take the ListOffsets answers for these partitions."""
         for at, end in ends.items():
             held = self._held.get(at)
             if held is not None and held.last_stable == end.last_stable < end.high_watermark:
@@ -129,19 +131,24 @@ class Search:
                 self._held.pop(at, None)
 
     def note_partitions(self, there: Collection[Partition]) -> None:
-        """These are all that there are: of others nothing is kept, but that what was found there is to be asked for."""
+        """Take the list of all partitions: others are dropped, except that found transactions there are checked once
+        more.
+        """
         for at in [at for at in self._held if at not in there]:
             del self._held[at]
         self._ask_at_once |= dict.fromkeys(at for at in self._found if at not in there)
 
     def take_moved(self) -> dict[Partition, HeldBack]:
-        """Those whose readers got on after they had stood still, by how they stood; each is given once."""
+        """Return the partitions whose last stable offset moved after a block, with their last state; each is returned
+        once.
+        """
         moved, self._moved = self._moved, {}
         return moved
 
     def suspects(self, *, for_ms: int, now_ms: int) -> tuple[Partition, ...]:
-        """Those that stand still for so long and may be asked about now, or were accounted for: only these are worth an
-        account."""
+        """Return the partitions that are blocked for that long and may be checked now, or had an explanation. Only
+        these need accounts.
+        """
         return tuple(
             at
             for at, held in self._held.items()
@@ -149,8 +156,8 @@ class Search:
         )
 
     def due(self, accounts: Accounts, *, now_ms: int, torn: Iterable[Partition] = ()) -> list[Partition]:
-        """Whom to ask about now: never more than the rate allows, what was found and moved first, then the longest of
-        those that nothing accounts for, where something may be torn, and the longest of the others.
+        """Return the partitions to check now, never more than the rate allows. The order: found and moved ones, the
+        longest unexplained ones, possibly torn ones, the longest explained ones.
 
         accounts: of the suspects, at least.
         """
@@ -185,13 +192,13 @@ class Search:
         for at in overdue:
             held = self._held[at]
             if held.is_accounted_for:
-                # Not by its looks so far, which come later and later.
+                # Its earlier checks came at growing intervals and do not count.
                 held.is_accounted_for, held.looks, held.ask_at_ms = False, 0, 0
         for at in hidden:
             self._held[at].is_accounted_for = True
 
     def note_look(self, facts: PartitionFacts, *, now_ms: int) -> Looked:
-        """What a partition's leader and the coordinators said. What they left open stays as it was."""
+        """Take the answers of a partition's leader and the coordinators. Missing answers change nothing."""
         at = (facts.topic, facts.partition)
         held = self._held.get(at)
         reason = why_unclear(facts)
@@ -263,7 +270,7 @@ class Search:
 
 
 def why_unclear(facts: PartitionFacts) -> str:
-    """Why these answers do not say whether something hangs; empty when they do."""
+    """Return the reason for which these answers are inconclusive; empty if they are conclusive."""
     for answer in (facts.ends, facts.open):
         if isinstance(answer, Refused):
             return answer.sentence

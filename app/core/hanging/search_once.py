@@ -1,4 +1,4 @@
-"""One search for hanging transactions by the brokers alone: no server and no database is needed."""
+"""One search for hanging transactions by the brokers alone: it needs no server and no database."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LOOK_WITHIN_S = 30.0
 
 
 async def search_once(brokers: TransactionBrokers, connection: Connection, *, now_ms: int, limit: int) -> SearchReport:
-    """What hangs on a cluster that nobody searches: of those partitions that are held back now, the first `limit`.
+    """Search a cluster without a running search: check the first `limit` of its blocked partitions.
 
-    However young it is: what ends while it is asked about is told apart (docs/adr/0017).
+    Transactions of any age are checked: one that ends during the check is excluded (docs/adr/0017).
     """
     held = await brokers.held_back(connection)
     chosen = [TopicPartition(*at) for at in sorted(held.ends)[:limit]]
@@ -24,7 +24,7 @@ async def search_once(brokers: TransactionBrokers, connection: Connection, *, no
         for facts in looked:
             search.note_look(facts, now_ms=now_ms)
     more = len(held.ends) - len(chosen)
-    left_out = (f"{more:,} more partitions are held back and were not asked about",) if more else ()
+    left_out = (f"{more:,} more partitions are blocked and were not checked",) if more else ()
     return SearchReport(
         cluster=connection["bootstrap.servers"],
         swept_ms=now_ms,

@@ -1,4 +1,4 @@
-"""Hanging transactions are kept once, however many servers find them, and each is told when found and when ended."""
+"""Store each hanging transaction once for any number of servers, and report its detection and its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ NOTICE = "hanging"
 
 
 class HangingLook(msgspec.Struct, frozen=True, kw_only=True):
-    """What hangs on a cluster now, and whose offsets are pending. pending_problem: why offsets may be missing."""
+    """A cluster's hanging transactions and pending offsets. pending_problem: the reason for which offsets may be
+    missing.
+    """
 
     bootstrap_servers: str
     search: SearchReport
@@ -34,7 +36,7 @@ class HangingLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HangingLine(msgspec.Struct, frozen=True, kw_only=True):
-    """cluster: the name that its Kafka cluster is registered under."""
+    """cluster: the registered name of its Kafka cluster."""
 
     cluster: str
     transaction: HangingTransaction
@@ -45,7 +47,7 @@ class HangingLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def lines_of_all(uow: UnitOfWork) -> list[HangingLine]:
-    """What hangs on any registered cluster, as any server has found it."""
+    """Return the hanging transactions of all registered clusters, as found by any server."""
     names = await _names(uow)
     return [
         HangingLine(cluster=names[one.key.kafka_cluster_id], transaction=one)
@@ -57,7 +59,7 @@ async def lines_of_all(uow: UnitOfWork) -> list[HangingLine]:
 async def record_found(
     uow: UnitOfWork, found: Iterable[HangingTransaction], *, now: datetime
 ) -> list[HangingTransaction]:
-    """Keep them; those that nobody had kept before. Whoever tells of a find does it by this answer."""
+    """Store the transactions, and return those that were not stored before. Only these are reported."""
     new = [one for one in _in_one_order(found) if await uow.of(HangingStore).add(one, now=now)]
     names = await _names(uow) if new else {}
     for one in new:
@@ -67,7 +69,7 @@ async def record_found(
 
 
 async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime) -> list[Ended]:
-    """Note their ends; those that nobody had noted before."""
+    """Store their ends, and return those that were not stored before."""
     new = [
         one
         for one in sorted(ended, key=lambda one: one.transaction.key)
@@ -80,7 +82,7 @@ async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime
 
 
 async def look(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> HangingLook:
-    """What this server knows now. Raises NotFoundError when there is no such cluster."""
+    """Return this server's current results. Raises NotFoundError if the cluster does not exist."""
     entry = await uow.of(ClusterStore).get(cluster)
     search, snapshot = observations.search_of(cluster), observations.of(cluster)
     pending = pending_holds(snapshot, search.hanging, now_ms=int(now.timestamp() * 1000))
@@ -101,10 +103,10 @@ async def list_records(
 
 
 async def _names(uow: UnitOfWork) -> dict[str, str]:
-    """By the id that brokers report; of several names for one cluster the first."""
+    """By the id that brokers report; the first of several names for one cluster."""
     return {one.kafka_cluster_id: one.name for one in reversed(await uow.of(ClusterStore).list_all())}
 
 
 def _in_one_order(found: Iterable[HangingTransaction]) -> list[HangingTransaction]:
-    """Rows are locked in one order, so that two servers with the same finds take turns."""
+    """Rows are locked in one order, so that two servers with the same results take turns."""
     return sorted(found, key=lambda one: one.key)

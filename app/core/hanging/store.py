@@ -1,4 +1,4 @@
-"""Hanging transactions: one row for each, however many servers find it."""
+"""Hanging transactions: one row for each, found by any number of servers."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _TOLD = ("coordinator_epoch", "last_written_ms", "transactional_id", "is_corrobo
 
 class HangingStore(DatabaseStore):
     async def add(self, found: HangingTransaction, *, now: datetime) -> bool:
-        """Keep it; False when it is kept already. One that had ended and hangs after all is open again: True."""
+        """Store it; False if it is stored already. An ended one that hangs after all is open again: True."""
         found = storable(found)
         told = {name: getattr(found, name) for name in _TOLD}
         statement = postgresql.insert(_T).values(**msgspec.structs.asdict(found.key), **told, found_at=now)
         statement = statement.on_conflict_do_update(
             constraint="uq_hanging_transactions_one",
             set_=told | {"ended_at": None, "ending": None, "marker_offset": None},
-            # Not for another server's end that came after this one was seen open.
+            # Not if another server recorded its end after this server's answer.
             where=_T.c.ended_at < moment_of_ms(found.seen_ms),
         )
         return await self._db.row(statement.returning(_T.c.id)) is not None
 
     async def end(self, ended: Ended, *, now: datetime) -> bool:
-        """Note how it ended; False when that is noted already, or nothing is kept of it."""
+        """Store its end; False if that is stored already, or the transaction is not stored."""
         key = sa.tuple_(*(sa.literal(one) for one in msgspec.structs.astuple(storable(ended.transaction).key)))
         statement = (
             sa.update(_T)
             .where(key == _ONE, _T.c.ended_at.is_(None))
             .values(
-                # A broker's clock that is ahead of ours must not end it in the future.
+                # A broker's clock ahead of the server's must not set an end in the future.
                 ended_at=min(now, moment_of_ms(ended.at_ms)),
                 ending=ended.ending,
                 marker_offset=ended.marker_offset,
@@ -52,14 +52,14 @@ class HangingStore(DatabaseStore):
         return await self._db.row(statement.returning(_T.c.id)) is not None
 
     async def open_ones(self, kafka_cluster_id: str | None = None) -> list[HangingTransaction]:
-        """Those whose end is not noted, of one cluster or of all; those that hang longest first."""
+        """Those without an end, of one cluster or of all; the longest first."""
         statement = sa.select(_T).where(_T.c.ended_at.is_(None)).order_by(_T.c.found_at, _T.c.id)
         if kafka_cluster_id is not None:
             statement = statement.where(_T.c.kafka_cluster_id == kafka_cluster_id)
         return [_transaction(row) for row in await self._db.rows(statement)]
 
     async def list(self, kafka_cluster_id: str, *, after: str | None, limit: int) -> Page[HangingRecord]:
-        """Newest first, by when they were found."""
+        """Newest first, by detection."""
         statement = sa.select(_T).where(_T.c.kafka_cluster_id == kafka_cluster_id)
         statement = statement.order_by(_T.c.found_at.desc(), _T.c.id.desc()).limit(limit + 1)
         if after is not None:

@@ -1,4 +1,4 @@
-"""Hanging transactions that were found: what hangs now, and how those before it ended."""
+"""Hanging transactions that were found, with their ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ hanging_transactions = sa.Table(
     text("ending", nullable=True),
     sa.Column("marker_offset", sa.BigInteger),
     one_of("ending", Ending),
-    # However many servers find it, it is one row.
+    # One row for any number of servers that find it.
     sa.UniqueConstraint(
         "kafka_cluster_id",
         "topic",

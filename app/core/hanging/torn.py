@@ -1,13 +1,13 @@
-"""Transactions that somebody ends in one partition while their coordinator goes on with them: torn.
+"""Detect torn transactions: ended in one partition while their coordinator still has them open.
 
-`kafka-transactions.sh abort` (WriteTxnMarkers, KIP-664) does that to a transaction that does not hang. The journal of
-coordinators has nothing of it, and the partition's leader only that nothing is open any more. What gives it away:
-readers who stood still get on, and the journal still has what held them.
+`kafka-transactions.sh abort` (WriteTxnMarkers, KIP-664) does that to a transaction that does not hang. The
+coordinators' journal has no record of it, and the partition's leader only reports that nothing is open. The sign: the
+partition is no longer blocked, and the journal still has the transaction open.
 
-    journal: open ─ readers stand, the log ends at `from_offset` ─ they get on, it ends at `until_offset` ─ still open
+    journal: open ─ blocked, the log ends at `from_offset` ─ moved, it ends at `until_offset` ─ still open
 
-A marker of this producer between the two offsets was written while its coordinator had the transaction open, and so was
-not decided by it. The order is that of our own looks; no two clocks are compared.
+A marker of this producer between the two offsets was written while its coordinator had the transaction open. So the
+coordinator did not decide it. The order is that of this server's checks; no two clocks are compared.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.snapshot import Snapshot
 
 MOST_SUSPECTS = 100
-"""Where many long transactions of one partition end one after another, each move of its readers is a suspicion."""
+"""If many long transactions of one partition end one after the other, each move of the last stable offset is a
+suspicion.
+"""
 
 
 class Torn(NamedTuple):
     """Open in the journal by the record `known`. An ABORT of its producer between the two offsets is not its
-    coordinator's; without one it had written nothing there."""
+    coordinator's; without one, it had no records there.
+    """
 
     topic: str
     partition: int
@@ -48,13 +51,13 @@ class _Suspect(NamedTuple):
 
 
 class TornSearch:
-    """One cluster's. Pure; what is asked of leaders is the search's own question, within its rate."""
+    """The search of one cluster. It is pure; leaders are asked by the main search, within its rate."""
 
     def __init__(self) -> None:
         self._suspects: dict[Partition, list[_Suspect]] = {}
 
     def note_moved(self, moved: Mapping[Partition, HeldBack]) -> None:
-        """Where readers got on; what held them is suspected if it was known before they were last seen to stand."""
+        """Take the partitions that are no longer blocked; a transaction is suspect if it was known during the block."""
         for at, held in moved.items():
             known = [
                 _Suspect(one, held.high_watermark)
@@ -65,7 +68,7 @@ class TornSearch:
                 self._suspects[at] = known
 
     def due(self, snapshot: Snapshot) -> tuple[Partition, ...]:
-        """Where the journal still has it open: most transactions have ended as they should."""
+        """Return the partitions where the journal still has it open: most transactions have ended normally."""
         kept: dict[Partition, list[_Suspect]] = {}
         for at, suspects in self._suspects.items():
             still = [one for one in suspects if _open_in_journal(snapshot, at, one.open_there) is not None]
@@ -75,9 +78,9 @@ class TornSearch:
         return tuple(kept)
 
     def note_look(self, facts: PartitionFacts, snapshot: Snapshot) -> list[Torn]:
-        """Those that the leader has not open any more, and the journal, read to that moment, has.
+        """Return those that the leader no longer has open, although the journal, read up to then, has them.
 
-        Nothing is concluded from an answer that is none.
+        Missing answers prove nothing.
         """
         at = (facts.topic, facts.partition)
         suspects = self._suspects.pop(at, [])
@@ -103,7 +106,7 @@ class TornSearch:
 
 
 def _open_in_journal(snapshot: Snapshot, at: Partition, one: OpenThere) -> LiveTransaction | None:
-    """The id, if the very transaction is still undecided, and has this partition."""
+    """Return the id if this very transaction is still open, with this partition."""
     live = snapshot.transactions.get(one.transactional_id)
     if live is None or not live.is_from_journal or live.state.status is not TransactionStatus.ONGOING:
         return None
@@ -121,7 +124,7 @@ def _partitions(live: LiveTransaction) -> Iterable[Partition]:
 
 
 def _is_open_since(rows: Iterable[OpenTransaction], suspect: _Suspect) -> bool:
-    """Whether the leader still has it open, from before: what begins behind `from_offset` may follow a marker."""
+    """Return True if the leader still has it open, from before: a begin behind `from_offset` may follow a marker."""
     return any(
         row.producer_id == suspect.open_there.producer_id and row.start_offset < suspect.from_offset for row in rows
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from msgspec.structs import replace
 
+from app.core.access.signed_in import may
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership, TransactionalIdOwner
 from app.kit.access import Principal, Verb
@@ -15,7 +16,7 @@ from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import Moment, NameInPath
-from app.kit.web.dependencies import Uow, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(tags=["mappings"])
 

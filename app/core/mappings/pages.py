@@ -9,16 +9,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership
 from app.core.overview.service import LIST_LIMIT
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import Problem
 from app.kit.moments import WordsError, moment_of
 from app.kit.page import LONGEST_CURSOR
-from app.kit.web.dependencies import WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen

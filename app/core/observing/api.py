@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from app.core.access.signed_in import may
 from app.core.clusters.store import ClusterStore
 from app.core.journals.live_groups import GroupKind, GroupState
 from app.core.observing.group_list import GroupQuery
@@ -20,12 +21,13 @@ from app.core.observing.schemas.transactions import (
 )
 from app.core.observing.service import groups, transactions
 from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.any_name import ANY_NAME
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/clusters/{name}", tags=["observing"])
 

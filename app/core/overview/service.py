@@ -20,8 +20,8 @@ from app.core.fencing.service.feed import FencingLine
 from app.core.hanging.service import HangingLine, lines_of_all
 from app.core.mappings.mapping import PartitionMapping
 from app.core.mappings.store.mappings import MappingStore
-from app.core.overview.needs import NeedsOf
-from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
+from app.core.overview.product_views import NeedsOf, Panel, PanelOf
+from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline, Revision
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.instance import Instance
@@ -34,8 +34,6 @@ from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
 from app.kit.db.unit_of_work import UnitOfWork
-from app.products.offset_log import service as offset_log
-from app.products.offset_log.service import OffsetLog
 
 CHART_SPAN = timedelta(minutes=15)
 LIST_LIMIT = 500
@@ -99,7 +97,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
-    """fencings: the pipeline's newest. offset_log: None if tasks record none, as with offsets that may go back."""
+    """fencings: the pipeline's newest. panels: sections of products."""
 
     at: datetime
     line: PipelineLine
@@ -113,7 +111,7 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[TaskEventRecord, ...]
     fencings: tuple[FencingLine, ...]
     commands: tuple[Command, ...]
-    offset_log: OffsetLog | None = None
+    panels: tuple[Panel, ...] = ()
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,7 +182,9 @@ async def pipeline_lines(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: date
     return lines
 
 
-async def pipeline_page(uow: UnitOfWork, name: str, *, needs: Sequence[NeedsOf], now: datetime) -> PipelinePage:
+async def pipeline_page(
+    uow: UnitOfWork, name: str, *, needs: Sequence[NeedsOf], panels: Sequence[PanelOf] = (), now: datetime
+) -> PipelinePage:
     """Return one pipeline with its run, owners, rates and history."""
     pipeline = await uow.of(PipelineStore).get(name)
     cluster = await uow.of(ClusterStore).get(pipeline.cluster)
@@ -214,14 +214,8 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, needs: Sequence[NeedsOf],
             await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
         ).items,
         commands=(await uow.of(CommandStore).list(target=f"pipeline:{name}", after=None, limit=10)).items,
-        offset_log=await offset_log_of(uow, pipeline),
+        panels=tuple([found for panel in panels if (found := await panel(uow, pipeline)) is not None]),
     )
-
-
-async def offset_log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
-    if pipeline.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
-        return None
-    return await offset_log.look(uow, pipeline=pipeline.name)
 
 
 async def _asked(

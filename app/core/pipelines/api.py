@@ -7,11 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.pipelines.pipeline_record import Pipeline, Revision
 from app.core.pipelines.schemas import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, Validation
 from app.core.pipelines.service import pipelines
 from app.core.pipelines.service.pipelines import SavedPipeline
 from app.core.pipelines.service.validation import validate_pipeline
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.errors import InvalidError
 from app.kit.page import Page
@@ -19,7 +21,7 @@ from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import NameInPath, NumberInPath, Why
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 IfMatch = Annotated[

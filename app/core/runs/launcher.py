@@ -11,9 +11,6 @@ from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.runs.instance import Instance
 from app.core.runs.observation import Observation
 from app.core.wire.specification import InstanceSpecification
-from app.products.audits.audit import Audit
-from app.products.audits.decision import SeenDriver
-from app.products.audits.wire import AuditOrder
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +49,23 @@ class InstanceFolders(Protocol):
         ...
 
 
+class DriverFolders(Protocol):
+    """Folders of drivers that are no instances, on this host."""
+
+    @property
+    def of(self) -> str:
+        """What the drivers carry out, in the plural: for the log."""
+        ...
+
+    async def trim_logs(self) -> int:
+        """Cut drivers' logs that have become too long; how many."""
+        ...
+
+    async def remove_folders(self, *, unchanged_since: datetime) -> int:
+        """Remove those in which nothing was written since, nor works; how many."""
+        ...
+
+
 class SparkLauncher(Protocol):
     async def submit(self, specification: InstanceSpecification) -> Submitted:
         """Start the application of one leased instance. Raises UnavailableError with the reason; nothing is started."""
@@ -65,28 +79,4 @@ class SparkLauncher(Protocol):
 
     async def kill(self, instance: Instance) -> None:
         """End driver and JVM at once (SIGKILL), where they run on this host; else do nothing."""
-        ...
-
-
-class AuditLauncher(Protocol):
-    async def submit(self, order: AuditOrder) -> Submitted:
-        """Start the application of one audit. Raises UnavailableError with the reason; nothing is started."""
-        ...
-
-    async def observe(self, audit: Audit) -> SeenDriver:
-        """Observe its driver: UNKNOWN if that runs on another host."""
-        ...
-
-    async def signal(self, audit: Audit, *, is_kill: bool) -> None:
-        """SIGTERM to the Python driver, or SIGKILL to driver and JVM, where they run on this host; else do nothing."""
-        ...
-
-    async def trim_logs(self) -> int:
-        """Cut the logs of audits' drivers on this host that have become too long; return how many."""
-        ...
-
-    async def remove_folders(self, *, unchanged_since: datetime) -> int:
-        """Remove the folders of audits on this host without a write since then and without a process; return how
-        many.
-        """
         ...

@@ -8,7 +8,6 @@ from app.core.runs.instance import ENDED, InstanceState
 from app.core.runs.lease_bounds import LeaseBounds
 from app.core.runs.run import DesiredRunState
 from app.core.runs.task import TaskStatus
-from app.products.drills.drill import Drill
 
 
 class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +15,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: its name in Fenceline; kafka_cluster_id: as the brokers report it.
     lease: that of the message, with its instance_state and application_id. current_lease: the highest of the ordinal.
-    bounds: the ids, topics and tasks that its messages may name. drill: the open drill of this lease.
+    bounds: the ids, topics and tasks that its messages may name. drill: the open drill of this lease, as JSON.
     newest: the highest (lease, attempt) that this task has reported; own: the last report of the message's attempt.
     """
 
@@ -32,7 +31,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
     application_id: str | None
     database_epoch: str
     bounds: LeaseBounds
-    drill: Drill | None = None
+    drill: str | None = None
     newest: tuple[int, int] | None = None
     own: TaskStatus | None = None
 

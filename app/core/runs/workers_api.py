@@ -7,66 +7,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated, TypeVar
 
-import msgspec
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from msgspec.structs import replace
 
-from app.core.access.service import tokens
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.fencing_event import Case
 from app.core.fencing.service.events import record_cases
 from app.core.observing.service import groups
+from app.core.runs.hooks import Hooks
+from app.core.runs.message_api import (
+    ANSWER_WITHIN_S,
+    MalformedMessageError,
+    Scope,
+    answer_with,
+    bounded_unit,
+    read,
+    secret_of,
+)
 from app.core.runs.service import heartbeats, instances, specifications
 from app.core.wire import protocol, specification
-from app.core.wire.drill import DRILL_PATH, DrillReport
 from app.core.wire.heartbeat import Claim, DriverHeartbeat, Outcome, TaskHeartbeat
-from app.kit.access import RunTokenScope
-from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.errors import UnauthenticatedError, UnavailableError
+from app.core.wiring import Wiring, WiringDep
+from app.kit.errors import UnavailableError
 from app.kit.settings import path_of
 from app.kit.web import errors
 from app.kit.web.base_path import BasePath
 from app.kit.web.bugs import BugBarrier
-from app.kit.web.dependencies import Wiring, WiringDep
-from app.kit.web.http_protocol import authenticated
 from app.kit.web.problems import ProblemResponse
 from app.kit.web.security.body_limit import BodyLimit
 from app.kit.web.security.perimeter import Perimeter, hosts_of
-from app.products.audits import wire as audit
-from app.products.audits.service import carrying_out
-from app.products.drills.service import drills
-from app.products.offset_log import service as offset_log
 
 log = logging.getLogger(__name__)
-
-ANSWER_WITHIN_S = 1.5
-"""Below the 2 s after which a worker stops waiting."""
-
-Message = TypeVar(
-    "Message",
-    Claim,
-    TaskHeartbeat,
-    DriverHeartbeat,
-    Outcome,
-    DrillReport,
-    audit.AuditClaim,
-    audit.AuditProgress,
-    audit.AuditOutcome,
-)
-
-
-class _Header(msgspec.Struct):
-    protocol_version: int = -1
-
-
-class MalformedMessageError(Exception):
-    """A message that does not have the shape of its protocol version."""
 
 
 def create_workers_app(wiring: Wiring) -> FastAPI:
@@ -90,75 +65,29 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
     app.add_api_route("/workers/v1/heartbeat", heartbeat, methods=["POST"])
     app.add_api_route("/workers/v1/driver", driver, methods=["POST"])
     app.add_api_route("/workers/v1/outcome", outcome, methods=["POST"])
-    app.add_api_route(DRILL_PATH, drill, methods=["POST"])
-    app.add_api_route(audit.CLAIM_PATH, claim_audit, methods=["POST"])
-    app.add_api_route(audit.PROGRESS_PATH, audit_progress, methods=["POST"])
-    app.add_api_route(audit.OUTCOME_PATH, audit_outcome, methods=["POST"])
+    for product in wiring.products:
+        for path, handler in product.worker_routes.items():
+            app.add_api_route(path, handler, methods=["POST"])
     return app
 
 
-@asynccontextmanager
-async def _bounded_unit(wiring: Wiring) -> AsyncGenerator[UnitOfWork]:
-    """Yield a unit of work with a time limit. Raises UnavailableError after it."""
-    try:
-        async with asyncio.timeout(ANSWER_WITHIN_S), wiring.unit_of_work() as uow:
-            yield uow
-    except TimeoutError as error:
-        raise UnavailableError(f"Postgres did not answer within {ANSWER_WITHIN_S} s; report again later") from error
-
-
-async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
-    """Return the scope of the run token. Raises UnauthenticatedError."""
-    secret = _secret(request)
-    if secret:
-        async with _bounded_unit(wiring) as uow:
-            scope = await tokens.authenticate_run_token(uow, secret)
-        if scope is not None:
-            authenticated(request)
-            return scope
-    raise UnauthenticatedError("this listener takes run tokens only, and this token is unknown")
-
-
-def _secret(request: Request) -> str:
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" else ""
-
-
-Scope = Annotated[RunTokenScope, Depends(_scope)]
-
-
-async def _audit_id(request: Request, wiring: WiringDep) -> str:
-    """Return the audit of the token. Raises UnauthenticatedError."""
-    secret = _secret(request)
-    if secret:
-        async with _bounded_unit(wiring) as uow:
-            audit_id = await carrying_out.audit_of_token(uow, secret)
-        if audit_id is not None:
-            authenticated(request)
-            return audit_id
-    raise UnauthenticatedError("this listener takes tokens of runs and audits only, and this token is unknown")
-
-
-AuditId = Annotated[str, Depends(_audit_id)]
-
-
 async def claim(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    """Claim a lease, as the first message of a driver; 409 with the reason if the lease is not current."""
-    message = await _read(request, Claim)
+    """The first word of a driver; 409 with the reason when its lease is not the current one."""
+    message = await read(request, Claim)
     heartbeats.check_scope(scope, run_id=message.run_id, ordinal=message.ordinal, lease=message.lease)
-    async with _bounded_unit(wiring) as uow:
+    async with bounded_unit(wiring) as uow:
         answer = await instances.claim_instance(uow, message, now=wiring.clock.now())
         await uow.commit()
-    return _answer(answer, status=200 if answer.granted else 409)
+    return answer_with(answer, status=200 if answer.granted else 409)
 
 
 async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    """Return the specification of the token's instance; 409 if its lease has ended."""
-    async with _bounded_unit(wiring) as uow:
+    """What the instance of this token shall run; 409 when its lease has ended."""
+    async with bounded_unit(wiring) as uow:
         found = await specifications.specification_for(
             uow,
             scope,
-            run_token=_secret(request),
+            run_token=secret_of(request),
             fenceline_version=wiring.version,
             server_urls=wiring.workers_urls,
         )
@@ -166,10 +95,10 @@ async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -
 
 
 async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await _read(request, TaskHeartbeat)
+    message = await read(request, TaskHeartbeat)
     until = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
     now = wiring.clock.now()
-    async with _bounded_unit(wiring) as uow:
+    async with bounded_unit(wiring) as uow:
         heard = await heartbeats.receive_heartbeat(
             uow,
             message,
@@ -187,9 +116,9 @@ async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Respon
         and await _offsets_kept(wiring, heard.taken, heard.answer.database_epoch, now=now, until=until),
     )
     if heard.fencing and not await _recorded(wiring, heard.fencing, until=until):
-        # The task repeats its events with the next heartbeat.
-        return _answer(replace(answer, accepted_events=()))
-    return _answer(answer)
+        # The task repeats them with its next heartbeat.
+        return answer_with(replace(answer, accepted_events=()))
+    return answer_with(answer)
 
 
 def _note(wiring: Wiring, heard: heartbeats.Heard) -> None:
@@ -232,7 +161,7 @@ async def _offsets_kept(
     """
     try:
         async with asyncio.timeout_at(until), wiring.unit_of_work() as uow:
-            is_kept = await offset_log.keep(uow, message, database_epoch=database_epoch, now=now)
+            is_kept = [await keep(uow, message, database_epoch, now) for keep in uow.part(Hooks).keep_offsets]
             await uow.commit()
     except (TimeoutError, UnavailableError) as error:
         log.info(
@@ -242,86 +171,27 @@ async def _offsets_kept(
     except Exception:
         log.exception("offsets reported by a task could not be stored: %s", message.offsets)
         return False
-    return is_kept
+    return all(is_kept)
 
 
 async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await _read(request, DriverHeartbeat)
-    async with _bounded_unit(wiring) as uow:
+    message = await read(request, DriverHeartbeat)
+    async with bounded_unit(wiring) as uow:
         heard = await heartbeats.receive_driver_heartbeat(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
     sender = f"the driver of instance {message.ordinal}"
     wiring.dropped_fields.note(heard.pipeline, sender, heard.dropped, now=wiring.clock.now())
     if heard.answer.is_current:
         wiring.gone(heard.taken)
-    return _answer(heard.answer)
+    return answer_with(heard.answer)
 
 
 async def outcome(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await _read(request, Outcome)
-    async with _bounded_unit(wiring) as uow:
+    message = await read(request, Outcome)
+    async with bounded_unit(wiring) as uow:
         await heartbeats.receive_outcome(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
     return Response(b"{}", media_type="application/json")
-
-
-async def drill(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await _read(request, DrillReport)
-    async with _bounded_unit(wiring) as uow:
-        answer = await drills.receive_report(uow, message, scope=scope, now=wiring.clock.now())
-        await uow.commit()
-    return _answer(answer)
-
-
-async def claim_audit(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
-    """Claim an audit, as the first message of its driver; 409 with the reason if another driver has it, or none may."""
-    message = await _read(request, audit.AuditClaim)
-    carrying_out.check_scope(audit_id, named=message.audit_id)
-    async with _bounded_unit(wiring) as uow:
-        answer = await carrying_out.claim_audit(uow, message, now=wiring.clock.now())
-        await uow.commit()
-    return _answer(answer, status=200 if answer.granted else 409)
-
-
-async def audit_progress(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
-    message = await _read(request, audit.AuditProgress)
-    carrying_out.check_scope(audit_id, named=message.audit_id)
-    async with _bounded_unit(wiring) as uow:
-        answer = await carrying_out.receive_progress(uow, message, now=wiring.clock.now())
-        await uow.commit()
-    return _answer(answer)
-
-
-async def audit_outcome(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
-    message = await _read(request, audit.AuditOutcome)
-    carrying_out.check_scope(audit_id, named=message.audit_id)
-    async with _bounded_unit(wiring) as uow:
-        await carrying_out.receive_outcome(uow, message, now=wiring.clock.now())
-        await uow.commit()
-    return Response(b"{}", media_type="application/json")
-
-
-async def _read(request: Request, kind: type[Message]) -> Message:
-    """Decode the message, after a check of its protocol version."""
-    body = await request.body()
-    try:
-        version = msgspec.json.decode(body, type=_Header).protocol_version
-        protocol.check(version, peer="the worker")
-        message = msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise MalformedMessageError(
-            f"this is not a {kind.__name__} of protocol version {_versions()}: {why}"
-        ) from error
-    return message
-
-
-def _versions() -> str:
-    return ", ".join(str(version) for version in sorted(protocol.SUPPORTED))
-
-
-def _answer(message: msgspec.Struct, *, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(message), status_code=status, media_type="application/json")
 
 
 async def _on_other_protocol(_: Request, error: Exception) -> Response:

@@ -7,14 +7,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.pipelines.pipeline_record import TransformSource
 from app.core.pipelines.service import pipelines
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.errors import InvalidError
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import Sha256InPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/transform-sources", tags=["transform sources"])
 _MEDIA_TYPES = frozenset({"text/x-python", "text/plain"})

@@ -6,12 +6,29 @@ The answer to a heartbeat carries a `DrillOrder`. A task acts on it once, and on
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from app.core.wire import protocol
-from app.products.drills.drill import Act, ActStep
 
 DRILL_PATH = "/workers/v1/drill"
+
+
+class Act(StrEnum):
+    """What is done to a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
+
+    FREEZE = "freeze"
+    KILL = "kill"
+
+
+class ActStep(StrEnum):
+    """A word of a process that is drilled, or of the watchdog beside it, which also speaks while it is frozen."""
+
+    CLAIMED = "claimed"
+    FROZEN = "frozen"
+    THAWED = "thawed"
+    REFUSED = "refused"
 
 
 class DrillOrder(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,19 @@ again under the same number, with more of them: the new event replaces the earli
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from app.core.wire.offset_events import Event
-from app.products.offset_log.hearing import Init
+
+
+class Init(NamedTuple):
+    """What the coordinator gave a producer when it began. transactional_id: where its task has several; else None."""
+
+    producer_id: int
+    epoch: int
+    transactional_id: str | None = None
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):

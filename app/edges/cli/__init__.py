@@ -8,40 +8,85 @@ from importlib import import_module
 
 import typer
 
-_COMMANDS = {
+from app.products.audits import commands as audits
+from app.products.conformance import commands as conformance
+from app.products.demo import commands as demo
+from app.products.direct import commands as direct
+from app.products.drills import commands as drills
+from app.products.files import commands as files
+from app.products.migrations import commands as migrations
+from app.products.offset_log import commands as offset_log
+from app.products.partition_log import commands as partition_log
+from app.products.support_bundle import commands as support_bundle
+from app.products.webhooks import commands as webhooks
+
+_PRODUCTS = (
+    audits,
+    conformance,
+    demo,
+    direct,
+    drills,
+    files,
+    migrations,
+    offset_log,
+    partition_log,
+    support_bundle,
+    webhooks,
+)
+_OWN = {
     "serve": "app.edges.cli.serve:serve",
-    "demo": "app.products.demo.cli:demo",
     "doctor": "app.edges.cli.doctor:doctor",
     "clusters": "app.core.clusters.cli:app",
     "pipelines": "app.core.pipelines.cli.pipelines:app",
     "apply": "app.core.pipelines.cli.apply:apply",
     "runs": "app.core.runs.cli:app",
-    "migrate": "app.products.migrations.cli:app",
-    "drill": "app.products.drills.cli:app",
-    "audit": "app.products.audits.cli:audit",
-    "audits": "app.products.audits.cli:app",
     "mappings": "app.core.mappings.cli.mappings:app",
-    "files": "app.products.files.cli:app",
-    "log": "app.products.partition_log.cli:log",
-    "transactions": "app.products.direct.listing:transactions",
-    "groups": "app.products.direct.groups:groups",
-    "fencing": "app.products.direct.fencing:fencing",
-    "stuck": "app.products.direct.stuck:stuck",
-    "verify": "app.products.offset_log.cli:verify",
-    "conformance": "app.products.conformance.cli:conformance",
-    "fence": "app.products.direct.ending:fence",
-    "end": "app.products.direct.ending:end",
-    "webhooks": "app.products.webhooks.cli:app",
     "tokens": "app.edges.cli.tokens:app",
     "sessions": "app.edges.cli.sessions:app",
     "db": "app.edges.cli.db:app",
-    "support-bundle": "app.products.support_bundle.cli:support_bundle",
 }
-"""In the order of the help: module and name of each command. Strings, so that a command loads its own modules only."""
+_ORDER = (
+    "serve",
+    "demo",
+    "doctor",
+    "clusters",
+    "pipelines",
+    "apply",
+    "runs",
+    "migrate",
+    "drill",
+    "audit",
+    "audits",
+    "mappings",
+    "files",
+    "log",
+    "transactions",
+    "groups",
+    "fencing",
+    "stuck",
+    "verify",
+    "conformance",
+    "fence",
+    "end",
+    "webhooks",
+    "tokens",
+    "sessions",
+    "db",
+    "support-bundle",
+)
+"""Of the help. A command that is missing here comes last, one that no product has any more is left out."""
+
+
+def commands() -> dict[str, str]:
+    """Module and name of each command in the order of the help, as strings: a command loads its own modules only."""
+    found = dict(_OWN)
+    for product in _PRODUCTS:
+        found.update(product.COMMANDS)
+    return {name: found[name] for name in (*_ORDER, *found) if name in found}
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """All commands, or one: each brings libraries of its own, which nobody waits for who asked for another."""
+    """Make all commands, or the requested one only, as each imports libraries of its own."""
     app = typer.Typer(
         name="fenceline",
         help="Exactly-once Kafka pipelines on Spark: define, start, watch and drain them.",
@@ -52,8 +97,9 @@ def build(only: str | None = None) -> typer.Typer:
     )
     # With it, one command alone keeps its name.
     app.callback()(lambda: None)
-    for name in (only,) if only in _COMMANDS else _COMMANDS:
-        module, _, attribute = _COMMANDS[name].partition(":")
+    known = commands()
+    for name in (only,) if only in known else known:
+        module, _, attribute = known[name].partition(":")
         found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
@@ -63,7 +109,7 @@ def build(only: str | None = None) -> typer.Typer:
 
 
 def main() -> None:
-    """The entry point `fenceline`. Errors that a person can mend are said in a sentence, without a traceback."""
+    """The entry point `fenceline`. Expected errors are printed as a sentence, without a traceback."""
     from app.kit.cli.errors import CommandError
 
     try:
@@ -78,7 +124,7 @@ def main() -> None:
 
 
 def _asked_for() -> str | None:
-    """The first word after `fenceline`; a shell that completes says its words elsewhere, bash in the first of these."""
+    """Return the first word after `fenceline`; a completing shell gives its words elsewhere."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS")
     words = sys.argv if line is None else line.split()
     return words[1] if len(words) > 1 else None

@@ -1,4 +1,4 @@
-"""Commands that work on the database itself and not through the server."""
+"""The unit of work of commands that work on the database directly, without the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def on_database(settings: Settings, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-    """Do `work` in one unit of work and commit it. Raises CommandError with the sentence of what went wrong."""
+    """Do `work` in one unit of work and commit it. Raises CommandError with the error's sentence."""
     from app.edges import main  # here: most commands need neither the database nor what brings it
 
     try:

@@ -30,7 +30,7 @@ def _migrate(action: SchemaAction, revision: str) -> SchemaState:
 
 @app.command()
 def upgrade(revision: Annotated[str, typer.Argument(help="A schema revision, or head.")] = "head") -> None:
-    """Bring the schema up to a revision; tables of the previous release go on working."""
+    """Upgrade the schema to a revision; the previous release can still use its tables."""
     say(f"the schema is at {_migrate('upgrade', revision).current}")
 
 
@@ -39,20 +39,18 @@ def downgrade(
     revision: Annotated[str, typer.Argument(help="A schema revision, -1 for one step, or base for none.")],
     yes: Yes = False,
 ) -> None:
-    """Take the schema back. What newer tables and columns hold is lost."""
-    confirm_or_exit(
-        f"Take the schema back to {revision}? What newer tables and columns hold is lost.", is_confirmed=yes
-    )
+    """Downgrade the schema. Data in newer tables and columns is lost."""
+    confirm_or_exit(f"Downgrade the schema to {revision}? Data in newer tables and columns is lost.", is_confirmed=yes)
     say(f"the schema is at {_migrate('downgrade', revision).current or 'base: there is none'}")
 
 
 @app.command()
 def current(as_json: AsJson = False) -> None:
-    """Which revision the schema has, and which one this release needs."""
+    """Show the schema's revision, and the one that this release requires."""
     found = _migrate("current", "head")
     if as_json:
         print_json({"current": found.current, "newest": found.newest, "is_current": found.current == found.newest})
     elif found.current == found.newest:
-        say(f"the schema is at {found.current}, which this release needs")
+        say(f"the schema is at {found.current}, as this release requires")
     else:
-        say(f"the schema is at {found.current or 'base'}; this release needs {found.newest}: fenceline db upgrade")
+        say(f"the schema is at {found.current or 'base'}; this release requires {found.newest}: fenceline db upgrade")

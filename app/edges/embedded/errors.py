@@ -1,9 +1,9 @@
-"""The one error of this room: a sentence that names what did not come up and the way out."""
+"""The errors of embedded services: a sentence with the failed service and the next step."""
 
 
 class EmbeddedError(Exception):
-    """An embedded service could not be fetched, started or stopped; the message says which, why, and what to do."""
+    """An embedded service could not be fetched, started or stopped; the message has its name, reason and remedy."""
 
 
 class PortTakenError(EmbeddedError):
-    """A service ended because somebody took its port after it was found free: start it again on another."""
+    """A service ended because another process took its free port: start it again on another one."""

@@ -1,9 +1,9 @@
-"""Ends the children of a process that died without ending them itself.
+"""End the children of a process that died without ending them itself.
 
-`PR_SET_PDEATHSIG` would be shorter, but it fires when the *thread* that forked ends, needs code between fork and exec,
-and is cleared by a change of uid, as embedded Postgres makes. So one small process a parent is told, through a pipe,
-which process groups there are. End of file on the pipe, or another parent than before, means that the parent is gone
-(also by SIGKILL): whatever is still registered is then killed.
+`PR_SET_PDEATHSIG` would be shorter. But it fires when the *thread* that forked ends, and needs code between fork and
+exec. A change of uid, as embedded Postgres makes, clears it. So one small process for each parent receives the process
+groups through a pipe. End of file on the pipe, or a new parent, means that the parent has ended (also by SIGKILL). It
+then kills every registered group.
 
 This file is both the library (`watch`, `forget`) and, run as a script with the standard library alone, the process.
 """
@@ -22,7 +22,7 @@ class _Guardian:
     def __init__(self) -> None:
         self.owner_pid = os.getpid()
         self._lock = threading.Lock()
-        # S603: our own interpreter and our own file; isolated and without site packages, so it starts in 20 ms.
+        # S603: this interpreter and this file; isolated and without site packages, so it starts in 20 ms.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(self.owner_pid)],
             stdin=subprocess.PIPE,
@@ -35,7 +35,7 @@ class _Guardian:
     def tell(self, line: str) -> None:
         pipe = self._process.stdin
         assert pipe is not None  # noqa: S101 - opened with PIPE above
-        # A guardian that somebody killed is no reason to fail: it is the second line of defence.
+        # A killed guardian is no error: it is the second line of defence.
         with self._lock, contextlib.suppress(BrokenPipeError):
             pipe.write(line.encode("ascii"))
             pipe.flush()
@@ -48,24 +48,24 @@ _creation = threading.Lock()
 def _guardian() -> _Guardian:
     global _current
     with _creation:
-        # A forked child must not speak through its parent's pipe.
+        # A forked child must not write to its parent's pipe.
         if _current is None or _current.owner_pid != os.getpid():
             _current = _Guardian()
         return _current
 
 
 def watch(process_group: int) -> None:
-    """Have the process group killed when this process is gone."""
+    """Kill the process group when this process ends."""
     _guardian().tell(f"+{process_group} {_start_ticks(process_group)}\n")
 
 
 def forget(process_group: int) -> None:
-    """The process group has ended: its number may soon belong to somebody else."""
+    """Remove an ended process group: its number may soon belong to another process."""
     _guardian().tell(f"-{process_group}\n")
 
 
 def _start_ticks(pid: int) -> str:
-    """When the kernel started `pid`, to tell it from a later process of the same number; empty where /proc is not."""
+    """Return the start time of `pid`, which distinguishes it from a later process; empty without /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:

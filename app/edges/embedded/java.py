@@ -1,4 +1,4 @@
-"""The Java virtual machine that runs Kafka and Spark: the machine's own, else one that cjdk fetches."""
+"""Find the Java virtual machine for Kafka and Spark: the machine's own, else one that cjdk fetches."""
 
 import functools
 import os
@@ -39,7 +39,7 @@ class Java:
 
 
 class JavaMissingError(EmbeddedError):
-    """No suitable Java was found: what was looked at, and the line to type."""
+    """No suitable Java was found: the candidates, and the command to install one."""
 
     def __init__(self, refused: Sequence[str]) -> None:
         wanted = " or ".join(str(major) for major in SUPPORTED_MAJORS)
@@ -52,12 +52,12 @@ class JavaMissingError(EmbeddedError):
 
 
 def install_line(*packages: str) -> str:
-    """What to type on Debian or Ubuntu to get the packages, as the user we are."""
+    """Return the command that installs the packages on Debian or Ubuntu, for this user."""
     return f"{'' if os.geteuid() == 0 else 'sudo '}apt-get install {' '.join(packages)}"
 
 
 def find_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = False) -> Java:
-    """The first suitable Java of JAVA_HOME, PATH and our cache; with `may_fetch` else one downloaded once.
+    """Return the first suitable Java of JAVA_HOME, PATH and the cache; with `may_fetch` else download one.
 
     Args:
         environ: where JAVA_HOME and PATH are read; this process's environment by default.
@@ -71,7 +71,7 @@ def find_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = Fal
 
 
 def search_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = False) -> tuple[Java, tuple[str, ...]]:
-    """What `find_java` finds, and why each one that was looked at before it will not do."""
+    """Return the result of `find_java`, with the reasons against earlier candidates."""
     environ = os.environ if environ is None else environ
     candidates = _candidates(environ)
     refused = [] if candidates else ["JAVA_HOME is not set and there is no java on PATH"]
@@ -89,7 +89,7 @@ def search_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = F
 
 
 def drivers_java(named: Path | None, *, environ: Mapping[str, str] | None = None) -> Java:
-    """The Java below the folder that a person named, and no other in its place; without one what `find_java` finds.
+    """Return the Java below the given folder, without alternatives; without a folder the result of `find_java`.
 
     Raises:
         JavaMissingError: as `find_java`, or naming what is wrong with the folder.
@@ -114,7 +114,7 @@ def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 @functools.lru_cache(maxsize=16)
 def inspect_java(executable: Path) -> Java | str:
-    """The runtime behind `executable`, or why it will not do."""
+    """Return the runtime of `executable`, or why it is not suitable."""
     try:
         version_text = _run(executable, "-version")
         modules = _run(executable, "--list-modules")
@@ -124,7 +124,7 @@ def inspect_java(executable: Path) -> Java | str:
         return f"does not run: {error}"
     match = re.search(r'version "(\d+)([^"]*)"', version_text)
     if match is None:
-        return "does not say its version"
+        return "reports no version"
     major, version = int(match[1]), match[1] + match[2]
     if major not in SUPPORTED_MAJORS:
         return f"is Java {version}"
@@ -142,7 +142,7 @@ def _run(executable: Path, argument: str) -> str:
 
 
 def _from_cjdk(major: int, *, may_fetch: bool) -> Java | str:
-    """A Temurin JDK from cjdk's cache, or downloaded into it; else why not."""
+    """Return a Temurin JDK from cjdk's cache, or download it; else the reason."""
     where = cache_dir() / "cjdk"
     name = f"Temurin {major}"
     try:

@@ -1,4 +1,4 @@
-"""A real Kafka in KRaft mode: one broker, or several as a cluster, as child processes on loopback."""
+"""A real Kafka in KRaft mode: one broker or several, as child processes on loopback."""
 
 import logging
 import os
@@ -43,7 +43,7 @@ log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
-# librdkafka prints a line for each refused connection; while a broker starts that is the normal state.
+# librdkafka prints a line for each refused connection, which is normal while a broker starts.
 _silent = logging.getLogger("fenceline.embedded.kafka.client")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
@@ -51,10 +51,10 @@ _silent.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class Jvm:
-    """How a broker's virtual machine is run.
+    """Settings of a broker's virtual machine.
 
     `quick_start` compiles with C1 only and collects serially: up a second sooner and small, but slower at full load.
-    `jmx_port`: where one broker tells its metrics on the loopback interface, to anybody who asks; None: nowhere.
+    `jmx_port`: the loopback port of one broker's metrics, without authentication; None: none.
     """
 
     heap_mb: int = 256
@@ -80,7 +80,7 @@ def _jmx(port: int) -> list[str]:
 class KafkaBroker:
     """One node, broker and controller in one, on fixed ports for its lifetime.
 
-    listeners: by name, those that it has besides the plain one on `port`.
+    listeners: by name, those beside the plain one on `port`.
     """
 
     node_id: int
@@ -107,12 +107,12 @@ class KafkaBroker:
 
     @property
     def log_dir(self) -> Path:
-        """Where its partitions lie, a folder each."""
+        """The folder of its partitions, a folder each."""
         return self.data_dir / "data"
 
     @property
     def log_path(self) -> Path:
-        """Everything the broker printed, over all its starts."""
+        """The broker's output over all its starts."""
         return self.process.log_path
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class KafkaBroker:
         self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
+        """SIGSTOP: connections stay open, and requests get no answer."""
         self.process.pause()
 
     def resume(self) -> None:
@@ -148,12 +148,12 @@ class KafkaBroker:
         )
 
     def is_ready(self) -> bool:
-        """Whether it answers a metadata request now, and counts itself among the live brokers."""
+        """Return whether it answers a metadata request now, and lists itself among the live brokers."""
         return accepts_connections(self.port) and self.node_id in live_brokers(self.address)
 
 
 def live_brokers(bootstrap_servers: str, *, timeout_s: float = 2.0) -> set[int]:
-    """Node ids of the brokers that one metadata answer names; empty when nobody answers in time."""
+    """Return the node ids in one metadata answer; empty without an answer in time."""
     client = AdminClient(
         {"bootstrap.servers": bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0}, logger=_silent
     )
@@ -165,7 +165,7 @@ def live_brokers(bootstrap_servers: str, *, timeout_s: float = 2.0) -> set[int]:
 
 @dataclass(slots=True)
 class KafkaCluster:
-    """Brokers that know each other; a context manager that leaves nothing running.
+    """A cluster of brokers; a context manager that ends all its processes.
 
     `KafkaCluster.start()` returns when every broker is registered and answers. Data lies in `data_dir`, or in a
     temporary folder that `stop` removes.
@@ -190,22 +190,22 @@ class KafkaCluster:
         jars: str = KAFKA_JARS,
         on_progress: OnProgress | None = None,
     ) -> Self:
-        """Fetch the jars if need be, format the storage if it is new, start the nodes and wait until all answer.
+        """Fetch missing jars, format new storage, start the nodes and wait until all answer.
 
         Args:
             brokers: number of nodes; from three on, internal topics get replication factor 3 and min.insync.replicas 2.
             data_dir: a folder to keep data and logs in, reused at the next start; a temporary one by default.
-            overrides: broker settings on top of ours, the same for every node.
-            listeners: more listeners for clients, their protocols by name; `overrides` say what these need. Brokers
-                themselves, and whoever starts them, use the plain one.
-            advertised: for some of these listeners the ports, or `host:port`, that clients are told instead, one for
-                each broker: those of whatever stands in front.
+            overrides: broker settings that replace the defaults, the same for every node.
+            listeners: more listeners for clients, their protocols by name; `overrides` has their settings. Brokers and
+                this class use the plain one.
+            advertised: for some of these listeners the ports, or `host:port`, that clients get instead, one for each
+                broker: those of a proxy in front.
             jvm: heap and compilation; small and quick by default.
-            jars: the manifest of the brokers' class path, for another version than ours.
-            on_progress: told while jars are downloaded.
+            jars: the manifest of the brokers' class path, for another version than the default.
+            on_progress: called while jars are downloaded.
 
         Raises:
-            EmbeddedError: no Java, no jars, or a node that does not come up (with the tail of its log).
+            EmbeddedError: no Java, no jars, or a node that does not start (with the tail of its log).
         """
         java = find_java(may_fetch=True)
         class_path = os.pathsep.join(str(jar) for jar in ensure_jars(jars, on_progress=on_progress))
@@ -240,7 +240,7 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of every broker, running or not, as clients want it."""
+        """host:port of every broker, running or not, for clients."""
         return ",".join(node.address for node in self.brokers)
 
     def bootstrap_servers_of(self, listener: str) -> str:
@@ -277,7 +277,7 @@ class KafkaCluster:
         if self._stopped:
             return
         self._stopped = True
-        # Together: a controller quorum that loses its majority cannot serve a controlled shutdown any more.
+        # Together: a controller quorum without its majority cannot serve a controlled shutdown.
         with ThreadPoolExecutor(max_workers=len(self.brokers)) as pool:
             stop = KafkaBroker.kill if self.is_temporary else KafkaBroker.stop
             list(pool.map(stop, self.brokers))
@@ -288,7 +288,7 @@ class KafkaCluster:
         def all_are_ready() -> bool:
             for node in self.brokers:
                 if not node.is_running:
-                    # Without it the others wait for a quorum: say at once why it ended.
+                    # The others would wait for a quorum: report its end at once.
                     node.wait_until_ready()
             return all(node.is_ready() for node in self.brokers)
 
@@ -367,9 +367,9 @@ def _build(
 
 
 def _environment(class_path: str) -> dict[str, str]:
-    """Ours without what would change a JVM behind our back and without our settings and secrets, with the class path.
+    """Return this environment without variables that would change the JVM, settings and secrets; with the class path.
 
-    That is too long for a readable `ps`.
+    The class path is too long for a readable `ps`.
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("KAFKA_", "FENCELINE_"))}
     return {**with_utf8_locale(environment), "CLASSPATH": class_path}

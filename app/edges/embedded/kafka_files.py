@@ -1,4 +1,4 @@
-"""What a broker's data folder and settings have in them."""
+"""Write and read the files of a broker's data folder and settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def escaped(value: str) -> str:
-    """As java.util.Properties reads it back: Latin-1, with backslashes and everything else escaped."""
+    """Format as java.util.Properties reads it: Latin-1, with backslashes and everything else escaped."""
     units = value.encode("utf-16-be", "surrogatepass")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(code) if 32 <= code < 127 and code != 92 else f"\\u{code:04x}" for code in codes)
 
 
 def cluster_id_of(folder: Path) -> str:
-    """The id that this data folder was formatted with, or a new one."""
+    """Return the id with which this data folder was formatted, or a new one."""
     path = folder / "cluster.json"
     if path.exists():
         return str(json.loads(path.read_text(encoding="utf-8"))["cluster_id"])

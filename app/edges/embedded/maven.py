@@ -1,9 +1,8 @@
-"""Pinned jars, fetched once a user, checked at every use.
+"""Pinned jars, fetched once for each user and checked at every use.
 
-A manifest `jars/NAME.txt` lists SHA-256, file name and Maven coordinates. What downloads them is the Ivy among
-PySpark's own jars, or `mvn` where Ivy fails (it may know a company's mirror): both know their default repository
-themselves. They are told each jar alone, without its dependencies, so what arrives is what the manifest names and
-nothing else.
+A manifest `jars/NAME.txt` lists SHA-256, file name and Maven coordinates. The Ivy among PySpark's own jars downloads
+them, or `mvn` where Ivy fails (it may know a company's mirror). Both know their default repository themselves. They get
+each jar alone, without its dependencies, so they download exactly what the manifest names.
 """
 
 import contextlib
@@ -28,9 +27,9 @@ KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = f"kafka-{KAFKA_VERSION}"
 KAFKA_TOOLS_JARS = f"kafka-tools-{KAFKA_VERSION}"
 KAFKA_STREAMS_JARS = f"kafka-streams-{KAFKA_VERSION}"
-"""For tests, as the client of somebody else."""
+"""For tests, as another application's client."""
 OLD_KAFKA_VERSION = "3.9.2"
-"""The last line that writes journals as brokers did before transaction.version 1; for tests."""
+"""The last release line that writes journals as brokers before transaction.version 1 did; for tests."""
 OLD_KAFKA_JARS = f"kafka-{OLD_KAFKA_VERSION}"
 OLD_KAFKA_TOOLS_JARS = f"kafka-tools-{OLD_KAFKA_VERSION}"
 ECJ_JARS = "ecj-3.46.100"
@@ -51,7 +50,7 @@ class Jar:
 
 @dataclass(frozen=True, slots=True)
 class FetchProgress:
-    """How far a download is: `done` of `total` jars, `file_name` the last one that arrived."""
+    """The progress of a download: `done` of `total` jars, `file_name` the newest one."""
 
     manifest: str
     done: int
@@ -90,10 +89,10 @@ def missing_jars(name: str) -> list[Jar]:
 
 
 def ensure_jars(name: str, *, on_progress: OnProgress | None = None) -> list[Path]:
-    """The manifest's jars on disk, each with the checksum it must have; what is missing or damaged is downloaded.
+    """Return the manifest's jars on disk with checked checksums; download missing or damaged ones.
 
     Two processes may call this at once: one downloads, the other waits and finds the files. A file appears under its
-    name only when it is whole and checked.
+    name only when it is complete and checked.
 
     Raises:
         EmbeddedError: the download failed, or brought a file with another checksum.
@@ -101,7 +100,7 @@ def ensure_jars(name: str, *, on_progress: OnProgress | None = None) -> list[Pat
     folder = _folder(name)
     if missing_jars(name):
         with _locked(name):
-            # Somebody else may have fetched them while we waited for the lock.
+            # Another process may have fetched them during the wait for the lock.
             if missing := missing_jars(name):
                 _fetch(name, missing, folder, on_progress)
     return [folder / jar.file_name for jar in read_manifest(name)]
@@ -223,7 +222,7 @@ _ARRIVED = re.compile(r"\[SUCCESSFUL \] \S+#([^;]+);([^!]+)!\S+\.jar|Downloaded 
 def _run_reporting(
     argv: list[str], cwd: Path, manifest: str, total: int, on_progress: OnProgress | None
 ) -> tuple[int, str]:
-    """Run a download to its end and report each jar it says it has; exit code and output."""
+    """Run a download to its end and report each jar in its output; return exit code and output."""
     output: list[str] = []
     done = 0
     with subprocess.Popen(

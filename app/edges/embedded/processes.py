@@ -1,4 +1,4 @@
-"""A child process in a session of its own, its output in a file: stopped, killed, paused and resumed from outside."""
+"""A child process in a session of its own, with its output in a file, and signals to it and its children."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ from app.edges.embedded import guardian
 from app.edges.embedded.errors import EmbeddedError, PortTakenError
 
 LOG_TAIL_LINES = 25
-# The words of the C library, which Kafka, Spark and Postgres all pass on.
+# The message of the C library in Kafka, Spark and Postgres.
 _ADDRESS_IN_USE = b"Address already in use"
 
 
 def has_ended(pid: int) -> bool:
-    """Whether no process of that number runs; a zombie that its parent has not collected yet has ended."""
+    """Return whether no process has that number; an ended one that its parent has not collected counts as none."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -29,7 +29,7 @@ def has_ended(pid: int) -> bool:
 
 
 def _wait_for_all(processes: Sequence[psutil.Process], condition: Callable[[psutil.Process], bool]) -> None:
-    """Wait, but not for ever, until the condition holds for each process or the process is gone."""
+    """Wait, with a limit, until the condition holds for each process or the process has ended."""
     deadline = time.monotonic() + 10
     waiting = list(processes)
     while waiting and time.monotonic() < deadline:
@@ -54,8 +54,8 @@ class Identity:
 class ChildProcess:
     """One service process, started at most once at a time.
 
-    It leads a session of its own, so a Ctrl-C at the terminal reaches only us, and the guardian ends it when we are
-    gone without having done so. Its standard output and error are appended to `log_path`.
+    It leads a session of its own, so that a Ctrl-C at the terminal reaches only the parent. The guardian ends it if the
+    parent dies first. Its standard output and error are appended to `log_path`.
     """
 
     name: str
@@ -82,7 +82,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """What the last process ended with (negative: the signal), None while it runs or before the first start."""
+        """The exit code of the last process (negative: the signal), None while it runs or before the first start."""
         return None if self._process is None else self._process.poll()
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class ChildProcess:
             raise EmbeddedError(f"{self.name} is already running with pid {self.pid}")
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         if self.temporary is not None:
-            # Also what the one before has left, whose parent was killed with it.
+            # Also the remains of an earlier process whose parent was killed with it.
             shutil.rmtree(self.temporary, ignore_errors=True)
             self.temporary.mkdir(parents=True)
         with self.log_path.open("ab") as log:
@@ -135,7 +135,7 @@ class ChildProcess:
         self._end_group()
 
     def kill(self, *, whole_tree: bool = True) -> None:
-        """SIGKILL the process and, unless told otherwise, all it started; wait until they are gone; idempotent."""
+        """SIGKILL the process and, by default, all its children; wait for their end; idempotent."""
         if self._process is None:
             return
         if whole_tree:
@@ -145,12 +145,12 @@ class ChildProcess:
             self._process.wait()
 
     def pause(self, *, whole_tree: bool = True) -> None:
-        """SIGSTOP the process and, unless told otherwise, all it started: sockets stay open, nobody answers."""
+        """SIGSTOP the process and, by default, all its children: sockets stay open without answers."""
         tree = self._tree() if whole_tree else self._tree()[:1]
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
-        # The kernel stops each thread when it next enters the kernel: wait for it, so that a pause is one on return.
+        # The kernel stops each thread when it next enters the kernel: wait for it, so that the pause holds on return.
         _wait_for_all(tree, lambda process: process.status() == psutil.STATUS_STOPPED)
 
     def resume(self) -> None:
@@ -160,7 +160,7 @@ class ChildProcess:
                 process.resume()
 
     def wait_until(self, condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-        """Poll until `condition()`; raises EmbeddedError with the log's tail when the process ends or time is up."""
+        """Poll until `condition()`; raises EmbeddedError with the log's tail after the process's end or the time."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if not self.is_running:

@@ -1,4 +1,4 @@
-"""Where the PySpark wheel lies: it holds a whole Spark, and the Ivy that downloads jars."""
+"""The place of the PySpark wheel, which has a complete Spark, and the Ivy that downloads jars."""
 
 import importlib.util
 from pathlib import Path

@@ -45,7 +45,7 @@ class ApplicationStatus(msgspec.Struct, frozen=True):
 
 
 class MasterStatus(msgspec.Struct, frozen=True):
-    """What the master says of its cluster at `/json/`."""
+    """The master's report of its cluster at `/json/`."""
 
     status: str
     workers: list[WorkerStatus]
@@ -120,7 +120,7 @@ class SparkNode:
 
 @dataclass(slots=True)
 class SparkCluster:
-    """A master that survives its own restart (recoveryMode=FILESYSTEM) and its workers; leaves nothing running."""
+    """A master that survives its own restart (recoveryMode=FILESYSTEM), and its workers."""
 
     master_url: str
     master: SparkNode
@@ -144,14 +144,14 @@ class SparkCluster:
 
         Args:
             workers: number of worker daemons.
-            cores_per_worker: executor cores that each offers, whatever the machine has.
+            cores_per_worker: executor cores that each offers, independent of the machine's.
             memory_per_core_mb: a worker offers this much for each core, so that one executor a core fits.
             data_dir: folder for logs, work directories and the master's memory; a temporary one by default.
-            settings: `spark.*` properties of the daemons (not of applications) on top of ours.
-            environment: what daemons, and the executors that they start, inherit; this process's own by default.
+            settings: `spark.*` properties of the daemons (not of applications), which replace the defaults.
+            environment: for daemons, and the executors that they start; this process's own by default.
 
         Raises:
-            EmbeddedError: no Java, or a daemon that does not come up (with the tail of its log).
+            EmbeddedError: no Java, or a daemon that does not start (with the tail of its log).
         """
         is_temporary = data_dir is None
         folder = Path(tempfile.mkdtemp(prefix="fenceline-spark-")) if data_dir is None else data_dir.absolute()
@@ -199,7 +199,7 @@ class SparkCluster:
         return self.master.web_url
 
     def status(self) -> MasterStatus:
-        """What the master says now; raises EmbeddedError when it does not answer."""
+        """Return the master's present state; raises EmbeddedError without an answer."""
         try:
             answer = httpx.get(f"{self.master_web_url}/json/", timeout=5, trust_env=False)
             answer.raise_for_status()
@@ -208,7 +208,7 @@ class SparkCluster:
         try:
             return msgspec.json.decode(answer.content, type=MasterStatus)
         except msgspec.MsgspecError as error:
-            # For a moment its web server answers before the master has put its pages there.
+            # For a moment its web server answers before the master has added its pages.
             raise EmbeddedError(f"the Spark master at {self.master_web_url} gives no state yet: {error}") from error
 
     def wait_until_ready(self, *, timeout_s: float = STARTING_S) -> None:
@@ -219,7 +219,7 @@ class SparkCluster:
         def is_complete() -> bool:
             for node in expected:
                 if not node.is_running:
-                    # Says at once why it ended.
+                    # Reports at once why it ended.
                     node.process.wait_until(lambda: False, timeout_s=0, what="being counted by the master")
             try:
                 status = self.status()
@@ -263,18 +263,18 @@ class SparkCluster:
 
 
 def daemon_environment(folder: Path, settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of master and workers: this one, in which nothing of the machine's own Spark counts."""
+    """Return the environment of master and workers, without the settings of the machine's own Spark."""
     configuration = folder / "conf"
     configuration.mkdir(parents=True, exist_ok=True)
     recovery = folder / "recovery"
     recovery.mkdir(exist_ok=True)
     properties = {
-        # Without it a restarted master does not know the applications that still run, and has them killed.
+        # Without it a restarted master does not know its running applications, and they are killed.
         "spark.deploy.recoveryMode": "FILESYSTEM",
         "spark.deploy.recoveryDirectory": str(recovery),
         "spark.master.rest.enabled": "false",
         "spark.ui.killEnabled": "false",
-        # A daemon on another port than the one we announce is worse than one that does not start.
+        # A daemon on another port than the announced one is worse than one that does not start.
         "spark.port.maxRetries": "0",
         **settings,
     }

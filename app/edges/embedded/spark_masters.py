@@ -1,4 +1,4 @@
-"""What the page of a standalone Spark master tells of its settings."""
+"""Read settings from the page of a standalone Spark master."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _Opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class PageError(Exception):
-    """The page is not there, or not one of a Spark 4 master; the message says which."""
+    """The page is missing, or not one of a Spark 4 master; with the reason."""
 
 
 def recovery_mode(web_url: str) -> str:
-    """`spark.deploy.recoveryMode` as the master's environment page has it; NONE, Spark's default, where it is not set.
+    """Return `spark.deploy.recoveryMode` from the master's environment page; NONE, Spark's default, if it is not set.
 
-    The master tells it nowhere else: its `/json/` page and its protocol say nothing of recovery.
+    Its `/json/` page and its protocol have no field for it.
 
     Raises:
-        PageError: it cannot be told; masters before Spark 4.0 have no such page.
+        PageError: it is unknown; masters before Spark 4.0 have no such page.
     """
     url = f"{web_url.rstrip('/')}/environment/"
     try:

@@ -1,4 +1,4 @@
-"""Running a child of root as nobody: who that is, and which folders it can reach."""
+"""The unprivileged user for children of root, and the folders that it can read."""
 
 import os
 import pwd
@@ -10,26 +10,26 @@ from pathlib import Path
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.processes import Identity
 
-# What root keeps for such a child, outside /root, which nobody else may enter.
+# Root's files for such a child, outside /root, which other users may not enter.
 SHARED_ROOT = Path("/var/lib/fenceline")
 
 
 def identity_for_child() -> Identity | None:
-    """The user `nobody` when this process is root, else None: the child then runs as ourselves."""
+    """Return the user `nobody` if this process is root, else None: the child then runs as this user."""
     if os.geteuid() != 0:
         return None
     try:
         nobody = pwd.getpwnam("nobody")
     except KeyError:
         raise EmbeddedError(
-            "Postgres refuses to run as root, and this machine has no user `nobody` to run it as. "
+            "Postgres refuses to run as root, and this machine has no user nobody for it. "
             "Start Fenceline as another user, or set FENCELINE_DATABASE_URL."
         ) from None
     return Identity(uid=nobody.pw_uid, gid=nobody.pw_gid)
 
 
 def can_reach(path: Path, identity: Identity | None) -> bool:
-    """Whether the identity may enter every folder above `path` and read what lies there."""
+    """Return whether the identity may enter every folder above `path` and read it."""
     if identity is None:
         return True
     resolved = path.resolve()
@@ -60,12 +60,12 @@ def shared_folder(name: str) -> Path:
 
 
 def shared_copy(source: Path, name: str, parts: Iterable[Path]) -> Path:
-    """A copy of those parts of `source` that exist in `/var/lib/fenceline/NAME`, readable by all, made once."""
+    """Copy the existing `parts` of `source` to `/var/lib/fenceline/NAME`, readable by all, once."""
     target = SHARED_ROOT / name
     if target.is_dir():
         return target
     parent = shared_folder("")
-    # Whole under its name or not there at all, whoever else copies at the same time.
+    # A copy is renamed when complete, as several processes may copy at the same time.
     scratch = Path(tempfile.mkdtemp(prefix=".copy-", dir=parent))
     try:
         for part in parts:

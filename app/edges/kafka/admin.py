@@ -1,6 +1,6 @@
-"""The Brokers port on a real cluster: every question bounded, every error one of ours, each by a connection of its own.
+"""The Brokers port on a real cluster: every question is bounded, uses a connection of its own, and raises known errors.
 
-Nothing here asks librdkafka: an answer that it does not expect ends the whole process (cluster_client.py, ADR 0015).
+No call uses librdkafka: an unexpected answer ends the whole process there (cluster_client.py, ADR 0015).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from app.edges.kafka.raw_connections import address_of
 
 T = TypeVar("T")
 
-# Threads of its own: brokers that do not answer hold up no other work of the server.
+# Separate threads: slow brokers delay no other work of the server.
 _QUESTIONS_AT_ONCE = 32
 
 
 class KafkaBrokers:
-    """Answers what app/core/clusters/brokers.py asks.
+    """Implements app/core/clusters/brokers.py.
 
-    environment, secrets_dir: where references to secrets are resolved, anew for each question.
-    allowed_addresses: where brokers may be, and may send us on to.
+    environment, secrets_dir: for references to secrets, which are resolved for each question.
+    allowed_addresses: the permitted addresses of brokers, advertised ones included.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class KafkaBrokers:
         self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
 
     async def close(self) -> None:
-        """Questions that are being asked still end as they would."""
+        """Close without waiting; pending questions end as usual."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def describe_cluster(
@@ -80,7 +80,7 @@ class KafkaBrokers:
             raise attempt.unreachable("; ".join(found.values()), is_advertised=True)
 
     async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
-        return await self._ask(connection, timeout_s, "tell versions and settings", _survey)
+        return await self._ask(connection, timeout_s, "return versions and settings", _survey)
 
     async def facts(
         self,
@@ -91,7 +91,7 @@ class KafkaBrokers:
         own_client_ids: Collection[str] = (),
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> ClusterFacts:
-        """Raises only when the cluster is out of reach; what it refuses to tell is None or left out."""
+        """Raise only if the cluster is unreachable; refused parts of the answer are None or left out."""
 
         def question(client: ClusterClient) -> ClusterFacts:
             cluster = client.cluster()
@@ -118,7 +118,7 @@ class KafkaBrokers:
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
-        what = f"tell the offsets of {group}"
+        what = f"return the offsets of {group}"
         return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
 
     async def truncated_offsets(
@@ -135,12 +135,14 @@ class KafkaBrokers:
     async def offsets(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets]:
-        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets(partitions))
+        return await self._ask(connection, timeout_s, "return offsets", lambda client: client.offsets(partitions))
 
     async def offsets_of_each(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets | Refused]:
-        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets_of_each(partitions))
+        return await self._ask(
+            connection, timeout_s, "return offsets", lambda client: client.offsets_of_each(partitions)
+        )
 
     async def offsets_at(
         self,
@@ -150,11 +152,11 @@ class KafkaBrokers:
         timestamp_ms: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, int]:
-        """As a read_committed reader sees it: the end is the last stable offset."""
+        """As a read_committed consumer sees it: the end is the last stable offset."""
         return await self._ask(
             connection,
             timeout_s,
-            "tell offsets",
+            "return offsets",
             lambda client: client.offsets_at(partitions, timestamp_ms=timestamp_ms),
         )
 
@@ -166,7 +168,7 @@ class KafkaBrokers:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Refused as well while an open transaction has offsets of the group pending: it could commit after us."""
+        """Refuse also while an open transaction has pending offsets of the group, which it could commit later."""
         what = f"set the offsets of {group}"
         await self._ask(connection, timeout_s, what, lambda client: client.alter(group, offsets))
 
@@ -202,12 +204,12 @@ class KafkaBrokers:
         return await self._bounded(attempt, partial(cluster_client.ask, resolved, attempt, what, question))
 
     async def _bounded(self, attempt: Attempt, question: Callable[[], T]) -> T:
-        """The answer of a question that blocks."""
+        """Return the answer to a blocking question."""
         asked = asyncio.get_running_loop().run_in_executor(self._threads, question)
         try:
             return await asyncio.wait_for(asked, attempt.left_s + LEAST_EXPLAINING_S + 0.1)
         except TimeoutError:
-            # The thread ends by its own bound soon after.
+            # The thread ends by its own time limit soon after.
             raise attempt.unreachable("no answer in time") from None
 
 
@@ -233,7 +235,7 @@ def _survey(client: ClusterClient) -> Survey:
 
 
 def _wanted(settings: Settings | None) -> dict[str, str] | None:
-    """Only what is asked for: the others may be anything."""
+    """Read the requested settings only: the others may have any form."""
     return None if settings is None else {name: settings[name] for name in SETTINGS if name in settings}
 
 
@@ -255,7 +257,7 @@ def _facts(
     groups: dict[str, GroupDescription],
     own_client_ids: Collection[str],
 ) -> ClusterFacts:
-    """Where brokers differ, the strictest: a coordinator may be any of them."""
+    """Return the strictest value if brokers differ: a coordinator may be any of them."""
 
     def of_all(name: str, strictest: Callable[[Iterable[int]], int]) -> int | None:
         values = [
@@ -278,6 +280,6 @@ def _facts(
 
 
 def _allows_consumer_protocol(settings: Settings) -> bool:
-    """Whether this broker's own setting allows it; one that does not tell may."""
+    """Return whether this broker's own setting allows it; an unreported one counts as allowed."""
     allowed = settings.get("group.coordinator.rebalance.protocols")
     return allowed is None or "consumer" in [word.strip() for word in allowed.split(",")]

@@ -1,4 +1,4 @@
-"""One bounded question to a cluster: how long is left, and what its failure is called above this room."""
+"""The time limit of one question to a cluster, and the errors of its failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.kit.errors import BrokerUnreachableError, UnavailableError
 
 
 class Attempt:
-    """Counts from its making. `address` is what the cluster was reached by, for the errors."""
+    """Counts from its creation. `address`: the cluster's, for the errors."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         self.address = address
@@ -17,7 +17,7 @@ class Attempt:
 
     @property
     def left_s(self) -> float:
-        """Never quite nothing, since clients take 0 for their default."""
+        """The remaining time; never 0, which clients read as their default."""
         return max(0.001, self._deadline - time.monotonic())
 
     @property
@@ -25,7 +25,7 @@ class Attempt:
         return time.monotonic() >= self._deadline
 
     def half(self) -> Attempt:
-        """A part of this question that has half of the time that is left."""
+        """Return a part of this question with half of the remaining time."""
         return Attempt(self.address, self.left_s / 2)
 
     def unreachable(self, error: str, *, is_advertised: bool = False) -> BrokerUnreachableError:
@@ -33,5 +33,5 @@ class Attempt:
         return BrokerUnreachableError(self.address, error, tried_s, is_advertised=is_advertised)
 
     def refused(self, what: str, error: str) -> UnavailableError:
-        """A broker answered, and the answer was no."""
+        """Return the error for a broker's refusal."""
         return UnavailableError(f"the brokers at {self.address} refuse to {what}: {error}")

@@ -1,8 +1,8 @@
-"""A cluster, its topics, settings and offsets, asked by raw requests.
+"""Ask a cluster for its topics, settings and offsets by raw requests.
 
-Not by librdkafka's admin client: an answer that it does not expect ends the whole process. A Metadata answer without a
-cluster id does so (confluent-kafka 2.16.1, `describe_cluster`), and any listener that is registered as a broker may
-send one. What kafka-python's parser cannot read is an exception.
+librdkafka's admin client would end the whole process on an unexpected answer. A Metadata answer without a cluster id
+is one (confluent-kafka 2.16.1, `describe_cluster`), and any listener registered as a broker may send it. In such a
+case, kafka-python raises an exception.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _RETRY_S = 0.1
 _TOPIC, _BROKER = 2, 4
 _CONFIGS_VERSION = 1
 _METADATA_VERSION = 12
-"""Topic ids are in answers from version 10 on."""
+"""Answers have topic ids from version 10 on."""
 
 _Metadata: Any = MetadataRequest
 _Configs: Any = DescribeConfigsRequest
 
 
 def ask(resolved: Settings, attempt: Attempt, what: str, question: Callable[[ClusterClient], T]) -> T:
-    """The answer of a client made for this question, asked again while the brokers say "not now". Blocks.
+    """Return the answer of a client made for this question, with retries while brokers are not ready. Blocks.
 
-    Raises BrokerUnreachableError, UnavailableError with the refusal, and whatever of ours the question raises.
+    Raises BrokerUnreachableError, UnavailableError with the refusal, and the question's own Fenceline errors.
     """
     while True:
         try:
@@ -56,7 +56,7 @@ def ask(resolved: Settings, attempt: Attempt, what: str, question: Callable[[Clu
 
 
 class ClusterClient(LeaderClient, GroupClient):
-    """A connection to the cluster; leave it as a context manager does. Its methods block."""
+    """A connection to the cluster; a context manager. Its methods block."""
 
     def cluster(self) -> ClusterDescription:
         answer = self._metadata([])
@@ -72,7 +72,7 @@ class ClusterClient(LeaderClient, GroupClient):
         )
 
     def topic_facts(self, topics: Collection[str]) -> dict[str, TopicFacts]:
-        """Those that exist and may be seen."""
+        """Return the existing topics that this client may describe."""
         if not topics:
             return {}
         found = [topic for topic in self._metadata(sorted(set(topics))).topics if topic.error_code == 0]
@@ -80,7 +80,7 @@ class ClusterClient(LeaderClient, GroupClient):
         return {topic.name: _topic_facts(topic, settings.get(topic.name)) for topic in found}
 
     def broker_settings(self, broker_ids: Collection[int]) -> dict[int, Settings]:
-        """Of each broker that answers: each knows only its own."""
+        """Return the settings of each broker that answers, as each knows only its own."""
         requests = {number: _configs(_BROKER, [str(number)]) for number in broker_ids}
         return {
             number: settings
@@ -90,7 +90,7 @@ class ClusterClient(LeaderClient, GroupClient):
         }
 
     def all_topics(self) -> dict[str, TopicFacts]:
-        """Every topic that is not internal, by name, without its configuration."""
+        """Return every topic that is not internal, by name, without its configuration."""
         return {
             topic.name: _topic_facts(topic, None)
             for topic in sorted(self._metadata(None).topics, key=lambda topic: topic.name)
@@ -113,28 +113,28 @@ class ClusterClient(LeaderClient, GroupClient):
         }
 
     def offsets_at(self, partitions: Collection[TopicPartition], *, timestamp_ms: int) -> dict[TopicPartition, int]:
-        """The first offset at or after the timestamp, or the last stable one, as a read_committed reader sees them."""
-        # Below zero Kafka understands names: -1 is the end, -2 the beginning.
+        """Return the first offset at or after the timestamp, or the last stable one."""
+        # Negative timestamps are names in Kafka: -1 is the end, -2 the beginning.
         at_time = self._offsets(partitions, max(0, timestamp_ms), Isolation.READ_COMMITTED)
         end = self._told(self._offsets(partitions, LATEST, Isolation.READ_COMMITTED))
         return {at: offset if offset >= 0 else end[at] for at, offset in self._told(at_time).items()}
 
     def _told(self, answers: Mapping[TopicPartition, T | Refused]) -> dict[TopicPartition, T]:
-        """All of them, or UnavailableError with the first refusal."""
+        """Return all of them, or raise UnavailableError with the first refusal."""
         found: dict[TopicPartition, T] = {}
         for at, answer in answers.items():
             if isinstance(answer, Refused):
-                raise self._attempt.refused(f"tell the offsets of {at.topic}-{at.partition}", answer.error)
+                raise self._attempt.refused(f"return the offsets of {at.topic}-{at.partition}", answer.error)
             found[at] = answer
         return found
 
     def _metadata(self, topics: Collection[str] | None) -> Any:
-        """All topics for None. None of them is created."""
+        """Request all topics for None. Creates none of them."""
         named = None if topics is None else [_Metadata.MetadataRequestTopic(name=name) for name in topics]
         return self._ask_any(_Metadata(topics=named, allow_auto_topic_creation=False, max_version=_METADATA_VERSION))
 
     def _topic_settings(self, names: Collection[str]) -> dict[str, Settings]:
-        """By name; without those that may not be read."""
+        """Return them by name, without those that this client may not describe."""
         return _settings(self._ask_any(_configs(_TOPIC, names))) if names else {}
 
 
@@ -145,7 +145,7 @@ def _configs(kind: int, names: Collection[str]) -> Any:
 
 
 def _settings(answer: Any) -> dict[str, Settings]:
-    """By name of topic or number of broker; without those that were refused. What is secret has no value."""
+    """Return settings by topic or broker, without refused ones. Secret settings have no value."""
     return {
         result.resource_name: {one.name: one.value for one in result.configs if one.value is not None}
         for result in answer.results
@@ -168,25 +168,25 @@ def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
 
 
 def _is_true(settings: Settings | None, name: str) -> bool | None:
-    """A setting that is on or off; None where it is not told."""
+    """Return a boolean setting; None if it is not reported."""
     value = None if settings is None else settings.get(name)
     return None if value is None else value == "true"
 
 
 def _topic_id(topic: Any) -> str | None:
-    """As librdkafka prints it, whose word the workers report; None from brokers that know topics by name only."""
+    """Format the id as librdkafka, which the workers report; None from brokers that know topics by name only."""
     said: UUID | None = getattr(topic, "topic_id", None)
     return None if said is None or not said.int else urlsafe_b64encode(said.bytes).rstrip(b"=").decode()
 
 
 def _cleans_by(policy_name: str, settings: Settings | None) -> bool | None:
-    """Whether a topic's `cleanup.policy` has it; None where it is not told."""
+    """Return whether a topic's `cleanup.policy` includes it; None if it is not reported."""
     policy = None if settings is None else settings.get("cleanup.policy")
     return None if policy is None else policy_name in [word.strip() for word in policy.split(",")]
 
 
 def number(settings: Settings | None, name: str) -> int | None:
-    """A numeric setting; None where it is not told."""
+    """Return a numeric setting; None if it is not reported."""
     value = None if settings is None else settings.get(name)
     # 64 bits have 19 digits; Python refuses to read thousands of them.
     return int(value) if value is not None and len(value) <= 20 and value.removeprefix("-").isdecimal() else None

@@ -1,4 +1,4 @@
-"""From a cluster's entry to what a client is given: references to secrets resolved, here and nowhere earlier."""
+"""Make client settings of a cluster's entry: references to secrets are resolved here, and nowhere earlier."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.kit.errors import InvalidError
 
 BOOTSTRAP = "bootstrap.servers"
 ANYWHERE = ("*",)
-"""Addresses that whoever types them may ask: without a server there is no list of allowed brokers."""
-# No client's setting: it goes where the settings go, and no client of ours is given it.
+"""A command without a server may ask any address: the list of allowed brokers is the server's."""
+# Fenceline's own entry in the settings, which no client gets.
 _ALLOWED = "fenceline.allowed.broker.addresses"
 _CERTIFICATE = "CERTIFICATE"
 _PEM_FILES = {
@@ -32,7 +32,7 @@ def resolve(
     secrets_dir: Path | None,
     allowed_addresses: Collection[str] = ANYWHERE,
 ) -> dict[str, str]:
-    """The client settings with their secrets, and what `is_allowed` is to say of each address.
+    """Return the client settings with their secrets, and the check `is_allowed` for addresses.
 
     Raises InvalidError that names the option, and the reference or the file that cannot be used.
     """
@@ -54,13 +54,13 @@ def resolve(
 
 
 def is_allowed(resolved: Mapping[str, str], address: str) -> bool:
-    """Whether the server may connect to `host:port`: brokers name addresses of their own choice."""
+    """Return whether the server may connect to `host:port`, as brokers choose their advertised addresses."""
     allowed = resolved.get(_ALLOWED)
     return allowed is None or is_allowed_address(address, [one for one in allowed.split(",") if one])
 
 
 def _is_pem(path: Path, label: str) -> bool:
-    """Whatever else the file is, nothing of it is read further or said."""
+    """Read no further than the first lines, and quote nothing: the file may be of any kind."""
     if label == _CERTIFICATE and (path.is_dir() or str(path) == "probe"):
         return True
     try:
@@ -73,9 +73,9 @@ def _is_pem(path: Path, label: str) -> bool:
 
 
 def to_kafka_python(resolved: Mapping[str, str]) -> dict[str, object]:
-    """The same settings in the words of kafka-python; only those that a cluster's entry may have.
+    """Return the same settings for kafka-python; only those that a cluster's entry may have.
 
-    Raises InvalidError for a mechanism that is not spoken, and for files of certificates that cannot be used.
+    Raises InvalidError for an unsupported mechanism, and for unusable files of certificates.
     """
     protocol = resolved.get("security.protocol", "PLAINTEXT").upper()
     settings: dict[str, object] = {
@@ -94,16 +94,16 @@ def to_kafka_python(resolved: Mapping[str, str]) -> dict[str, object]:
 
 
 def mechanism_of(resolved: Mapping[str, str]) -> str:
-    """The SASL mechanism. Raises InvalidError for one that is not spoken."""
+    """Return the SASL mechanism. Raises InvalidError for an unsupported one."""
     named = resolved.get("sasl.mechanism", resolved.get("sasl.mechanisms", ""))
     if named.upper() not in SASL_MECHANISMS:
         known = ", ".join(sorted(SASL_MECHANISMS))
-        raise InvalidError(f"sasl.mechanism {named or '(none)'} is not spoken: use {known}", field="client_config")
+        raise InvalidError(f"sasl.mechanism {named or '(none)'} is not supported: use {known}", field="client_config")
     return named.upper()
 
 
 def _unusable(resolved: Mapping[str, str], error: Exception) -> str:
-    """Which of the files it is that cannot be used."""
+    """Name the file that cannot be used."""
     for option in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"):
         path = resolved.get(option)
         if path is not None and path != "probe" and not Path(path).exists():
@@ -114,7 +114,7 @@ def _unusable(resolved: Mapping[str, str], error: Exception) -> str:
 
 
 def tls_context(resolved: Mapping[str, str]) -> ssl.SSLContext:
-    """TLS as librdkafka does it by these settings: certificates and host names are checked unless told otherwise."""
+    """Make a TLS context as librdkafka by these settings: certificates and host names are checked by default."""
     authority = resolved.get("ssl.ca.location")
     if authority is None or authority == "probe":
         context = ssl.create_default_context()

@@ -1,7 +1,7 @@
-"""What the group coordinators say by admin calls, where `__consumer_offsets` is not read.
+"""Read groups from the group coordinators by admin calls, if `__consumer_offsets` is not read.
 
-Every broker is asked for the groups that it coordinates, then what each of them is and has stored. One group's error,
-one broker's silence, costs its own answer only. Nothing here asks for a coordinator: that would create the journal.
+Every broker lists the groups that it coordinates, then describes each of them with its offsets. The error of one group
+or broker costs its own answer only. No request looks up a coordinator, as that would create the journal.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ _Offsets: Any = OffsetFetchRequest
 
 
 class DescribedGroups(NamedTuple):
-    """groups: by name. missing: a sentence for each broker that said nothing, and for each kind of refusal."""
+    """groups: by name. missing: a sentence for each broker without an answer, and for each kind of refusal."""
 
     groups: dict[str, LiveGroup]
     missing: tuple[str, ...]
 
 
 class _Refusals:
-    """Which groups one question was refused for, told together: there may be thousands."""
+    """The groups for which one question was refused, reported together, as there may be thousands."""
 
     def __init__(self) -> None:
         self._groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     def note(self, question: str, group: str, code: int) -> None:
         error = error_of(code, None)
-        # One that expired or whose coordinator moved meanwhile is told by the next answer.
+        # The next answer has a group that expired or whose coordinator moved meanwhile.
         if code != _GROUP_ID_NOT_FOUND and not is_transient(error):
             self._groups[question, str(error)].append(group)
 
@@ -85,10 +85,10 @@ class _Refusals:
 def describe_all(
     send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, is_wanted: Callable[[str], bool]
 ) -> DescribedGroups:
-    """Every wanted group that is listed, as the journal's decoder reads them.
+    """Read every wanted group of the list, in the form of the journal's decoder.
 
     Args:
-        send: gives a broker's answer to a request, or raises a KafkaError of the library's in bounded time.
+        send: returns a broker's answer to a request, or raises a KafkaError of the library's in bounded time.
     """
     found: dict[str, LiveGroup] = {}
     missing: list[str] = []
@@ -110,7 +110,7 @@ def describe_all(
 
 
 def _kind(listed: Any) -> str:
-    # Brokers before 3.8 have classic groups only, and do not say so.
+    # Brokers before 3.8 have classic groups only, and report no type.
     return (listed.group_type or _CLASSIC).lower()
 
 
@@ -120,7 +120,7 @@ def _in_parts(listed: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _described(send: Callable[[Any], Any], listed: Sequence[Any], refusals: _Refusals) -> dict[str, LiveGroup]:
-    """Each as its description has it; one that may only be listed, or whose type is not known, as the list has it."""
+    """Use each group's description; without permission or a known type, its entry in the list."""
     kinds = {one.group_id: _kind(one) for one in listed}
     names = {kind: sorted(name for name, its in kinds.items() if its == kind) for kind in _GROUPS}
     answers: list[Any] = []
@@ -280,7 +280,7 @@ _WITH_OFFSETS = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.STRE
 
 
 def _add_offsets(send: Callable[[Any], Any], groups: Mapping[str, LiveGroup], refusals: _Refusals) -> None:
-    """What each has stored, and which of its positions an open transaction has written anew."""
+    """Read the committed offsets of each, and the partitions with pending offsets of an open transaction."""
     groups = {name: group for name, group in groups.items() if group.kind in _WITH_OFFSETS}
     for name, topic, part in _offsets(send, dict.fromkeys(groups), refusals, require_stable=False):
         if part.error_code == 0 and part.committed_offset >= 0:
@@ -296,7 +296,7 @@ def _add_offsets(send: Callable[[Any], Any], groups: Mapping[str, LiveGroup], re
 
 
 def _positions(group: LiveGroup) -> dict[str, list[int]]:
-    """By name: an answer to "all" leaves out what is pending and was never stored, a member's first transaction."""
+    """Request by name: an answer to "all" omits pending offsets without a committed one."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     for topic, partition in group.offsets:
         found[topic].add(partition)
@@ -313,7 +313,7 @@ def _offsets(
     *,
     require_stable: bool,
 ) -> Iterator[tuple[str, str, Any]]:
-    """Group, topic, and what is said of a partition; of these, or of all that have a stored offset (None)."""
+    """Yield group, topic and the answer for a partition; of these, or of all with a committed offset (None)."""
     if not wanted:
         return
     group = _Offsets.OffsetFetchRequestGroup
@@ -350,5 +350,5 @@ def _state(word: str) -> GroupState:
 
 
 def _topic_id(topic_id: UUID | None) -> str:
-    """As Kafka prints it, and the journal's decoder."""
+    """Format as Kafka and the journal's decoder do."""
     return base64.urlsafe_b64encode((topic_id or UUID(int=0)).bytes)[:22].decode("ascii")

@@ -1,7 +1,7 @@
-"""Why no broker is reached at an address, by a few bytes of our own: which kind of fault it is, and what to change.
+"""Find out by a few bytes why no broker is reached at an address, and which setting to change.
 
-Asked after a client has failed, whose own word is often "no answer in time": a plain client at a listener for TLS, or
-one without SASL at a listener that wants it, hears nothing that it understands.
+Asked after a client has failed, as its error is often "no answer in time". That is so for a plain client at a TLS
+listener, or one without SASL at a listener that expects it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CLIENT_ID = b"fenceline-server"
 
 
 def why_not(resolved: Mapping[str, str], *, within_s: float) -> str | None:
-    """A clause for each bootstrap address; None where all of them answer now. Blocks for about `within_s` at most."""
+    """Return a reason for each bootstrap address; None if all of them answer now. Blocks for about `within_s`."""
     addresses = [address.strip() for address in resolved[BOOTSTRAP].split(",") if address.strip()]
     found = _why_not_at(resolved, addresses[:_MOST_ADDRESSES], within_s=within_s)
     return "; ".join(dict.fromkeys(found.values())) or None
 
 
 def why_not_advertised(resolved: Mapping[str, str], brokers: Mapping[int, str], *, within_s: float) -> dict[int, str]:
-    """A clause for each broker that does not answer at its advertised address, by broker id. Blocks as `why_not` does.
+    """Return a reason for each broker without an answer at its advertised address, by id. Blocks as `why_not` does.
 
     brokers: advertised addresses by broker id. More than 64 are not tried, nor is an address that is not allowed.
     """
@@ -45,12 +45,12 @@ def why_not_advertised(resolved: Mapping[str, str], brokers: Mapping[int, str], 
 
 
 def of_broker(number: int, problem: str) -> str:
-    """The clause of one broker, behind "HOST:PORT answers, but"."""
+    """Return the reason of one broker, to follow "HOST:PORT answers, but"."""
     return f"broker {number} does not at its advertised address: {problem}"
 
 
 def _why_not_at(resolved: Mapping[str, str], addresses: list[str], *, within_s: float) -> dict[str, str]:
-    """By address, those at which no broker is reached. All are tried at once."""
+    """Return the addresses without a broker, with reasons. All are tried at once."""
     if not addresses:
         return {}
     until = time.monotonic() + within_s
@@ -58,7 +58,7 @@ def _why_not_at(resolved: Mapping[str, str], addresses: list[str], *, within_s: 
     tried = [_Address(resolved, address, until) for address in addresses]
     asked = {one: threads.submit(one.problem) for one in tried}
     wait(asked.values(), timeout=within_s)
-    # One that looks up a name cannot be interrupted.
+    # A name lookup cannot be interrupted.
     threads.shutdown(wait=False, cancel_futures=True)
     found = {one.address: future.result() if future.done() else one.so_far for one, future in asked.items()}
     return {address: problem for address, problem in found.items() if problem is not None}
@@ -96,7 +96,7 @@ class _Address:
         return self._of_listener()
 
     def _of_listener(self) -> str | None:
-        """What the listener is: something accepts connections there."""
+        """Identify the listener, which accepts connections."""
         if self._uses_tls and not self._speaks_tls():
             if self._is_kafka(tls=False):
                 protocol = self._other(tls=False)
@@ -122,9 +122,9 @@ class _Address:
         return f"{self.address} accepts the connection and does not answer as Kafka does: check the port"
 
     def _of_sasl(self) -> str | None:
-        """Kafka answers: whether it wants to know who asks, and takes the mechanism."""
+        """Check whether a Kafka listener expects SASL, and accepts the mechanism."""
         if not self._uses_sasl:
-            # A listener with SASL tells its versions to everybody, and ends the connection at the next question.
+            # A listener with SASL reports its versions without a login, and ends the connection at the next request.
             if self._answer(_METADATA, 1, struct.pack(">i", 0), tls=self._uses_tls) is None:
                 wanted = "SASL_SSL" if self._uses_tls else "SASL_PLAINTEXT"
                 return f"{self.address} is Kafka and expects SASL: set security.protocol to {wanted}, and a login"
@@ -152,7 +152,7 @@ class _Address:
         return said[8:]
 
     def _said(self, request: bytes, *, tls: bool = False) -> bytes:
-        """The first bytes that come back on a connection of its own; none where there is no answer."""
+        """Return the first bytes of an answer on a connection of its own; empty without an answer."""
         try:
             with self._connected() as plain:
                 if not tls:
@@ -167,13 +167,13 @@ class _Address:
             with self._connected() as plain, _unverified().wrap_socket(plain):
                 return True
         except ssl.SSLError as error:
-            # An alert is a word of TLS: it may want a certificate of ours.
+            # An alert belongs to TLS: the listener may require a client certificate.
             return "ALERT" in (error.reason or "")
         except OSError:
             return False
 
     def _connected(self) -> socket.socket:
-        # Several questions share the time.
+        # Several requests share the time.
         return socket.create_connection(self._where, max(0.05, (self._until - time.monotonic()) / 3))
 
     @property
@@ -187,14 +187,14 @@ def _first_bytes(connected: socket.socket, request: bytes) -> bytes:
 
 
 def _unverified() -> ssl.SSLContext:
-    """To hear whether anybody speaks TLS; nothing of ours is said to whom it does not verify."""
+    """Make a context to detect TLS without verification; no secret is sent over it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def _strings(data: bytes) -> list[str]:
-    """An array of strings, as far as it can be read."""
+    """Read an array of strings, as far as possible."""
     found: list[str] = []
     if len(data) < 4:
         return found

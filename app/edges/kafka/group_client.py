@@ -1,7 +1,7 @@
 """Groups, their offsets, and the brokers' versions, through kafka-python.
 
-The library is untyped and partly private: this module is the border, its functions block, and nothing of the library
-gets past them.
+The library is untyped and partly private: this module is the border. Its functions block, and return no object of the
+library.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class ShareGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
 
 
 class BrokerFacts(NamedTuple):
-    """What the brokers say of their own abilities; `oldest` is None when none of them said it."""
+    """The brokers' versions and features; `oldest` is None when none of them reported a version."""
 
     oldest: tuple[int, int] | None
     offers_consumer_protocol: bool | None
 
 
 class GroupClient(RawClient):
-    """A connection to the cluster; leave it as a context manager does."""
+    """A connection to the cluster; a context manager."""
 
     def broker_facts(self, broker_ids: Collection[int]) -> BrokerFacts:
-        """Asks every broker; one that does not answer is left out."""
+        """Ask every broker; those without an answer are left out."""
         data = list(self._manager.run(self._versions, broker_ids).values())
         versions = [cast("tuple[int, int]", tuple(found.broker_version[:2])) for found in data]
         offers = [_CONSUMER_GROUP_DESCRIBE in found.api_versions for found in data]
@@ -82,12 +82,12 @@ class GroupClient(RawClient):
         return BrokerFacts(min(versions), all(offers) and self._is_consumer_protocol_on())
 
     def versions(self, broker_ids: Collection[int]) -> dict[int, tuple[int, int]]:
-        """(major, minor) of each broker that answers."""
+        """Return (major, minor) of each broker that answers."""
         found = self._manager.run(self._versions, broker_ids)
         return {one: cast("tuple[int, int]", tuple(data.broker_version[:2])) for one, data in found.items()}
 
     def features(self) -> tuple[Feature, ...]:
-        """Those that the brokers support, by name, with the level that the cluster has them at."""
+        """Return the supported features by name, with their finalized levels."""
         found: Any = self._client.describe_features()
         return tuple(
             Feature(
@@ -99,9 +99,9 @@ class GroupClient(RawClient):
         )
 
     def describe(self, group: str) -> GroupDescription:
-        """Asked as a KIP-848 group first: a group is only known to the question of its own protocol."""
+        """Describe it as a KIP-848 group first: each request finds groups of its own protocol only."""
         coordinator = self._manager.run(self._coordinator, group)
-        # To the others it is "Dead", so those of Kafka Streams and share groups are asked for last.
+        # The others report it as "Dead", so groups of Kafka Streams and share groups are requested last.
         return (
             self._described(ConsumerGroupDescribeRequest, _CONSUMER_GROUP_DESCRIBE, "consumer", group, coordinator)
             or self._classic(group, coordinator)
@@ -113,7 +113,7 @@ class GroupClient(RawClient):
     def _described(
         self, message: Any, api_key: int, protocol: str, group: str, coordinator: int
     ) -> GroupDescription | None:
-        """None for a group of another protocol, or where the brokers do not know this one."""
+        """Return None for a group of another protocol, or if the brokers do not support this one."""
         if api_key not in self._manager.broker_version_data.api_versions:
             return None
         found = self.send(message(group_ids=[group], include_authorized_operations=False), coordinator).groups[0]
@@ -134,7 +134,7 @@ class GroupClient(RawClient):
         return msgspec.structs.replace(described, assignor=str(answer["protocol_data"] or ""))
 
     def descriptions(self, groups: Collection[str]) -> dict[str, GroupDescription]:
-        """Of each group that may be looked at."""
+        """Describe each group that this client may describe."""
         found: dict[str, GroupDescription] = {}
         for group in groups:
             with contextlib.suppress(errors.AuthorizationError):
@@ -142,7 +142,7 @@ class GroupClient(RawClient):
         return found
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """Stable or not: what was last committed, not what an open transaction would commit."""
+        """Return committed offsets, stable or not: those of an open transaction are not included."""
         found = self._client.list_group_offsets({group: None})[group]
         return {
             TopicPartition(at.topic, at.partition): committed.offset
@@ -151,9 +151,9 @@ class GroupClient(RawClient):
         }
 
     def truncated(self, group: str, partitions: Collection[TopicPartition]) -> list[TruncatedOffset]:
-        """Those whose leader epoch ended before the committed offset: the log was cut there (KIP-320).
+        """Return partitions whose leader epoch ended before the committed offset: the log was truncated (KIP-320).
 
-        A partition whose leader does not answer for it now is left out: the worker's client asks again.
+        A partition whose leader does not answer now is left out: the worker's client asks again.
         """
         committed = {
             TopicPartition(at.topic, at.partition): (found.offset, found.leader_epoch)
@@ -174,7 +174,7 @@ class GroupClient(RawClient):
     def _epoch_ends(
         self, broker_id: int, epochs: Mapping[TopicPartition, int]
     ) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Where each epoch ended, of the partitions that this broker leads; -1 where their logs know of none so old."""
+        """Return the end of each epoch, of this broker's partitions; -1 if their logs have no epoch so old."""
         message: Any = OffsetForLeaderEpochRequest
         of_topic = message.OffsetForLeaderTopic
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
@@ -197,7 +197,7 @@ class GroupClient(RawClient):
                     yield at, epochs[at], partition.end_offset
 
     def alter(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises ConflictError while the group has members or an open transaction holds offsets of it."""
+        """Raise ConflictError while the group has members or an open transaction has pending offsets of it."""
         description = self.describe(group)
         if description.members:
             members = ", ".join(f"{member.client_id} on {member.host}" for member in description.members)
@@ -209,23 +209,23 @@ class GroupClient(RawClient):
         if pending:
             where = ", ".join(f"{at.topic}-{at.partition}" for at in pending)
             raise ConflictError(
-                f"an open transaction has offsets of the group {group} on {where} and could commit them after they "
-                "were moved: wait until it has ended"
+                f"an open transaction has pending offsets of {group} on {where}. Wait for its end, "
+                "as it could commit them later"
             )
         answers = self._client.alter_group_offsets(
             group, {LibraryPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
         )
         for at, error in answers.items():
             if error is not errors.NoError:
-                # Somebody joined since: the coordinator itself refuses those who are no members.
+                # A member has joined since: the coordinator itself rejects commits of other clients.
                 if error.__name__ in _HAS_MEMBERS:
                     raise ConflictError(f"the group {group} has a member again: stop it before you move its offsets")
                 raise error(f"the offset of {at.topic}-{at.partition}")
 
     def unstable(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those whose offsets an open transaction has written.
+        """Return the partitions with pending offsets.
 
-        Asked by name and for "stable" offsets: an answer to "all" leaves out what was never committed.
+        Requested by name and as "stable" offsets: an answer to "all" omits partitions without a committed offset.
         """
         coordinator = self._manager.run(self._coordinator, group)
         by_topic: defaultdict[str, list[int]] = defaultdict(list)
@@ -233,7 +233,7 @@ class GroupClient(RawClient):
             by_topic[at.topic].append(at.partition)
         message: Any = OffsetFetchRequest
         in_group = message.OffsetFetchRequestGroup
-        # Version 7 asks for one group, 8 for several: the fields of the other one are not sent.
+        # Version 7 is for one group, 8 for several: the other one's fields are not sent.
         request = message(
             group_id=group,
             topics=[message.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in by_topic.items()],
@@ -261,11 +261,11 @@ class GroupClient(RawClient):
         ]
 
     def _is_consumer_protocol_on(self) -> bool:
-        """Brokers know the messages long before the cluster's feature `group.version` allows them."""
+        """Check the feature `group.version`: brokers know the messages long before it allows them."""
         return any(feature.name == "group.version" and feature.level >= 1 for feature in self.features())
 
     async def _versions(self, broker_ids: Collection[int]) -> dict[int, Any]:
-        """Connects to all at once and leaves half of the time to the other questions when one does not answer."""
+        """Connect to all at once, and leave half of the time to other requests if one does not answer."""
         timeout_ms = self.left_ms / 2
         connections: dict[int, Any] = {}
         for broker_id in broker_ids:

@@ -1,6 +1,6 @@
-"""Why TLS does not come about, as the handshake itself says it.
+"""Find out why a TLS handshake fails.
 
-kafka-python hears of a refusal of our certificate only that the connection has ended.
+If the broker rejects the client certificate, kafka-python reports only that the connection has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def refusal_of_broker(error: ssl.SSLCertVerificationError) -> str:
 
 
 def problem(resolved: Mapping[str, str], address: str) -> str | None:
-    """A clause, after another handshake; None when it goes well, or nobody is there. Blocks, for a second at most."""
+    """Return a reason, after another handshake; None if it succeeds or has no peer. Blocks, for a second at most."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
@@ -36,7 +36,7 @@ def problem(resolved: Mapping[str, str], address: str) -> str | None:
             socket.create_connection((host, int(port)), _TIMEOUT_S) as plain,
             context.wrap_socket(plain, server_hostname=host) as secured,
         ):
-            # In TLS 1.3 our side is done before the broker has judged our certificate.
+            # In TLS 1.3 the client is done before the broker has checked its certificate.
             secured.recv(1)
     except ssl.SSLCertVerificationError as error:
         return refusal_of_broker(error)
@@ -55,12 +55,12 @@ def _refusal_of_ours(resolved: Mapping[str, str], reason: str) -> str | None:
     ours = resolved.get("ssl.certificate.location")
     if ours is None:
         return f"the broker ends the handshake ({words}): it may want a certificate, by ssl.certificate.location"
-    # Java's brokers say "certificate unknown" of whatever is wrong with it.
-    return f"the broker does not accept our certificate, {ours}: {_why_out_of_date(resolved) or words}"
+    # Java's brokers report "certificate unknown" for every error of it.
+    return f"the broker does not accept the client certificate, {ours}: {_why_out_of_date(resolved) or words}"
 
 
 def _why_out_of_date(resolved: Mapping[str, str]) -> str | None:
-    """Of our own certificate, by a handshake in memory with ourselves, who trust it whoever issued it."""
+    """Check the client certificate's dates, by a handshake in memory that trusts every issuer."""
     ours = resolved["ssl.certificate.location"]
     verifying, showing = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     showing.check_hostname, showing.verify_mode = False, ssl.CERT_NONE
@@ -71,7 +71,7 @@ def _why_out_of_date(resolved: Mapping[str, str]) -> str | None:
         context.load_cert_chain(ours, resolved.get("ssl.key.location"), resolved.get("ssl.key.password"))
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     client, server = showing.wrap_bio(back, there), verifying.wrap_bio(there, back, server_side=True)
-    # Hello, hello with the wish for a certificate, the certificate.
+    # Hello, hello with the certificate request, the certificate.
     for side in (client, server, client, server):
         try:
             side.do_handshake()
@@ -80,5 +80,5 @@ def _why_out_of_date(resolved: Mapping[str, str]) -> str | None:
         except ssl.SSLCertVerificationError as error:
             return error.verify_message if error.verify_code in _OUT_OF_DATE else None
         except ssl.SSLError:
-            return None  # something else is wrong with it, which the broker's word tells
+            return None  # another error, for which the broker's alert is the reason
     return None

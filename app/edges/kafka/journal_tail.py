@@ -1,6 +1,6 @@
-"""Follows journals as they are written: one long poll at each leader, independent of each other.
+"""Follow journals as they are written: one long poll at each leader, independent of each other.
 
-A leader that is frozen or gone holds up its own partitions only. The library's thread sends and receives; whoever polls
+A frozen or dead leader delays its own partitions only. The library's thread sends and receives; the polling thread
 decodes.
 """
 
@@ -29,9 +29,9 @@ from app.edges.kafka.raw_client import error_of, errors, failure, reading_answer
 from app.edges.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher, offset_after
 from app.kit.errors import UnavailableError
 
-# How long a broker keeps an answer back while nothing is written. Its other answers to us wait as long.
+# The time for which a broker waits with an answer while nothing is written. Its other answers wait as long.
 _LONG_POLL_MS = 300
-# While much is written, a leader is asked again this much after the last time: fewer and fuller answers.
+# The shortest interval of requests to a leader under load, for fewer and fuller answers.
 _PACE_S = 0.02
 _AFTER_FAILURE_S = 0.2
 _ASK_FOR_LEADERS_S = 0.2
@@ -43,7 +43,7 @@ _NOT_ALLOWED = frozenset({29, 31})
 
 
 class _Answer(NamedTuple):
-    """What came back from one leader: the message or an error."""
+    """The result from one leader: the message or an error."""
 
     broker_id: int
     positions: dict[TopicPartition, int]
@@ -54,7 +54,7 @@ class _Answer(NamedTuple):
 
 
 class KafkaJournals:
-    """Answers what app/core/observing/journals.py asks. Secrets are resolved for each connection anew."""
+    """Implements app/core/observing/journals.py. Secrets are resolved for each connection."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class KafkaJournals:
         try:
             return JournalTail(resolved, attempt, self._topics, timeout_s=timeout_s)
         except errors.KafkaError as error:
-            raise failure(attempt, "be followed", error) from error
+            raise failure(attempt, "serve their journals", error) from error
 
 
 class JournalTail(RawFetcher):
-    """The Tail port. Leave it as a context manager does."""
+    """The Tail port; a context manager."""
 
     def __init__(
         self, resolved: Mapping[str, str], attempt: Attempt, topics: Collection[str], *, timeout_s: float
@@ -87,7 +87,7 @@ class JournalTail(RawFetcher):
         super().__init__(resolved, attempt)
         self._timeout_s = timeout_s
         self._positions: dict[TopicPartition, int] = {}
-        # Which leader told, when it was asked, that there was nothing more.
+        # The leader that reported the end of its log at the newest request.
         self._at_end: dict[TopicPartition, tuple[int, float]] = {}
         self._in_flight: set[int] = set()
         self._not_before: dict[int, float] = {}
@@ -101,7 +101,7 @@ class JournalTail(RawFetcher):
             with reading_answers():
                 self._manager.run(self._refresh)
         except BaseException:
-            # Nobody has it yet who would close it, and whoever asked for it tries again.
+            # No caller has it yet to close it; the caller tries again.
             self._client.close()
             raise
 
@@ -111,7 +111,7 @@ class JournalTail(RawFetcher):
 
     def look_up(self, topic: str) -> Look:
         is_any_absent = any(not self._cluster.partitions_for_topic(one) for one in self._wanted)
-        # While a topic is not there, the library asks for it again by itself, ten times a second if it may.
+        # For a missing topic, the library refreshes its metadata by itself, up to ten times a second.
         self._cluster.config["retry_backoff_ms"] = _LOOK_FOR_ABSENT_MS if is_any_absent else _LOOK_FOR_LEADERS_MS
         found = self._cluster.partitions_for_topic(topic)
         if found:
@@ -134,7 +134,7 @@ class JournalTail(RawFetcher):
             self._send()
             now = time.monotonic()
             self._raise_if_nobody_answers(now)
-            # Also woken when a leader may be asked again.
+            # Also woken when a leader may be polled again.
             next_send = min((at for at in self._not_before.values() if at > now), default=until)
             try:
                 first = self._answered.get(timeout=max(0.0, min(until, next_send) - now))
@@ -144,13 +144,13 @@ class JournalTail(RawFetcher):
                 continue
             for answer in [first, *self._others()]:
                 answers += self._read(answer)
-        # The next answers come while these are folded.
+        # The next answers arrive while these are processed.
         self._send()
         return answers
 
     def _raise_if_nobody_answers(self, now: float) -> None:
-        """A new connection begins at the bootstrap addresses again: all brokers may have others by now."""
-        # While there is nothing to follow, the brokers' metadata is asked for instead.
+        """Reconnect from the bootstrap addresses: all brokers may have new addresses by now."""
+        # Without anything to follow, the brokers' metadata is requested instead.
         heard_at = max(self._heard_at, self._cluster._last_successful_refresh_ms / 1000)  # noqa: SLF001
         if now - heard_at > _NOBODY_ANSWERS_S:
             raise UnavailableError(
@@ -173,12 +173,12 @@ class JournalTail(RawFetcher):
         return Polled(described.groups, described.missing)
 
     def _partition_of(self, name: str, topic: str) -> int:
-        """Where a journal has this name; -1 while its partitions are not told."""
+        """Return the partitions of the journal of this name; -1 while they are unknown."""
         partitions = len(self._cluster.partitions_for_topic(topic) or ())
         return transaction_log_partition(name, partitions) if partitions else -1
 
     def _bounded(self, request: Any, broker_id: int) -> Any:
-        """Each question has its own time: one broker that is frozen does not use up that of the others."""
+        """Give each request its own time limit: a frozen broker does not use up that of the others."""
 
         async def sent() -> Any:
             return await self._sent_to(request, broker_id, self._timeout_s * 1000)
@@ -194,7 +194,7 @@ class JournalTail(RawFetcher):
                 return found
 
     def _send(self) -> None:
-        """Ask every leader that is not being asked and may be."""
+        """Poll every leader without a pending request."""
         led: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
         is_led = True
         for at, offset in self._positions.items():
@@ -217,12 +217,12 @@ class JournalTail(RawFetcher):
         try:
             request = self._request(positions, _LONG_POLL_MS, Isolation.READ_UNCOMMITTED)
             message = await self._sent_to(request, broker_id, _LONG_POLL_MS + self._timeout_s * 1000)
-        except Exception as error:  # noqa: BLE001 - raised by the thread that polls
+        except Exception as error:  # noqa: BLE001 - raised by the polling thread
             problem = error
         self._answered.put(_Answer(broker_id, positions, sent_at, time.monotonic(), message, problem))
 
     def _read(self, answer: _Answer) -> list[LogAnswer]:
-        """What cannot be read costs the broker that sent it its turn, like a connection that has failed."""
+        """Treat an unreadable answer like a failed connection: its broker misses a turn."""
         try:
             with reading_answers():
                 return self._taken(answer)
@@ -239,7 +239,7 @@ class JournalTail(RawFetcher):
             if not isinstance(error, errors.KafkaError):
                 raise error
             if isinstance(error, (errors.AuthorizationError, errors.SaslAuthenticationFailedError)):
-                raise failure(self._attempt, "be followed", error) from error
+                raise failure(self._attempt, "serve their journals", error) from error
             self._note_failure(answer.broker_id, str(error) or type(error).__name__)
             return []
         self._heard_at = time.monotonic()
@@ -247,7 +247,7 @@ class JournalTail(RawFetcher):
         for topic in answer.message.responses:
             for part in topic.partitions:
                 at = TopicPartition(topic.topic, part.partition_index)
-                # One that was left or moved meanwhile is not ours any more.
+                # A partition that was left or has moved meanwhile is not followed any more.
                 if self._positions.get(at) == answer.positions.get(at):
                     found += self._heard(at, part, answer)
         self._not_before[answer.broker_id] = answer.sent_at + (_PACE_S if found else 0.0)
@@ -271,7 +271,7 @@ class JournalTail(RawFetcher):
         error = error_of(code, f"{at.topic}-{at.partition}")
         if code in _NOT_ALLOWED:
             return [LogAnswer(Heard.REFUSED, at.topic, at.partition, (), -1, -1, str(error))]
-        # A leader that moved, or whatever else one partition may have: its neighbours go on.
+        # After a leader's move, or another error of one partition, the others continue.
         self._note_failure(answer.broker_id, str(error))
         return []
 
@@ -283,7 +283,7 @@ class JournalTail(RawFetcher):
         *,
         is_at_end: bool,
     ) -> Stamp | None:
-        """Of a record that this leader's answer before did not have, though it was at the end of the log."""
+        """Report a new record at a leader that had reported the end of its log before."""
         before = self._at_end.pop(at, None)
         if is_at_end:
             self._at_end[at] = (answer.broker_id, answer.sent_at)
@@ -297,7 +297,7 @@ class JournalTail(RawFetcher):
         try:
             return self.list_offsets([at], EARLIEST)[at]
         except errors.KafkaError as error:
-            raise failure(self._attempt, f"tell where {at.topic}-{at.partition} begins", error) from error
+            raise failure(self._attempt, f"return the first offset of {at.topic}-{at.partition}", error) from error
 
     def _note_failure(self, broker_id: int, reason: str) -> None:
         self.last_failure = reason
@@ -305,7 +305,7 @@ class JournalTail(RawFetcher):
         self._ask_for_leaders()
 
     def _ask_for_leaders(self) -> None:
-        """In the background, and not more often than makes sense: an election takes a moment."""
+        """Refresh in the background, at intervals: an election takes a moment."""
         now = time.monotonic()
         if now - self._leaders_asked_at >= _ASK_FOR_LEADERS_S:
             self._leaders_asked_at = now

@@ -1,7 +1,7 @@
-"""What the transaction coordinators say by the admin calls of KIP-664 (brokers from 3.0 on).
+"""Read transactions from their coordinators by the admin calls of KIP-664 (brokers from 3.0 on).
 
-Every broker is asked for the ids that it coordinates, and then what each of them is. One id's error, one broker's
-silence, costs its own answer only.
+Every broker lists the ids that it coordinates, and then describes each of them. The error of one id or broker costs its
+own answer only.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ DescribeMessage: Any = DescribeTransactionsRequest
 
 
 class Described(NamedTuple):
-    """states: by transactional id. missing: a sentence for each broker that said nothing."""
+    """states: by transactional id. missing: a sentence for each broker without an answer."""
 
     states: dict[str, TransactionState]
     missing: tuple[str, ...]
 
 
 def describe_all(send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, is_only_open: bool) -> Described:
-    """Every id that may be described, or only those that are open.
+    """Read every id that this client may describe, or the open ones only.
 
     Args:
-        send: gives a broker's answer to a request, or raises a KafkaError of the library's in bounded time.
+        send: returns a broker's answer to a request, or raises a KafkaError of the library's in bounded time.
     """
     states: dict[str, TransactionState] = {}
     missing: list[str] = []
@@ -52,7 +52,7 @@ def describe_all(send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, 
                 names = [one.transactional_id for one in listed.transaction_states]
                 for some in _in_parts(names):
                     described = send(DescribeMessage(transactional_ids=some), broker_id)
-                    # One that expired or whose coordinator moved meanwhile is told by the next answer.
+                    # The next answer has an id that expired or whose coordinator moved meanwhile.
                     found = [one for one in described.transaction_states if one.error_code == 0]
                     states |= {
                         one.transactional_id: _state(one) for one in found if one.transaction_state in _STATUS_OF

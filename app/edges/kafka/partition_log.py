@@ -1,6 +1,6 @@
-"""Looks into one partition's log: raw batches, what its leader says of them, the ids of their producers. Blocks.
+"""Read one partition's log: raw batches, their leader's view of them, the ids of their producers. Blocks.
 
-Up to the last stable offset it is fetched at read_committed: the same batches, and with them the aborted transactions.
+Up to the last stable offset it is fetched at read_committed: the same batches, and the list of aborted transactions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MAX_WAIT_MS = 100
 def read_partition_log(
     resolved: Mapping[str, str], attempt: Attempt, at: TopicPartition, *, start: int | Landmark, limit: int
 ) -> Look:
-    """At least `limit` batches from `start` on; fewer at the log's end, or when they are very large.
+    """Return at least `limit` batches from `start` on; fewer at the log's end, or if they are very large.
 
-    Raises BrokerUnreachableError, NotFoundError for a topic or partition that is not there, InvalidError for an offset
-    that is not, UnavailableError with the permission that is missing.
+    Raises BrokerUnreachableError, NotFoundError for a missing topic or partition, InvalidError for an offset outside of
+    the log, or UnavailableError with the missing permission.
     """
     try:
         with RawFetcher(resolved, attempt) as fetcher, reading_answers():
@@ -46,11 +46,10 @@ def read_partition_log(
         raise NotFoundError(f"{at.topic} cannot be a topic's name", field="topic") from error
     except errors.TopicAuthorizationFailedError as error:
         raise UnavailableError(
-            f"the brokers at {attempt.address} do not let this client read {at.topic}: it needs the operations "
-            "Describe and Read on the topic"
+            f"the brokers at {attempt.address} refuse to read {at.topic}: grant Describe and Read on the topic"
         ) from error
     except errors.KafkaError as error:
-        raise failure(attempt, f"let {at.topic} be read", error) from error
+        raise failure(attempt, f"return records of {at.topic}", error) from error
 
 
 def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, limit: int) -> Look:
@@ -73,7 +72,7 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
         position = found.next_offset
         if isolation is Isolation.READ_COMMITTED:
             decided_until = position
-        # Both are of one moment here. A leader that has just been elected may say less than it was (KIP-207).
+        # Both are of one moment here. A newly elected leader may report less than its predecessor (KIP-207).
         last_stable = max(last_stable, found.last_stable_offset)
         high_watermark = max(high_watermark, found.high_watermark)
     return Look(
@@ -91,7 +90,7 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
 
 
 def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
-    # In this order: what lies between the last two is behind a transaction that was open, however much was written in
+    # In this order: records between the last two are behind a transaction that was open, also with many writes in
     # between (ADR 0018).
     earliest = fetcher.list_offsets([at], EARLIEST)[at]
     high_watermark = fetcher.list_offsets([at], LATEST)[at]
@@ -104,9 +103,9 @@ def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
 def read_transactional_ids(
     resolved: Mapping[str, str], attempt: Attempt, producer_ids: Collection[int]
 ) -> TransactionalIds:
-    """The transactional ids that had these producer ids: as `__transaction_state` tells, else as the coordinators do.
+    """Find the transactional ids of these producer ids: from `__transaction_state`, else from the coordinators.
 
-    Raises BrokerUnreachableError, or UnavailableError where neither tells them.
+    Raises BrokerUnreachableError, or UnavailableError if neither has them.
     """
     try:
         return TransactionalIds(_ids_in_journal(resolved, attempt.half(), set(producer_ids)))
@@ -121,7 +120,7 @@ def read_transactional_ids(
         raise failure(attempt, "list transactions", error) from error
     if refused:
         raise UnavailableError(f"{why}; {refused[0].sentence}")
-    return TransactionalIds(ids, f"transactional ids are those that ListTransactions tells now, since {why}")
+    return TransactionalIds(ids, f"transactional ids are the present ones of ListTransactions, since {why}")
 
 
 def _ids_in_journal(resolved: Mapping[str, str], attempt: Attempt, wanted: set[int]) -> dict[int, str]:

@@ -1,7 +1,7 @@
-"""Requests of Kafka's protocol to a broker of one's choice, through kafka-python's connections.
+"""Send requests of Kafka's protocol to a chosen broker, through kafka-python's connections.
 
-The library is untyped and partly private: the modules on this client are its border, they block, and nothing of the
-library gets past them.
+The library is untyped and partly private: the modules on this client are its border. They block, and return no object
+of the library.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from app.kit.errors import FencelineError, InvalidError, UnavailableError
 
 errors: Any = library_errors
 
-# It logs each failure that we raise, and at debug level its settings, password included.
+# It logs each failure that is raised here, and at debug level its settings with the password.
 _library_log = logging.getLogger("kafka")
 _library_log.addHandler(logging.NullHandler())
 _library_log.propagate = False
 
-# Together below 15 s. To explain has the rest of a short question's time, and at least a moment.
+# Together below 15 s. The explanation has the rest of a short question's time, and at least a moment.
 _BOOTSTRAP_S = 6.0
 _EXPLAINED_WITHIN_S = 4.0
 LEAST_EXPLAINING_S = 0.8
 _SHARE_OF_BOOTSTRAP = 0.7
-# As long for all advertised addresses together: another broker of the cluster has answered already.
+# The same time for all advertised addresses together: another broker of the cluster has answered already.
 _CONTACT_S = 3.0
 _ONE_BROKER_S = 1.0
-# At a question's end there is less than this: nobody asks again.
+# With less time than this left, nothing is retried.
 _AGAIN_S = 0.1
-# What code stumbles over that reads an answer which is not what it should be.
+# The exceptions of code that reads a malformed answer.
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, struct.error)
 
 
 class RawClient:
-    """A connection to the cluster; leave it as a context manager does."""
+    """A connection to the cluster; a context manager."""
 
     def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
         left_ms = max(1, int(attempt.left_s * 1000))
-        # Whoever has minutes for a question does not wait so long for the word that the address is wrong.
+        # A long question does not wait for its whole time until a wrong address is reported.
         bootstrap_s = min(_BOOTSTRAP_S, attempt.left_s * _SHARE_OF_BOOTSTRAP)
         opened: list[Any] = []
 
@@ -79,7 +79,7 @@ class RawClient:
                 kafka_client=open_and_note,
             )
         except errors.KafkaError as error:
-            # It connects while it is made, and leaves its thread running when that fails.
+            # It connects in its constructor, and leaves its thread running when that fails.
             for network in opened:
                 network.close()
                 network._manager._net.stop()  # noqa: SLF001 - what the library's own close does
@@ -93,7 +93,7 @@ class RawClient:
                 raise
             raise UnreachedError(why or str(seen) or type(seen).__name__) from error
         self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
-        # To look for a topic must not create it, nor one anew that is deleted while it is looked at.
+        # A metadata request must not create a topic, nor recreate a deleted one.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._attempt = attempt
         self._resolved = resolved
@@ -105,15 +105,15 @@ class RawClient:
             raise
 
     def _refuse_addresses(self) -> None:
-        """Raise NotAllowedError where a broker sends us to an address that the administrator does not allow."""
+        """Raise NotAllowedError if a broker advertises an address that the administrator does not allow."""
         for address in self._advertised().values():
             if not is_allowed(self._resolved, address):
                 raise NotAllowedError(sent_on(address))
 
     def _reach_one(self, within_s: float) -> None:
-        """Ask one of the brokers where it is advertised; the connection serves the next question, too.
+        """Ask one of the brokers at its advertised address; the connection serves the next request, too.
 
-        Raises UnreachedBrokersError that says why none of them is reached.
+        Raises UnreachedBrokersError with the reasons if none of them is reached.
         """
         if not self._manager.run(self._one_reached, within_s):
             why = self._why_not_reached()
@@ -127,7 +127,7 @@ class RawClient:
                 if left_s <= 0:
                     return False
                 try:
-                    # A listener that expects SASL lets everybody connect, and ends the connection at a question.
+                    # A listener that expects SASL accepts any connection, and ends it at a request.
                     question = self._manager.cluster.metadata_request()
                     answer = self._manager.send(question, broker_id, request_timeout_ms=left_s * 1000)
                     await self._manager.wait_for(answer, min(left_s, _ONE_BROKER_S) * 1000)
@@ -137,10 +137,10 @@ class RawClient:
             await self._manager._net.sleep(_AGAIN_S)  # noqa: SLF001 - the library's own loop
 
     def _why_not_reached(self) -> str | None:
-        """A clause for each broker that does not answer at its advertised address; None where all of them do."""
+        """Return a reason for each broker without an answer at its advertised address; None if all answer."""
         advertised = self._advertised()
         found = first_contact.why_not_advertised(self._resolved, advertised, within_s=_explained_s(self._attempt))
-        # A login is refused to a client only: the first contact does not try one.
+        # Only a client can test a login: the first contact does not try one.
         heard = {one: self._manager.failures[one] for one in advertised if one in self._manager.failures}
         for broker_id, failed in heard.items():
             if is_about_settings(failed):
@@ -149,14 +149,14 @@ class RawClient:
         return "; ".join(found.values()) or None
 
     def _advertised(self) -> dict[int, str]:
-        """`host:port` by broker id, of the newest metadata."""
+        """Return `host:port` by broker id, from the newest metadata."""
         return {broker.node_id: address_of(broker) for broker in self._manager.cluster.brokers()}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Raises UnreachedBrokersError instead of an error that says no more than that a broker did not answer."""
+        """Raise UnreachedBrokersError instead of an error that reports only a missing answer."""
         try:
             if not isinstance(error, Exception) or not _names_no_broker(error):
                 return
@@ -168,27 +168,27 @@ class RawClient:
             self._client.close()
 
     def send(self, request: Any, broker_id: int) -> Any:
-        """The answer of this broker. Raises a KafkaError of the library's."""
+        """Return the answer of this broker. Raises a KafkaError of the library's."""
         return self._manager.run(self._sent, request, broker_id)
 
     def send_in_half_of_the_time(self, request: Any, broker_id: int) -> Any:
-        """As `send`, leaving time to ask other brokers where this one is silent."""
+        """Do as `send`, and leave time for other brokers if this one does not answer."""
         with self._half_of_the_time():
             return self.send(request, broker_id)
 
     def broker_ids(self) -> list[int]:
-        """Those of the newest metadata."""
+        """The brokers of the newest metadata."""
         return sorted(broker.node_id for broker in self._manager.cluster.brokers())
 
     async def _sent(self, request: Any, broker_id: int) -> Any:
         return await self._sent_to(request, broker_id, self.left_ms)
 
     def _sent_to(self, request: Any, broker_id: int, timeout_ms: float) -> Any:
-        """The future answer of this broker; to be called on the network's own thread.
+        """Return the future answer of this broker; call it on the network's own thread.
 
-        Brokers name each other as leader or coordinator for a moment after one of them has died, when the library has
-        dropped it from its list already. It raises for that what is not to be tried again; here it is a broker that is
-        not ready yet, and the list is read anew.
+        After a broker's death others still name it as leader or coordinator, when the library has dropped it from its
+        list already. The library raises an error without retries for it. Here it counts as a broker that is not ready
+        yet, and the list is read again.
         """
         try:
             return self._manager.send(request, node_id=broker_id, request_timeout_ms=timeout_ms)
@@ -199,7 +199,7 @@ class RawClient:
 
     @contextmanager
     def _half_of_the_time(self) -> Generator[None]:
-        """What is asked in the block has half of what is left: the questions after it can still be asked."""
+        """Give the questions in the block half of the remaining time, so that later ones have time as well."""
         whole, self._attempt = self._attempt, self._attempt.half()
         try:
             yield
@@ -216,13 +216,13 @@ def error_of(code: int, message: str | None) -> Exception:
 
 
 def is_transient(error: Exception) -> bool:
-    """A coordinator that moves or loads; not that nobody answered, which has used up its time already."""
+    """Return whether a coordinator moves or loads; a missing answer has used up its time already."""
     return isinstance(error, errors.RetriableError) and not isinstance(error, errors.KafkaTimeoutError)
 
 
 @contextmanager
 def reading_answers() -> Generator[None]:
-    """What cannot be read in an answer is a MalformedAnswerError, with the place where it was read as its cause."""
+    """Raise MalformedAnswerError for an unreadable answer, with the place in the code as its cause."""
     try:
         yield
     except _UNREADABLE as error:
@@ -234,7 +234,7 @@ def _explained_s(attempt: Attempt) -> float:
 
 
 def _names_no_broker(error: Exception) -> bool:
-    """Whether it says no more than that a broker did not answer, or did not let us in, and not which one."""
+    """Return whether it reports only a missing answer or a failed login, without the broker."""
     if isinstance(error, UnreachedError | NotAllowedError) or not isinstance(error, errors.KafkaError):
         return False
     is_refusal = isinstance(error, errors.BrokerResponseError) and not isinstance(error, errors.RequestTimedOutError)
@@ -242,7 +242,7 @@ def _names_no_broker(error: Exception) -> bool:
 
 
 def _without_class(error: Exception) -> str:
-    """Without the names of the library's classes."""
+    """Remove the names of the library's classes."""
     return str(error).rpartition("Error: ")[2]
 
 

@@ -1,11 +1,11 @@
-"""Connections of kafka-python that say why they cannot be made, and that no answer can hang or fill.
+"""Connections of kafka-python that report why they fail, with limits on time and size.
 
-The library logs the reason, tries until the time is up, and raises "unable to bootstrap" for a wrong password too. It
-waits for a TLS handshake without a bound, reads for as long as bytes come, and stops reading without a word when its
-parser fails with anything but a ValueError.
+The library logs the reason, retries until the time is up, and raises "unable to bootstrap" for a wrong password too.
+It has no time limit for a TLS handshake, and reads for as long as bytes come. It stops reading without a report when
+its parser fails with anything but a ValueError.
 """
 
-# The base class is untyped: what it gives is checked where it is used.
+# The base class is untyped: its values are checked where they are used.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 
@@ -30,56 +30,55 @@ errors: Any = library_errors
 read_without_copies()
 
 _Manager: Any = KafkaConnectionManager
-# How the library words an end of the connection by the other side.
+# The library's text for a connection that the other side has closed.
 _CLOSED = "disconnected"
 _CONNECT_MS = 10_000
-# A frame of an answer. Taken apart into small structures it is about forty times as large in memory.
+# The largest frame of an answer. Decoded into small structures it takes about forty times as much memory.
 LARGEST_ANSWER_BYTES = 24 << 20
 _CHUNK_BYTES = 64 << 10
 _CHUNKS_AT_ONCE = 16
 
 
 class UntrustedError(library_errors.KafkaError):
-    """A certificate is not accepted, the broker's or ours: its authority, its host name or its time."""
+    """The broker's certificate or the client's is not accepted: its authority, its host name or its time."""
 
 
 class ClosedAtLoginError(library_errors.KafkaError):
-    """The broker closed the connection in the middle of SASL: often a refusal whose words came with the end.
+    """The broker closed the connection during SASL: often a refusal whose message came with the end.
 
-    The library drops what was received together with the end of a connection, so that it depends on the moment whether
-    a refusal is read.
+    The library drops data that arrives together with the end of a connection, so the refusal is not always read.
     """
 
 
 class UnreachedError(library_errors.KafkaError):
-    """No broker is reached at the addresses; the message says why."""
+    """No broker is reached at the addresses; with the reasons."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # the library's puts the name of the class before it
 
 
 class UnreachedBrokersError(UnreachedError):
-    """The bootstrap address answers, but not these brokers at their advertised ones; the message names them."""
+    """The bootstrap address answers, but these brokers do not at their advertised ones; with their names."""
 
 
 class NotAllowedError(library_errors.KafkaError):
-    """A broker is advertised at an address that the administrator does not allow; the message says which."""
+    """A broker advertises an address that the administrator does not allow; with the address."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class MalformedAnswerError(library_errors.KafkaProtocolError):
-    """What a broker sent cannot be read as the answer that it should be."""
+    """A broker's answer is malformed."""
 
 
 class _PlainTransport(cast(Any, KafkaTCPTransport)):
-    """Hands on what it has received before it reads more: the library reads until nothing comes for a moment."""
+    """Passes on received data before it reads more: the library reads until no more data comes for a moment."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         received: list[bytes] = []
         try:
-            # What TLS has decrypted already wakes nobody up.
+            # Data that TLS has decrypted already causes no event of the socket.
             while len(received) < _CHUNKS_AT_ONCE or self._has_decrypted():
                 chunk = self._sock.recv(_CHUNK_BYTES)
                 if not chunk:
@@ -101,9 +100,9 @@ class _TlsTransport(_PlainTransport, cast(Any, KafkaSSLTransport)):
 
 
 class Connections(_Manager):
-    """last_failure: why a connection could not be made the last time, as far as it was heard; None until then.
+    """last_failure: why the newest connection failed, as far as it is known; None until then.
 
-    failures: the same by node. may_connect: whether an address may be connected to; brokers name what they like.
+    failures: the same by node. may_connect: checks addresses, as brokers may advertise any.
     """
 
     may_connect: Callable[[str], bool]
@@ -127,7 +126,7 @@ class Connections(_Manager):
         return connection
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        """As the library's own, with the same bound for the handshake as for the connection."""
+        """Do as the library, with the connection's time limit for the handshake too."""
         address = address_of(node)
         if not self.may_connect(address):
             raise NotAllowedError(not_allowed(address))
@@ -137,7 +136,7 @@ class Connections(_Manager):
             if not self.ssl_enabled:
                 return _PlainTransport(self._net, sock, host=node.host)
             transport = _TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
-            # The one that was given has been taken over.
+            # The given socket has been replaced.
             sock = transport._sock  # noqa: SLF001 - it has no other name
             await self._shake_hands(sock, timeout_at)
         except Exception as error:
@@ -157,7 +156,7 @@ class Connections(_Manager):
                 return
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
-        """Asked by the library before it tries a node again. It forgets failures of bootstrap connections by itself."""
+        """Called by the library before it retries a node. It forgets failures of bootstrap connections by itself."""
         super().maybe_raise_auth_failure(node_id)
         # Another of the addresses may have a better certificate.
         if node_id in self._refusals and len(self._refusals) == len(self.cluster.bootstrap_brokers()):
@@ -169,7 +168,7 @@ class Connections(_Manager):
             error = UntrustedError(refusal_of_broker(handshake))
         elif isinstance(error, errors.KafkaConnectionError) and _CLOSED in str(error) and self._logs_in:
             error = ClosedAtLoginError(
-                "the broker closed the connection while we logged in: it may not take this user, password or mechanism"
+                "the broker closed the connection during the login: it may not accept this user, password or mechanism"
             )
         self.failures[node_id] = error
         if self.last_failure is None or not isinstance(error, errors.RequestTimedOutError):
@@ -182,7 +181,7 @@ class Connections(_Manager):
 
 
 def _guarded(received: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """The library ends a connection for a KafkaProtocolError; for others it would leave it open and unread."""
+    """Raise other errors as KafkaProtocolError, for which the library ends a connection."""
 
     def guarded(data: bytes) -> None:
         try:
@@ -196,12 +195,12 @@ def _guarded(received: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
 
 def address_of(node: Any) -> str:
-    """`host:port`, or `[v6]:port`, of what metadata says of a broker."""
+    """Return `host:port`, or `[v6]:port`, of a broker's metadata."""
     return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
 
 
 def open_network(*, may_connect: Callable[[str], bool], **settings: Any) -> Any:
-    """What kafka-python's clients take as their `kafka_client`."""
+    """Make the `kafka_client` of kafka-python's clients."""
     net: Any = cast(Any, NetworkSelector)(**settings)
     manager = Connections(net, **settings)
     manager.may_connect = may_connect
@@ -209,6 +208,6 @@ def open_network(*, may_connect: Callable[[str], bool], **settings: Any) -> Any:
 
 
 def is_about_settings(error: Exception) -> bool:
-    """Whether the same settings will meet the same failure: who we are, or whether the broker is to be trusted."""
+    """Return whether the same settings will fail again: by the login, or by an untrusted broker."""
     about = (UntrustedError, errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)
     return isinstance(error, about)

@@ -1,7 +1,7 @@
-"""Fetches the logs of partitions as they are: batch headers, pending and aborted records, control records and all.
+"""Fetch the raw logs of partitions: batch headers, pending and aborted records, control records and all.
 
-From the leaders, by Fetch version 11: every broker from 2.3 to 4.x speaks it, and it names topics. At read_committed an
-answer ends at the last stable offset and lists the transactions that were aborted; what it has up to there is the same.
+It sends Fetch version 11 to the leaders: every broker from 2.3 to 4.x supports it, and it names topics. At
+read_committed an answer ends at the last stable offset and lists aborted transactions; the batches are the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OFFSET_OUT_OF_RANGE = 1
 EARLIEST = -2
 LATEST = -1
 _PARTITION_MAX_BYTES = 1 << 20
-# An answer is in memory several times as it is taken apart, and what was once taken is seldom given back.
+# An answer is in memory several times while it is decoded, and the allocator seldom returns memory.
 _MAX_BYTES = 4 << 20
 _RETRY_S = 0.05
 _LAST_OFFSET = 2**63 - 1
@@ -44,11 +44,11 @@ class Isolation(IntEnum):
 
 
 class FetchedLog(NamedTuple):
-    """What one answer had of one partition.
+    """The answer for one partition.
 
-    batches: the first may begin before the offset that was asked for. next_offset: where to go on, which is the log's
-    start where the offset that was asked for is gone. -1 stands for what the answer does not tell. aborted: at
-    read_committed, those that reach into what was fetched.
+    batches: the first may begin before the requested offset. next_offset: the next offset to fetch; the log's start if
+        the requested offset is deleted. -1: not in the answer.
+    aborted: at read_committed, the aborted transactions that overlap the batches.
     """
 
     batches: tuple[RecordBatch | UnreadableBatch, ...]
@@ -60,33 +60,33 @@ class FetchedLog(NamedTuple):
 
 
 def offset_after(batches: Sequence[RecordBatch | UnreadableBatch], position: int) -> int:
-    """Where to go on. Raises MalformedAnswerError for batches before `position`: they would be read for ever."""
+    """Return the next offset. Raises MalformedAnswerError for batches before `position`, which would never end."""
     if not batches:
         return position
     after = batches[-1].last_offset + 1
     if not position < after <= _LAST_OFFSET:
-        raise MalformedAnswerError(f"batches up to offset {after - 1} were given for offset {position}")
+        raise MalformedAnswerError(f"batches up to offset {after - 1} were returned for offset {position}")
     return after
 
 
 def read_logs(
     resolved: Mapping[str, str], attempt: Attempt, topic: str, *, since: Mapping[int, int] | None = None
 ) -> Iterator[tuple[int, RecordBatch | UnreadableBatch]]:
-    """Yield the batches of a topic with their partition: from the beginning to the end of that moment. Blocks.
+    """Yield the batches of a topic with their partition: from the beginning to the present end. Blocks.
 
     Args:
         attempt: for the whole read.
-        since: by partition, an offset to begin at, if what is before it has been read.
+        since: by partition, a first offset, if earlier batches have been read.
 
     Raises:
         BrokerUnreachableError, or UnavailableError: not allowed, not there, or the end was not reached in time.
     """
-    what = f"let {topic} be read"
+    what = f"return records of {topic}"
     try:
         with RawFetcher(resolved, attempt) as fetcher, reading_answers():
             chosen = [TopicPartition(topic, number) for number in fetcher.partitions(topic)]
-            # The end of this moment: on a busy cluster a reader that waits for "no more" waits for ever. Not the high
-            # watermark of a fetch, which a new leader begins too low; ListOffsets waits until it is right.
+            # The present end: on a busy cluster a reader that waits for "no more" never ends. Not the high watermark of
+            # a fetch, which is too low at a new leader; ListOffsets waits until it is right.
             ends = fetcher.list_offsets(chosen, LATEST)
             beginnings = fetcher.list_offsets(chosen, EARLIEST)
             read = since or {}
@@ -114,7 +114,7 @@ class RawFetcher(RawClient):
         self.last_failure = ""
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """Raises a KafkaError of the library's where the topic is not there or not to be seen."""
+        """Raise a KafkaError of the library's if the topic is missing or may not be described."""
         while True:
             self._leaders([TopicPartition(topic, 0)])
             if found := self._manager.cluster.partitions_for_topic(topic):
@@ -123,7 +123,7 @@ class RawFetcher(RawClient):
             self._forget_leaders()
 
     def raise_if_late(self, what: str) -> None:
-        """Raises UnavailableError when the time is up."""
+        """Raise UnavailableError when the time is up."""
         if self._attempt.is_over:
             raise UnavailableError(f"not reached in time: {what}; last seen: {self.last_failure or 'no failure'}")
 
@@ -134,9 +134,9 @@ class RawFetcher(RawClient):
         max_wait_ms: int = 100,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedLog]:
-        """One answer of each leader, after `max_wait_ms` at the latest. Partitions that have no leader now are missing.
+        """Return one answer of each leader, after `max_wait_ms` at the latest. Partitions without a leader are missing.
 
-        Raises a KafkaError of the library's for what trying again does not mend.
+        Raises a KafkaError of the library's for errors that a retry does not fix.
         """
         requests = {
             broker_id: self._request({at: positions[at] for at in led}, max_wait_ms, isolation)
@@ -156,9 +156,9 @@ class RawFetcher(RawClient):
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, int]:
-        """The EARLIEST or LATEST offset of each, LATEST being the high watermark, or the last stable offset.
+        """Return the EARLIEST or LATEST offset of each, LATEST being the high watermark, or the last stable offset.
 
-        Version 5 (KIP-207): a new leader whose high watermark is not yet what its predecessor's was says so.
+        Version 5 (KIP-207): a new leader whose high watermark is still below its predecessor's returns an error.
         """
         found: dict[TopicPartition, int] = {}
         while len(found) < len(partitions):
@@ -194,7 +194,7 @@ class RawFetcher(RawClient):
         )
 
     def _is_answer(self, at: TopicPartition, error_code: int) -> bool:
-        """False for what trying again may mend; raises a KafkaError of the library's for what it does not."""
+        """Return False for errors that a retry may fix; raise a KafkaError of the library's for others."""
         if error_code == 0:
             return True
         error = error_of(error_code, f"{at.topic}-{at.partition}")
@@ -222,7 +222,7 @@ class RawFetcher(RawClient):
             min_bytes=1,
             max_bytes=_MAX_BYTES,
             isolation_level=isolation,
-            # No incremental fetch session: each request stands for itself.
+            # No incremental fetch session: each request is complete.
             session_id=0,
             session_epoch=-1,
             topics=[topic(topic=name, partitions=wanted) for name, wanted in by_topic.items()],
@@ -233,7 +233,7 @@ class RawFetcher(RawClient):
         )
 
     async def _answers(self, requests: Mapping[int, Any]) -> list[Any]:
-        """Asks all brokers at once; one that does not answer is left out."""
+        """Ask all brokers at once; those without an answer are left out."""
         sent = [self._sent_to(request, broker_id, self.left_ms) for broker_id, request in requests.items()]
         answers: list[Any] = []
         for future in sent:
@@ -274,7 +274,7 @@ class RawFetcher(RawClient):
         return found
 
     def _leaders(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Who leads which of them; those without a leader are missing."""
+        """Return the leaders of these partitions; those without a leader are missing."""
         topics = {at.topic for at in partitions}
         if not topics <= self._topics:
             self._topics |= topics
@@ -287,7 +287,7 @@ class RawFetcher(RawClient):
         return led
 
     def _forget_leaders(self) -> None:
-        """Asked for anew before the next request, after a pause: an election takes a moment."""
+        """Look up leaders again before the next request, after a pause: an election takes a moment."""
         time.sleep(min(_RETRY_S, self.left_ms / 1000))
         self._topics.clear()
 
@@ -299,7 +299,7 @@ class RawFetcher(RawClient):
         except errors.UnknownTopicOrPartitionError:
             raise
         except errors.KafkaError as error:
-            # The broker that was asked may be the one that is gone; the next one is asked then.
+            # The dead broker may be the one that was asked; the next one is asked then.
             if not is_transient(error):
                 raise
             self.last_failure = str(error)

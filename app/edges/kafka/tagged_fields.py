@@ -1,4 +1,4 @@
-"""Tagged fields of an answer, read without a copy of everything behind them.
+"""Read the tagged fields of an answer without a copy of the rest of the answer.
 
 kafka-python copies the rest of the answer at each structure that has tagged fields. An answer of 24 MiB with a million
 such structures would be copied a million times: hours, in which the process does nothing else.
@@ -15,7 +15,7 @@ from typing import Any, cast
 from kafka.protocol.schemas.fields.struct import StructField  # pyright: ignore[reportMissingTypeStubs]
 
 LARGEST_BYTES = 64 << 10
-"""Of the tagged fields of one structure: features, or the new leaders' addresses, are a few kilobytes."""
+"""The limit for one structure's tagged fields: features, or the new leaders' addresses, are a few kilobytes."""
 _COPYING = "_BytesIO(bytes(data[pos:]))"
 
 _Struct: Any = StructField
@@ -49,5 +49,5 @@ def _emit_reading(self: Any, ctx: Any, var_name: str, indent: str, version: int)
 
 
 def read_without_copies() -> None:
-    """From now on, for every decoder that is made: the library makes one at the first answer of its kind."""
+    """Use it for every decoder made from now on: the library makes one at the first answer of its kind."""
     _Struct._emit_tagged_decode = _emit_reading  # noqa: SLF001

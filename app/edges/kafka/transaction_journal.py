@@ -1,4 +1,4 @@
-"""Reads `__transaction_state` with a plain consumer: every partition, from its beginning to its end of that moment."""
+"""Read `__transaction_state` with a plain consumer: every partition, from its beginning to its present end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH = 2_000
 
 
 class JournalUnreadableError(Exception):
-    """The journal cannot be read: not allowed, not there, or no broker answers; the message says which."""
+    """The journal is unreadable: no permission, no topic, or no answer from a broker; with the reason."""
 
 
 def read_transaction_journal(
@@ -36,14 +36,14 @@ def read_transaction_journal(
             **client_config,
             "group.id": "fenceline-journal-reader",
             "enable.auto.commit": False,
-            # The coordinator writes the journal outside transactions; there is nothing to wait for.
+            # The coordinator writes the journal outside of transactions, so no LSO applies.
             "isolation.level": "read_uncommitted",
             "fetch.queue.backoff.ms": 10,
         }
     )
     deadline = time.monotonic() + timeout_s
     try:
-        # The end of this moment is asked for: on a busy cluster a reader that waits for "no more" waits for ever.
+        # The present end is requested: on a busy cluster a reader that waits for "no more" never ends.
         unfinished = _ends(consumer, timeout_s)
         consumer.assign([TopicPartition(transaction_state.TOPIC, number, OFFSET_BEGINNING) for number in unfinished])
         while unfinished:
@@ -51,7 +51,7 @@ def read_transaction_journal(
             if left_s <= 0:
                 raise JournalUnreadableError(
                     f"the end of {transaction_state.TOPIC} was not reached within {timeout_s:g} s: "
-                    f"{len(unfinished)} partitions are not read through"
+                    f"{len(unfinished)} partitions are not complete"
                 )
             for message in consumer.consume(_BATCH, min(left_s, 0.5)):
                 error = message.error()
@@ -63,7 +63,7 @@ def read_transaction_journal(
                         yield record
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:  # noqa: SLF001
                     raise JournalUnreadableError(f"{transaction_state.TOPIC} cannot be read: {error.str()}")
-            # Positions move over what compaction has removed, where no record is there to tell that the end is reached.
+            # Positions pass compacted offsets, where no record shows that the end is reached.
             for entry in consumer.position([TopicPartition(transaction_state.TOPIC, number) for number in unfinished]):
                 if entry.offset >= unfinished[entry.partition]:
                     del unfinished[entry.partition]
@@ -74,7 +74,7 @@ def read_transaction_journal(
 
 
 def to_record(message: Message) -> JournalRecord | None:
-    """Decode one message of the journal; None for a key that names no transactional id."""
+    """Decode one message of the journal; None for a key without a transactional id."""
     transactional_id = transaction_state.decode_key(message.key() or b"")
     if isinstance(transactional_id, Undecodable):
         return None
@@ -88,7 +88,7 @@ def to_record(message: Message) -> JournalRecord | None:
 
 
 def _ends(consumer: Consumer, timeout_s: float) -> dict[int, int]:
-    """The end of every partition that holds anything."""
+    """Return the end of every partition that is not empty."""
     topic = consumer.list_topics(transaction_state.TOPIC, timeout_s).topics[transaction_state.TOPIC]
     if topic.error is not None:
         raise JournalUnreadableError(f"{transaction_state.TOPIC} cannot be read: {topic.error.str()}")

@@ -1,4 +1,4 @@
-"""The declarations of what the API takes and shows.
+"""The declarations of what core's API takes and shows; each product's record brings its own.
 
 They are imported here, because each `@shows` must stand before the first model that contains its struct.
 """
@@ -14,31 +14,15 @@ from app.core.hanging import schemas as hanging
 from app.core.ids.api import schemas as ids
 from app.core.pipelines import schemas as pipelines
 from app.core.runs.api import offset_schemas
-from app.products.audits import schemas as audits
-from app.products.drills import schemas as drills
-from app.products.files.api import file_schemas, orphan_schemas
-from app.products.migrations.api import foreign_schemas, migration_schemas
-from app.products.offset_log import schemas as offset_log
-from app.products.partition_log import schemas as partition_log
-from app.products.webhooks import schemas as webhooks
 
 __all__ = [
     "access",
-    "audits",
     "blocked",
     "clusters",
-    "drills",
     "fencing",
-    "file_schemas",
-    "foreign_schemas",
     "hanging",
     "ids",
-    "migration_schemas",
-    "offset_log",
     "offset_schemas",
-    "orphan_schemas",
-    "partition_log",
     "pipelines",
     "run_schemas",
-    "webhooks",
 ]

@@ -1,10 +1,10 @@
-"""REST under /api/v1."""
+"""REST under /api/v1: core's routes, and those of products at the places that their records name."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.edges.main import api_models  # first: it declares what the routes show
+from app.edges.main.products import PRODUCTS  # first: it declares what the routes show
 
 # isort: split
 from app.core.access import api as access
@@ -17,42 +17,34 @@ from app.core.ids.api import registry as id_registry
 from app.core.mappings import api as mappings
 from app.core.observing import api as observing
 from app.core.pipelines import api as pipelines
+from app.core.product import placed
 from app.core.runs.api import offsets, runs
 from app.core.transforms import api as transform_sources
-from app.products.audits import api as audits
-from app.products.drills import api as drills
-from app.products.files.api import files, orphans
-from app.products.migrations.api import foreign as foreign_migrations
-from app.products.migrations.api import migrations
-from app.products.offset_log import api as offset_log
-from app.products.partition_log import api as partition_log
-from app.products.webhooks import api as webhooks
+from app.kit.web.api.documented import TAGS
 
-__all__ = ["api_models", "router"]
+_CORE = {
+    "clusters": [clusters.router],
+    "hanging": [hanging.router],
+    "observing": [observing.router],
+    "fencing": [fencing.router],
+    "blocked": [stuck.router],
+    "pipelines": [pipelines.router],
+    "mappings": [mappings.router],
+    "ids": [id_imports.router, id_registry.router],
+    "offsets": [offsets.router],
+    "runs": [runs.router],
+    "transforms": [transform_sources.router],
+    "access": [access.router],
+}
 
 router = APIRouter(prefix="/api/v1")
-for noun in (
-    clusters,
-    hanging,
-    observing,
-    fencing,
-    partition_log,
-    stuck,
-    pipelines,
-    mappings,
-    id_imports,
-    id_registry,
-    offset_log,
-    files,
-    offsets,
-    orphans,
-    runs,
-    drills,
-    migrations,
-    foreign_migrations,
-    audits,
-    transform_sources,
-    webhooks,
-    access,
-):
-    router.include_router(noun.router)
+for _router in placed(_CORE, [(routes.after, routes.routers) for product in PRODUCTS for routes in product.api]):
+    router.include_router(_router)
+
+tags = dict(
+    placed(
+        {name: [(name, text)] for name, text in TAGS.items()},
+        [(tag.after, [(tag.name, tag.text)]) for product in PRODUCTS for tag in product.tags],
+    )
+)
+"""The sentence of each heading of the OpenAPI document, in their order."""

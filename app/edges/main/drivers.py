@@ -1,4 +1,4 @@
-"""How drivers are started on this host, by the settings."""
+"""Set up the start of drivers on this host, by the settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def launcher_for(settings: Settings, spark_submit: SparkSubmit) -> SubmitLaunche
 
 
 def spark_submit_for(settings: Settings) -> SparkSubmit:
-    """With this environment's Python and PySpark; without a Java it refuses each submission with the reason."""
+    """Make a launcher with this environment's Python and PySpark; without Java it refuses every submission."""
     java_home, java_missing = _java(settings.java_home)
     return SparkSubmit(
         cache_dir=settings.cache_dir,
@@ -40,7 +40,7 @@ def spark_submit_for(settings: Settings) -> SparkSubmit:
 
 
 def _java(named: Path | None) -> tuple[Path | None, str | None]:
-    """The Java of drivers, or why there is none: the server does not need it, a run's instances then fail with it."""
+    """Return the Java of drivers, or the reason for none: the server runs without it, but instances fail."""
     try:
         return drivers_java(named).home, None
     except JavaMissingError as error:
@@ -54,7 +54,7 @@ def _pairs(settings: Sequence[str]) -> Mapping[str, str]:
 
 
 def _driver_environment(settings: Settings) -> Mapping[str, str]:
-    """What drivers inherit: a folder of secrets that stands in the settings file counts as if it were exported."""
+    """Return the environment of drivers: a folder of secrets in the settings file counts as if it were exported."""
     if settings.secrets_dir is None:
         return dict(os.environ)
     return {**os.environ, "FENCELINE_SECRETS_DIR": str(settings.secrets_dir)}

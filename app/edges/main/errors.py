@@ -1,7 +1,7 @@
-"""Why something cannot start."""
+"""The error of a failed start."""
 
 from __future__ import annotations
 
 
 class StartError(Exception):
-    """The server or a command cannot start; the message names the thing and the way out."""
+    """The server or a command cannot start; the message has the reason and the next step."""

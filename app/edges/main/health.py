@@ -1,4 +1,4 @@
-"""How the parts of the server are, asked for each /readyz: Postgres now, its schema, the change feed, every loop."""
+"""The health of the server's parts for each /readyz: Postgres, its schema, the change feed, every loop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PROBE_WITHIN_S = 2.0
 
 
 class Health:
-    """`schema_problem` is why the schema cannot be used yet; None once it can."""
+    """`schema_problem`: why the schema is not usable yet; None once it is."""
 
     def __init__(self, database: Database, changes: ChangeFeed, supervisor: Supervisor) -> None:
         self._database = database
         self._changes = changes
         self._supervisor = supervisor
-        self.schema_problem: str | None = "its schema was not looked at yet"
+        self.schema_problem: str | None = "its schema has not been checked yet"
 
     async def of_parts(self) -> Sequence[PartHealth]:
         return [await self._postgres(), self._schema(), self._feed(), *self._loops()]
@@ -41,7 +41,7 @@ class Health:
         return PartHealth(name="schema", is_ready=self.schema_problem is None, why_not=self.schema_problem or "")
 
     def _feed(self) -> PartHealth:
-        why_not = "the change feed does not listen now; pages are renewed every few seconds only"
+        why_not = "the change feed is not connected; pages are refreshed every few seconds only"
         return PartHealth(name="change feed", is_ready=self._changes.is_listening, why_not=why_not)
 
     def _loops(self) -> list[PartHealth]:

@@ -1,4 +1,4 @@
-"""Where the log lines of the server go, and which of the libraries' lines are worth one."""
+"""The destinations of the server's log lines, and the levels of the libraries' loggers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kit.state_files import prepare_folder
 
 
 class OneLine(logging.Formatter):
-    """A message is one line: what it quotes was named by others, and cannot pass for a line of ours.
+    """A message is one line: quoted names come from outside, and must not look like another line.
 
     The lines of a traceback stay as they are.
     """

@@ -1,14 +1,11 @@
-"""What Prometheus reads: the state and rates of pipelines, and how the server's parts are."""
+"""The metrics for Prometheus: the state and rates of pipelines, and the state of the server's parts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
-from app.core.alerts.store.webhooks import WebhookStore
-from app.core.alerts.webhook import DeliveryState, WebhookCounts
 from app.core.fencing.fencing_event import Cause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds
@@ -16,28 +13,19 @@ from app.core.hanging.report import SearchReport
 from app.core.observing.snapshot import Phase, Snapshot, Source
 from app.core.overview import service as overview
 from app.core.overview.service import PipelineLine
-from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.runs.crash_loop import failures_so_far
 from app.core.runs.run import RunState
 from app.core.runs.series import RunTotals
 from app.core.runs.store.tasks import TaskStore
+from app.core.wiring import Wiring
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Wiring
-from app.products.audits.audit import COUNTED
-from app.products.audits.plan import AuditPlan
-from app.products.audits.store import AuditPlanStore, AuditStore
-from app.products.files.metrics import file_metrics, orphan_metrics
-from app.products.files.service.showing import standings_of_all
-from app.products.files.store.orphan_looks import OrphanLookStore
-from app.products.offset_log.record import MARKED_FOR
-from app.products.offset_log.store import OffsetLogStore
 
 
 async def exposition(wiring: Wiring) -> bytes:
-    """All metrics in Prometheus' text format. With the database away, those about pipelines are left out, not zero."""
+    """Return all metrics in Prometheus' text format. Without the database, those about pipelines are omitted, not 0."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    Info("fenceline_build", "Which Fenceline this is", registry=registry).info({"version": wiring.version})
+    Info("fenceline_build", "Version of Fenceline", registry=registry).info({"version": wiring.version})
     ready = Gauge("fenceline_part_ready", "Whether a part of the server is ready", ["part"], registry=registry)
     for part in await wiring.health():
         ready.labels(part.name).set(part.is_ready)
@@ -52,40 +40,38 @@ async def exposition(wiring: Wiring) -> bytes:
             lines = await overview.pipeline_lines(uow, needs=wiring.needs, now=wiring.clock.now())
             runs = [line.run.id for line in lines if line.run is not None]
             totals = await uow.of(TaskStore).totals(runs)
-            webhooks = await uow.of(WebhookStore).counts()
-            contradictions = await uow.of(OffsetLogStore).contradicted(since=wiring.clock.now() - MARKED_FOR)
             fencings = await fencing_feed.told_by_cluster(uow)
-            audits = await uow.of(AuditStore).counts()
-            plans = await uow.of(AuditPlanStore).scheduled()
             pipelines = [line.pipeline for line in lines]
-            files = await standings_of_all(uow, pipelines, now=wiring.clock.now())
-            orphans = await uow.of(OrphanLookStore).newest_findings(list(files))
+            of_products = [
+                await product.metrics(uow, pipelines, wiring.clock.now())
+                for product in wiring.products
+                if product.metrics is not None
+            ]
     except FencelineError:
         return generate_latest(registry)
-    _webhooks(registry, webhooks, now=wiring.clock.now())
     _pipelines(registry, lines)
-    _offset_log(registry, lines, contradictions)
     _fencings(registry, fencings)
-    file_metrics(registry, files)
-    orphan_metrics(registry, orphans)
-    _audits(registry, {line.pipeline.name: audits.get(line.pipeline.name, {}) for line in lines}, plans)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
+    for write in of_products:
+        write(registry)
     return generate_latest(registry)
 
 
 def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now_ms: int) -> None:
-    """What the observer of each cluster knows, and how old and complete it is."""
+    """Add the observer's data of each cluster, with its age and completeness."""
     each = ["cluster", "topic"]
-    phase = Gauge("fenceline_journal_phase", "1 for how its reading is", [*each, "phase"], registry=registry)
+    phase = Gauge(
+        "fenceline_journal_phase", "1 for the present phase of its reading", [*each, "phase"], registry=registry
+    )
     lag = Gauge("fenceline_journal_lag_records", "Records of a journal that are not read yet", each, registry=registry)
-    age = Gauge("fenceline_journal_age_seconds", "Age of what is known of a journal", each, registry=registry)
+    age = Gauge("fenceline_journal_age_seconds", "Age of a journal's state", each, registry=registry)
     records = Counter("fenceline_journal_records", "Records read of a journal", each, registry=registry)
     unreadable = Counter(
         "fenceline_journal_unreadable", "Records that could not be read", [*each, "reason"], registry=registry
     )
     ended = Counter(
         "fenceline_transactions_ended",
-        "Transactions of all clients that were seen to end since this server began to observe",
+        "Transactions of all clients that ended since this server began to observe",
         ["cluster", "outcome"],
         registry=registry,
     )
@@ -114,16 +100,16 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
                 unreadable.labels(*at, reason).inc(count)
         told = snapshot.transaction_journal
         if told.source is Source.JOURNAL:
-            # Coordinators that are asked instead tell what is so, and not how often it came to be.
+            # Coordinators that are asked instead report states, and no counts of changes.
             ended.labels(snapshot.cluster, "committed").inc(snapshot.commits)
             ended.labels(snapshot.cluster, "aborted").inc(snapshot.aborts)
         if told.source is Source.NOTHING:
-            # Nobody knows what is open: a zero would be read as "nothing".
+            # Open transactions are unknown: a zero would mean none.
             continue
         ours = (snapshot.clocks.ours(one) for one in snapshot.transactions.values() if one.is_open)
         started = [one.state.start_ms for one in ours]
         still_open.labels(snapshot.cluster).set(len(started))
-        # What is not heard of any more grew no older that we know of; the journal's own age does.
+        # Without news a transaction's known age does not grow; the journal's own age does.
         seen_ms = told.as_of_ms if told.phase is Phase.LOST else now_ms
         oldest.labels(snapshot.cluster).set(max(0, seen_ms - min(started)) / 1000 if started else 0)
 
@@ -131,22 +117,22 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
 def _hanging(
     registry: CollectorRegistry, reports: Sequence[SearchReport], snapshots: Sequence[Snapshot], *, now_ms: int
 ) -> None:
-    """What the search for hanging transactions found, how old that is, and what it asks of brokers."""
+    """Add the results of the search for hanging transactions, their age, and its load on brokers."""
     hanging, unclear, held_back, age, took = (
         Gauge(f"fenceline_{name}", words, ["cluster"], registry=registry)
         for name, words in (
-            ("hanging_transactions", "Transactions that nobody will ever end"),
-            ("hanging_unclear_partitions", "Partitions held back for too long of which nobody can tell"),
-            ("held_back_partitions", "Partitions whose readers of committed data wait now"),
-            ("hanging_search_age_seconds", "Since all partitions had been asked about"),
-            ("hanging_sweep_seconds", "How long it took to ask about all partitions"),
+            ("hanging_transactions", "Hanging transactions"),
+            ("hanging_unclear_partitions", "Partitions blocked for too long, with an unknown cause"),
+            ("held_back_partitions", "Partitions whose read_committed consumers are blocked now"),
+            ("hanging_search_age_seconds", "Time since the last complete sweep"),
+            ("hanging_sweep_seconds", "Duration of the last complete sweep"),
         )
     )
     asked = Counter(
         "fenceline_hanging_asked_partitions", "Partitions asked for open transactions", ["cluster"], registry=registry
     )
     pending = Gauge(
-        "fenceline_oldest_pending_offset_seconds", "Age of the oldest undecided offset", ["cluster"], registry=registry
+        "fenceline_oldest_pending_offset_seconds", "Age of the oldest pending offset", ["cluster"], registry=registry
     )
     for snapshot in snapshots:
         if snapshot.group_journal.source is Source.NOTHING:
@@ -154,7 +140,7 @@ def _hanging(
         holds = pending_holds(snapshot, (), now_ms=now_ms)
         pending.labels(snapshot.cluster).set(max(0, now_ms - holds[0].since_ms) / 1000 if holds else 0)
     for report in reports:
-        # "Never" is longer than any alert's bound; without a number the alert would not see it.
+        # "Never" is longer than any alert's limit; without a number the alert would not see it.
         never_or_age_s = max(0, now_ms - report.swept_ms) / 1000 if report.swept_ms >= 0 else float("inf")
         age.labels(report.cluster).set(never_or_age_s)
         if report.swept_ms < 0 and not report.hanging:
@@ -169,7 +155,7 @@ def _hanging(
 def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
     looked_at = Counter(
         "fenceline_dead_tasks",
-        "Producers of tasks whose process is gone that this server looked at, by what became of their transaction",
+        "Producers of dead tasks that this server examined, by the result for their transaction",
         ["cluster", "result"],
         registry=registry,
     )
@@ -180,42 +166,12 @@ def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int
 def _dropped(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
     dropped = Counter(
         "fenceline_worker_fields_dropped",
-        "Fields of workers' messages that were not taken, since they cannot be their pipeline's",
+        "Refused fields of workers' messages, which cannot belong to their pipeline",
         ["pipeline", "field"],
         registry=registry,
     )
     for (pipeline, field), count in counts.items():
         dropped.labels(pipeline, field).inc(count)
-
-
-def _offset_log(registry: CollectorRegistry, lines: Sequence[PipelineLine], found: Mapping[str, int]) -> None:
-    """Of pipelines that record their offsets only: of the others nobody can tell."""
-    gauge = Gauge(
-        "fenceline_offset_contradictions",
-        "Contradictions in what a pipeline's tasks recorded of their offsets, of the last seven days",
-        ["pipeline"],
-        registry=registry,
-    )
-    for line in lines:
-        if line.pipeline.definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE:
-            gauge.labels(line.pipeline.name).set(found.get(line.pipeline.name, 0))
-
-
-def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts], *, now: datetime) -> None:
-    deliveries = Gauge(
-        "fenceline_webhook_deliveries", "Deliveries that are kept, by state", ["webhook", "state"], registry=registry
-    )
-    oldest = Gauge(
-        "fenceline_webhook_oldest_pending_seconds",
-        "Age of the oldest delivery on its way",
-        ["webhook"],
-        registry=registry,
-    )
-    for name, each in counts.items():
-        for state in DeliveryState:
-            deliveries.labels(name, state.value).set(getattr(each, state.value))
-        waiting = now - each.oldest_pending_at if each.oldest_pending_at is not None else timedelta()
-        oldest.labels(name).set(max(0.0, waiting.total_seconds()))
 
 
 def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
@@ -225,11 +181,11 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
     )
     still = Gauge(
         "fenceline_pipeline_not_progressing_seconds",
-        "For how long a task of it has tried to commit in vain, once that is several transaction timeouts; else 0",
+        "Time without a commit of its slowest task, from several transaction timeouts on; else 0",
         ["pipeline"],
         registry=registry,
     )
-    needs = Gauge("fenceline_pipeline_needs", "Things that need somebody", ["pipeline"], registry=registry)
+    needs = Gauge("fenceline_pipeline_needs", "Issues that require attention", ["pipeline"], registry=registry)
     gauges = {
         field: Gauge(f"fenceline_pipeline_{field}", words, ["pipeline"], registry=registry)
         for field, words in (
@@ -238,7 +194,7 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
             ("commits_per_s", "Transactions committed a second"),
             ("aborts_per_s", "Transactions aborted a second"),
             ("commit_latency_p99_ms", "99th percentile of the commit of the slowest task"),
-            ("lag_records", "Records between what is committed and the end"),
+            ("lag_records", "Records between the committed offsets and the end"),
         )
     }
     for line in lines:
@@ -258,45 +214,16 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
 
 
 def _fencings(registry: CollectorRegistry, told: dict[str, dict[Cause, int]]) -> None:
-    """Kept in Postgres: every server says the same, and a restart loses nothing."""
+    """Add counts from Postgres: equal on every server, and kept through a restart."""
     events = Counter(
         "fenceline_fencing_events",
-        "Events told of a cluster; one that is corrected counts under each cause that was said",
+        "Fencing events of a cluster; a corrected one counts under each of its causes",
         ["cluster", "cause", "is_fencing"],
         registry=registry,
     )
     for cluster, of_cluster in told.items():
         for cause, number in of_cluster.items():
             events.labels(cluster, cause.value, str(cause.is_fencing).lower()).inc(number)
-
-
-def _audits(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]], plans: Sequence[AuditPlan]) -> None:
-    """Kept in Postgres: every server says the same, and a restart loses nothing."""
-    counters = {
-        "audits": Counter(
-            "fenceline_audits", "Audits that have ended, by verdict or end", ["pipeline", "end"], registry=registry
-        ),
-        "outputs": Counter(
-            "fenceline_audited_outputs",
-            "Outputs that audits found, or missed",
-            ["pipeline", "finding"],
-            registry=registry,
-        ),
-    }
-    for pipeline, of_pipeline in counts.items():
-        # From zero on: Prometheus sees no increase in a counter that begins with its first event.
-        for what in COUNTED:
-            kind, _, word = what.partition("_")
-            counters[kind].labels(pipeline, word).inc(max(0, of_pipeline.get(what, 0)))
-    shown = Gauge(
-        "fenceline_audit_shown_until_timestamp_seconds",
-        "The end of the newest window of which an audit by plan has shown that every output is there, once",
-        ["pipeline"],
-        registry=registry,
-    )
-    for plan in plans:
-        # Without a number for "nothing yet" an alert would not see it.
-        shown.labels(plan.pipeline).set((plan.shown_until or plan.changed_at).timestamp())
 
 
 def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:
@@ -306,5 +233,5 @@ def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:
             f"fenceline_run_{field}", f"{field.replace('_', ' ')} of the newest run", ["pipeline"], registry=registry
         )
         for name, total in totals.items():
-            # A counter that was told wrong before workers' words were held against anything must not end the page.
+            # An impossible counter of old reports, from before they were checked, must not end the page.
             counter.labels(name).inc(max(0, getattr(total, field)))

@@ -1,4 +1,4 @@
-"""The database of a command that works on it without asking the server."""
+"""The database of a command that works on it without the server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def on_database(settings: Settings, work: Callable[[UnitOfWork], Awaitable[T]]) 
 
 
 def migrate(settings: Settings, action: SchemaAction, revision: str) -> SchemaState:
-    """Move the schema, or only look at it. Raises FencelineError and StartError."""
+    """Migrate the schema, or only check it. Raises FencelineError and StartError."""
 
     async def do() -> SchemaState:
         async with _own_database(settings) as url:
@@ -71,7 +71,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def _own_database(settings: Settings) -> AsyncGenerator[str]:
-    """The database's URL: as set, else that of the server that runs here, else an embedded one for this while."""
+    """Return the database's URL: as set, else of the local running server, else of an embedded one for the command."""
     if settings.database_url is not None:
         yield settings.database_url
         return
@@ -88,5 +88,5 @@ async def _own_database(settings: Settings) -> AsyncGenerator[str]:
 
 
 def start_postgres(settings: Settings) -> EmbeddedPostgres:
-    """The embedded one of this state folder."""
+    """Start the embedded Postgres of this state folder."""
     return EmbeddedPostgres.start(data_dir=settings.state_dir / "postgres")

@@ -1,4 +1,4 @@
-"""Takes this server away for a while, as a drill: its own process stopped, and thawed by a watchdog beside it."""
+"""Freeze this server for a drill: its own process is stopped, and thawed by a watchdog beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workers.drills.freezing import NoWatchdogError, Watchdog
 
 
 async def freeze_self(for_s: float) -> str:
-    """See app/products/drills/ports.py, FreezeSelf."""
+    """Implements app/products/drills/ports.py, FreezeSelf."""
     return await asyncio.to_thread(_freeze, for_s)
 
 
@@ -28,7 +28,7 @@ def _freeze(for_s: float) -> str:
 
 
 def _is_a_shells_job() -> bool:
-    """Whether a shell with job control waits for this very process, and would notice that it stops."""
+    """Return whether a shell with job control waits for this process, and would notice that it stops."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY)
     except OSError:

@@ -1,9 +1,12 @@
-"""The pages: what a browser sees. One module a noun, named as in `domain/`, `services/` and `templates/`."""
+"""The pages: what a browser sees. Core's, and those of products at the places that their records name."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
+from app.edges.main.products import PRODUCTS  # first: it declares what the routes show
+
+# isort: split
 from app.core.access.pages import commands, login, tokens
 from app.core.alerts import tones as webhooks_tones
 from app.core.blocked import pages as stuck
@@ -21,67 +24,36 @@ from app.core.observing.pages import groups, transactions
 from app.core.overview import pages as overview
 from app.core.pipelines.pages import edit as pipeline_edit
 from app.core.pipelines.pages import pipelines
+from app.core.product import placed
 from app.core.runs import tones as runs_tones
 from app.core.runs.pages import runs
 from app.kit.web.pages.display import register_tones
-from app.products.audits import pages as audits
-from app.products.audits import tones as audits_tones
-from app.products.drills import pages as drills
-from app.products.drills import tones as drills_tones
-from app.products.files import pages as files
-from app.products.migrations import tones as migrations_tones
-from app.products.migrations.pages import (
-    acts as migration_acts,
-)
-from app.products.migrations.pages import (
-    foreign as foreign_migrations,
-)
-from app.products.migrations.pages import (
-    migrations,
-)
-from app.products.migrations.pages import (
-    plans as migration_plans,
-)
-from app.products.offset_log import pages as offset_log
-from app.products.partition_log import pages as partition_log
-from app.products.webhooks import pages as webhooks
+from app.kit.web.pages.navigation import register_places
+from app.kit.web.pages.said import register_sentences
+
+_CORE = {
+    "login": [login.router],
+    "overview": [overview.router],
+    # `/pipelines/new` before `/pipelines/{name}`.
+    "pipelines": [pipeline_edit.router, pipelines.router],
+    "runs": [runs.router],
+    "mappings": [mappings.router],
+    "ids": [id_registry.router, id_imports.router],
+    "observing": [transactions.router, groups.router],
+    "blocked": [stuck.router],
+    "fencing": [fencing.router],
+    "clusters": [clusters.router],
+    "commands": [commands.router],
+    "tokens": [tokens.router],
+}
 
 router = APIRouter()
-for _module in (
-    login,
-    overview,
-    pipeline_edit,
-    pipelines,
-    offset_log,
-    files,
-    runs,
-    drills,
-    foreign_migrations,
-    migration_plans,
-    migration_acts,
-    migrations,
-    audits,
-    mappings,
-    id_registry,
-    id_imports,
-    transactions,
-    groups,
-    stuck,
-    fencing,
-    clusters,
-    partition_log,
-    commands,
-    webhooks,
-    tokens,
-):
-    router.include_router(_module.router)
+for _router in placed(_CORE, [(routes.after, routes.routers) for product in PRODUCTS for routes in product.pages]):
+    router.include_router(_router)
 
 for _tones in (
-    audits_tones,
-    drills_tones,
     fencing_events_tones,
     journals_tones,
-    migrations_tones,
     observing_tones,
     runs_tones,
     stuck_tones,
@@ -89,5 +61,9 @@ for _tones in (
     webhooks_tones,
 ):
     register_tones(_tones.TONES)
+for _product in PRODUCTS:
+    register_tones(_product.tones)
+    register_places(_product.navigation)
+    register_sentences(_product.sentences)
 
 __all__ = ["router"]

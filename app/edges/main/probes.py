@@ -1,4 +1,4 @@
-"""/healthz: this process answers. /readyz: what it needs answers too, else which part does not and why. /metrics."""
+"""/healthz: this process answers. /readyz: its parts are ready too, else which one is not and why. /metrics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from app.core.access.signed_in import principal_of
+from app.core.wiring import WiringDep
 from app.edges.main.metrics import exposition
 from app.kit import access
 from app.kit.access import Verb
 from app.kit.errors import UnauthenticatedError
-from app.kit.web.dependencies import WiringDep, credential_of, principal_of
+from app.kit.web.dependencies import credential_of
 from app.kit.web.http_protocol import authenticated
 from app.kit.web.problems import ProblemResponse
 
@@ -21,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/healthz")
 async def healthz() -> Response:
-    """200 as long as the process answers at all."""
+    """Return 200."""
     return Response(b'{"status":"ok"}', media_type="application/json")
 
 
@@ -45,7 +47,7 @@ async def readyz(wiring: WiringDep) -> Response:
 
 
 async def _may_see_metrics(request: Request, wiring: WiringDep) -> None:
-    """Anybody if the setting says so, else a viewer."""
+    """Require a viewer, unless the setting makes metrics public."""
     if wiring.settings.metrics_public:
         return
     credential = credential_of(request)
@@ -58,5 +60,5 @@ async def _may_see_metrics(request: Request, wiring: WiringDep) -> None:
 
 @router.get("/metrics")
 async def metrics(wiring: WiringDep, _: Annotated[None, Depends(_may_see_metrics)]) -> Response:
-    """For Prometheus."""
+    """Return the metrics for Prometheus."""
     return Response(await exposition(wiring), media_type=CONTENT_TYPE_LATEST)

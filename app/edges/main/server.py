@@ -1,11 +1,10 @@
-"""The parts of one server, and what they do beside answering requests."""
+"""The parts of one server, with its background work."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import random
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,10 +24,12 @@ from app.core.observing.fold_files import FoldFiles
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.loops.observer import Observer
 from app.core.observing.service.observations import Observations
+from app.core.product import ServerParts, placed
 from app.core.runs.loops.folders import FolderRetention
 from app.core.runs.loops.reconciler import Reconciler
 from app.core.runs.loops.retention import Retention
 from app.core.runs.reconciliation.view import Timing
+from app.core.wiring import Wiring
 from app.edges.db import migrations
 from app.edges.db.changes import ChangeFeed
 from app.edges.db.clock import DatabaseClock
@@ -41,31 +42,16 @@ from app.edges.kafka.transactions.searching import KafkaSearch
 from app.edges.main.drivers import launcher_for, spark_submit_for
 from app.edges.main.errors import StartError
 from app.edges.main.health import Health
-from app.edges.main.needs import NEEDS
 from app.edges.main.own_freeze import freeze_self
+from app.edges.main.products import PRODUCTS
 from app.edges.spark.instance_folders import StateFolders
+from app.edges.spark.spark_submit import SparkSubmit
 from app.kit.access import COMMAND_LINE, Principal, Role
 from app.kit.errors import FencelineError, UnavailableError
-from app.kit.loops.supervisor import Loop, Supervisor
+from app.kit.loops.supervisor import ClosedLoop, Loop, Supervisor
 from app.kit.settings import Settings
 from app.kit.state_files import write_private
-from app.kit.web.dependencies import Wiring
 from app.kit.web.security.login_limit import LoginLimit
-from app.products.audits.decision import AuditTiming
-from app.products.audits.launcher import SubmitAuditLauncher
-from app.products.audits.loop import Auditor
-from app.products.audits.service.on_behalf import PlannedAudits
-from app.products.drills.loop import DrillWatch
-from app.products.files.loops.file_watch import FileWatch
-from app.products.files.loops.orphan_watch import OrphanWatch
-from app.products.files.reference_topics import KafkaReferenceTopics
-from app.products.files.service.collecting import FileOrphanCollectors
-from app.products.migrations.loop import MigrationDriver
-from app.products.migrations.service.questions import BrokerActs, BrokerQuestions
-from app.products.offset_log.loop import OffsetWatch
-from app.products.webhooks.loop import WebhookSender
-from app.products.webhooks.post import HttpWebhookPost, KeysByReference
-from app.products.webhooks.retry import Pace
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +62,7 @@ LOCAL_TOKEN = "local-administrator"  # noqa: S105 - a token's name
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """Where the server listens. `login_url` logs the administrator in once; only the first start has one."""
+    """The addresses of the server. `login_url` logs the administrator in once; only the first start has one."""
 
     users_url: str
     workers_url: str
@@ -84,7 +70,7 @@ class Started:
 
 
 class Server:
-    """Made before anything listens; `work` runs for as long as the server does."""
+    """Made before any listener is open; `work` runs for as long as the server does."""
 
     def __init__(
         self,
@@ -104,7 +90,7 @@ class Server:
         self._surveys = Surveys(brokers, self._clock)
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
-        # Every server observes, and writes down what it saw: the lock of such a loop is its own.
+        # Every server observes and records its own view: the lock of such a loop is its own.
         self._where = f"{socket.gethostname()}:{settings.state_dir}"
         self._fencing = FencingRecorder(
             unit_of_work=database.unit_of_work,
@@ -115,27 +101,8 @@ class Server:
         )
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None
-        self._files = FileWatch(
-            unit_of_work=database.unit_of_work,
-            topics=KafkaReferenceTopics(
-                environment=os.environ,
-                secrets_dir=settings.secrets_dir,
-                allowed_addresses=settings.allowed_broker_addresses,
-            ),
-            clock=self._clock,
-        )
-        self._orphans = OrphanWatch(
-            unit_of_work=database.unit_of_work,
-            collectors=FileOrphanCollectors(
-                environment=os.environ,
-                secrets_dir=settings.secrets_dir,
-                allowed_roots=settings.allowed_file_roots,
-            ),
-            clock=self._clock,
-        )
-        self._sender = self._make_sender(users_url)
-        self._spark_submit = spark_submit_for(settings)
-        self._launcher = launcher_for(settings, self._spark_submit)
+        spark_submit = spark_submit_for(settings)
+        self._launcher = launcher_for(settings, spark_submit)
         self._dead_tasks = DeadTasks(
             unit_of_work=database.unit_of_work,
             brokers=transactions,
@@ -143,15 +110,27 @@ class Server:
             clock=self._clock,
             where=self._where,
         )
-        self._questions = BrokerQuestions(
+        parts: dict[type, object] = {SparkSubmit: spark_submit}
+        self._parts = ServerParts(
+            settings=settings,
             unit_of_work=database.unit_of_work,
+            clock=self._clock,
             brokers=brokers,
             transactions=transactions,
-            surveys=self._surveys,
             observations=self._observations,
-            clock=self._clock,
+            surveys=self._surveys,
+            host=socket.gethostname(),
+            where=self._where,
+            version=version("fenceline"),
+            users_url=users_url,
+            workers_urls=(workers_url,),
+            freeze_self=freeze_self,
+            parts=parts,
         )
-        self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url))
+        for product in PRODUCTS:
+            parts.update(product.parts(self._parts))
+        self._running = self._loops()
+        self._supervisor = Supervisor(self._running, locks=AdvisoryLocks(database.url))
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
             settings=settings,
@@ -167,89 +146,43 @@ class Server:
             users_url=users_url,
             workers_urls=(workers_url,),
             version=version("fenceline"),
-            migration_questions=self._questions,
-            needs=NEEDS,
+            parts=parts,
+            products=PRODUCTS,
             dead_ends=self._dead_tasks.counts,
             gone=self._dead_tasks.hear,
         )
 
-    def _loops(self, workers_url: str) -> Sequence[Loop]:
+    def _loops(self) -> Sequence[Loop]:
         settings = self._settings
-        host = socket.gethostname()
-        audits = SubmitAuditLauncher(self._spark_submit, state_dir=settings.state_dir)
         reconciler = Reconciler(
             unit_of_work=self._database.unit_of_work,
             launcher=self._launcher,
             clock=self._clock,
-            host=host,
-            version=version("fenceline"),
-            server_urls=lambda: (workers_url,),
+            host=self._parts.host,
+            version=self._parts.version,
+            server_urls=lambda: self._parts.workers_urls,
             timing=Timing(
                 heartbeat_timeout=timedelta(seconds=settings.heartbeat_timeout_s),
                 lost_after=timedelta(seconds=settings.lost_after_s),
             ),
         )
-        drills = DrillWatch(
-            unit_of_work=self._database.unit_of_work,
-            observations=self._observations,
-            audits=PlannedAudits(clock=self._clock),
-            freeze_self=freeze_self,
-            clock=self._clock,
-            host=host,
-        )
-        migrations = MigrationDriver(
-            unit_of_work=self._database.unit_of_work,
-            observations=self._observations,
-            acts=BrokerActs(
-                unit_of_work=self._database.unit_of_work,
-                brokers=self._transactions,
-                observations=self._observations,
-                clock=self._clock,
-            ),
-            questions=self._questions,
-            clock=self._clock,
-            where=self._where,
-        )
         folders = FolderRetention(
             StateFolders(settings.state_dir),
-            audits,
+            others=[one.driver_folders(self._parts) for one in PRODUCTS if one.driver_folders is not None],
             unit_of_work=self._database.unit_of_work,
             clock=self._clock,
             where=self._where,
             kept_for=timedelta(days=settings.instance_files_days),
         )
-        auditor = Auditor(
-            unit_of_work=self._database.unit_of_work,
-            brokers=self._brokers,
-            launcher=audits,
-            clock=self._clock,
-            host=host,
-            cores=settings.audit_cores,
-            version=version("fenceline"),
-            server_urls=lambda: (workers_url,),
-            timing=AuditTiming(longest=timedelta(minutes=settings.audit_longest_minutes)),
-        )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
-        offsets = OffsetWatch(
-            unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock
-        )
         searching = [] if self._hanging is None else [self._hanging]
         ending = [self._dead_tasks] if settings.end_dead_transactions else []
-        return [
-            reconciler,
-            drills,
-            migrations,
-            auditor,
-            retention,
-            folders,
-            offsets,
-            self._files,
-            self._orphans,
-            self._sender,
-            *ending,
-            *self._observing(),
-            *searching,
-        ]
+        core: dict[str, Sequence[Loop]] = {
+            "reconciler": [reconciler],
+            "folders": [retention, folders],
+        }
+        of_products = [(product.loops_after, product.loops(self._parts)) for product in PRODUCTS]
+        return [*placed(core, of_products), *ending, *self._observing(), *searching]
 
     def _observing(self) -> Sequence[Loop]:
         if self._observer is None:
@@ -265,25 +198,6 @@ class Server:
         )
         census = IdCensus(unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock)
         return [self._observer, self._fencing, watch, census]
-
-    def _make_sender(self, users_url: str) -> WebhookSender:
-        settings = self._settings
-        pace = Pace()
-        return WebhookSender(
-            unit_of_work=self._database.unit_of_work,
-            post=HttpWebhookPost(
-                allowed_hosts=settings.allowed_webhook_hosts,
-                allowed_networks=settings.allowed_webhook_networks,
-                timeout_s=pace.timeout_s,
-                user_agent=f"fenceline/{version('fenceline')}",
-            ),
-            keys=KeysByReference(environment=os.environ, secrets_dir=settings.secrets_dir),
-            clock=self._clock,
-            where=self._where,
-            server_url=users_url,
-            chance=random.random,
-            pace=pace,
-        )
 
     def _make_observer(self) -> Observer:
         settings = self._settings
@@ -321,7 +235,7 @@ class Server:
         )
 
     async def work(self, announce: Callable[[Started], None]) -> None:
-        """Bring the schema up to date, as soon as Postgres lets us; then announce, and keep the loops going."""
+        """Upgrade the schema as soon as Postgres answers; then announce the server, and run the loops."""
         try:
             async with asyncio.TaskGroup() as group:
                 await self._upgrade_schema()
@@ -331,14 +245,10 @@ class Server:
                 group.create_task(self._changes.run(), name="change feed")
                 group.create_task(self._supervisor.run(), name="loops")
         finally:
-            await self._sender.close()
-            await self._files.close()
-            await self._orphans.close()
+            for loop in self._running:
+                if isinstance(loop, ClosedLoop):
+                    await loop.close()
             await self.wiring.held_back.close()
-            if self._hanging is not None:
-                await self._hanging.close()
-            if self._observer is not None:
-                await self._observer.close()
 
     async def _upgrade_schema(self) -> None:
         said = ""
@@ -359,12 +269,12 @@ class Server:
                 return
 
     async def _first_start(self) -> Started:
-        """The first start makes a one-time link for the administrator, and a token for the command line here."""
+        """Make a one-time link for the administrator, and a token for the local command line, at the first start."""
         settings = self._settings
         now = self._clock.now()
         link: str | None = None
         async with self._database.unit_of_work() as uow:
-            # A new or restored database takes its identity here, before anything is told it.
+            # A new or restored database gets its identity here, before its first use.
             await uow.of(IdentityStore).database_epoch()
             if await tokens.is_first_start(uow):
                 link = await tokens.create_one_time_link(

@@ -1,4 +1,4 @@
-"""The server process: what it listens on, what it starts and ends, and in which order."""
+"""The server process: its listeners, its parts, and the order of their start and end."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from app.edges.kafka.transactions.brokers import KafkaTransactions
 from app.edges.main.errors import StartError
 from app.edges.main.log_lines import log_to
 from app.edges.main.own_database import start_postgres
+from app.edges.main.products import PARTS
 from app.edges.main.server import LOOK_AGAIN_S, Server, Started
 from app.edges.main.users_app import create_users_app
 from app.kit.settings import Settings, url_of
@@ -48,8 +49,8 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
     other = find_server(settings.server_file)
     if other is not None:
         raise StartError(
-            f"a Fenceline server (pid {other.pid}, {other.users_url}) works on {settings.state_dir} already: end it, "
-            "or give this one a folder of its own with FENCELINE_STATE_DIR"
+            f"Fenceline server {other.pid} ({other.users_url}) uses {settings.state_dir} already: end it, "
+            "or set FENCELINE_STATE_DIR to another folder"
         )
     async with AsyncExitStack() as stack:
         users = stack.enter_context(bind(settings.users_host, settings.users_port, setting="users_port"))
@@ -60,7 +61,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             postgres = await asyncio.to_thread(start_postgres, settings)
             stack.callback(postgres.stop)
             database_url = postgres.url
-        database = Database(database_url)
+        database = Database(database_url, parts=PARTS)
         stack.push_async_callback(database.close)
         allowed = settings.allowed_broker_addresses
         brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir, allowed_addresses=allowed)
@@ -111,7 +112,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
 
 
 async def _keep_alive(postgres: EmbeddedPostgres) -> None:
-    """Start the embedded Postgres again when it has died, for as long as it takes; each new reason is said once."""
+    """Restart the embedded Postgres when it has died, for as long as it takes; each new reason is logged once."""
     said = ""
     while True:
         await asyncio.sleep(LOOK_AGAIN_S)
@@ -123,7 +124,7 @@ async def _keep_alive(postgres: EmbeddedPostgres) -> None:
         try:
             await asyncio.to_thread(postgres.start_again)
         except (EmbeddedError, OSError, psycopg.Error) as error:
-            # What follows the first line is Postgres' own log, which quotes statements.
+            # The lines after the first one are Postgres' own log, which quotes statements.
             reason = str(error).partition("\n")[0]
             if reason != said:
                 log.warning("the embedded Postgres cannot be started again: %s %s", reason, postgres.process.log_path)
@@ -131,7 +132,7 @@ async def _keep_alive(postgres: EmbeddedPostgres) -> None:
 
 
 def _url_of(bound: socket.socket, settings: Settings) -> str:
-    """The URL of a listener; one that listens on every address is reached by this machine's name."""
+    """Return the URL of a listener; one on all addresses gets this machine's name."""
     host, port = address_of(bound)
     name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
     return url_of(name, port, is_tls=settings.has_own_tls)

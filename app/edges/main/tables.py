@@ -1,4 +1,4 @@
-"""The tables, by noun. Importing this room fills `metadata`, which migrations are compared with."""
+"""The tables, by noun. Importing this module fills `metadata`, which migrations are compared with."""
 
 from app.core.access.tables import access, commands, identity
 from app.core.alerts import tables as webhooks
@@ -6,7 +6,7 @@ from app.core.fencing import tables as fencing
 from app.core.hanging import tables as hanging
 from app.core.mappings import tables as mappings
 from app.core.pipelines import tables as definitions
-from app.core.runs.tables import runs, tasks
+from app.core.runs.tables import recorded_offsets, runs, tasks
 from app.kit.db.columns import metadata
 from app.products.audits import tables as audits
 from app.products.drills import tables as drills
@@ -29,6 +29,7 @@ __all__ = [
     "migrations",
     "offset_log",
     "orphan_looks",
+    "recorded_offsets",
     "runs",
     "tasks",
     "webhooks",

@@ -8,6 +8,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
+from app.core.access.signed_in import principals_of
+from app.core.wiring import Wiring
 from app.edges.main import api_routes as api
 from app.edges.main import page_routes as pages
 from app.edges.main import probes as health
@@ -16,7 +18,6 @@ from app.kit.web.api.documented import document
 from app.kit.web.base_path import BasePath
 from app.kit.web.bugs import BugBarrier
 from app.kit.web.connection_limit import limits_of_process
-from app.kit.web.dependencies import Wiring, principals_of
 from app.kit.web.pages.admission import Admission
 from app.kit.web.pages.assets import Static
 from app.kit.web.pages.errors import error_page
@@ -27,7 +28,7 @@ from app.kit.web.security.perimeter import Perimeter, hosts_of
 
 
 def create_users_app(wiring: Wiring) -> FastAPI:
-    """What people, browsers and the CLI talk to."""
+    """Make the application of users, browsers and the CLI."""
     settings = wiring.settings
     app = FastAPI(
         title="Fenceline",
@@ -45,7 +46,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     app.router.routes.extend(_routes())
     app.mount("/static", Static(), name="static")
     errors.install(app, page=error_page)
-    document(app)
+    document(app, tags=api.tags)
     # The last one added is the outermost: nothing reaches the rest, and nothing leaves it, without the perimeter.
     app.add_middleware(BodyLimit, limit_bytes=settings.request_limit_kib * 1024)
     app.add_middleware(BugBarrier)
@@ -64,7 +65,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     """The routes of every application in this process.
 
     FastAPI builds the parameters and answers of each route at the first request, which takes half a second for all of
-    them. Applications that share the routes share that half second.
+    them. Applications that share the routes need it once.
     """
     router = APIRouter(generate_unique_id_function=_operation_id)
     for included in (health.router, api.router, pages.router):
@@ -73,5 +74,5 @@ def _routes() -> tuple[BaseRoute, ...]:
 
 
 def _operation_id(route: APIRoute) -> str:
-    """The name that a generated client gives to the method."""
+    """Return the method's name in generated clients."""
     return route.name

@@ -1,4 +1,4 @@
-"""The configuration that an instance's application is submitted with: a pure function of its definition."""
+"""The configuration of an instance's application: a pure function of its definition."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import msgspec
 
 from app.core.allow_lists.spark_master import SparkMaster, SparkMasterKind, parse
 from app.core.pipelines.pipeline import PipelineDefinition
-from app.products.audits.specification import AuditSpecification
 
 LOOPBACK = "127.0.0.1"
 RETRIES = 1_000_000
-"""Spark counts failures over the life of the stage; the driver has its own window and gives up by itself."""
+"""Spark counts failures over the life of the stage; the driver has its own limit within a window."""
 
-
-TRIES_OF_A_BATCH = 4
 _SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """`master` and `conf` as spark-submit gets them."""
+    """`master` and `conf` of a spark-submit."""
 
     master: str
     conf: dict[str, str]
@@ -27,20 +24,20 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 def effective(
     definition: PipelineDefinition, *, application_name: str, python: str, driver_python: str, local_dir: str
 ) -> Submission:
-    """What spark-submit is given for one instance of `definition`.
+    """Return the master and conf of one instance of `definition`.
 
-    The definition's own keys (app/core/allow_lists/spark_options.py allows tuning only) are laid over our defaults;
-    what the design relies on is laid over both.
+    The definition's own keys (app/core/allow_lists/spark_options.py allows tuning only) override the defaults; the keys
+    that the design relies on override both.
 
     Args:
         python: the interpreter of the executors, which has requirements/worker.lock installed.
         driver_python: the interpreter of the driver.
-        local_dir: where the driver keeps its temporary files.
+        local_dir: the driver's folder of temporary files.
     """
     master = parse(definition.spark.master)
     tasks = definition.tasks_per_instance
     conf = {
-        **_defaults(),
+        **defaults(),
         **definition.spark.conf,
         **_fixed(
             definition,
@@ -55,45 +52,16 @@ def effective(
     return Submission(master=_with_retries(master, tasks, definition.spark.master), conf=conf)
 
 
-def of_audit(specification: AuditSpecification, *, python: str, driver_python: str, local_dir: str) -> Submission:
-    """What spark-submit is given for one audit, on the pipeline's own master.
-
-    Unlike an instance it is a batch: a task that fails is tried a few times and may lie anywhere, and workers are used
-    again. Its cores are bounded, so that it does not take what the pipeline's instances need.
-    """
-    spark = specification.spark
-    master = parse(spark.master)
-    cores = specification.cores
-    conf = {
-        **_defaults(),
-        **spark.conf,
-        **_of_all(
-            application_name=f"fenceline audit {specification.audit_id}",
-            python=python,
-            driver_python=driver_python,
-            local_dir=local_dir,
-        ),
-        "spark.driver.memory": "1g",
-        "spark.cores.max": str(cores),
-        "spark.executor.cores": "1",
-        "spark.executor.memory": f"{spark.executor_memory_mb}m",
-        "spark.task.maxFailures": str(TRIES_OF_A_BATCH),
-        **(_loopback() if is_on_this_machine(master) else {}),
-    }
-    named = f"local[{cores},{TRIES_OF_A_BATCH}]" if master.kind is SparkMasterKind.LOCAL else spark.master
-    return Submission(master=named, conf=conf)
-
-
 def is_on_this_machine(master: SparkMaster) -> bool:
-    """Whether all of the application runs here: `local`, or a master that only this machine can reach."""
+    """Return whether all of the application runs here: `local`, or a master that only this machine can reach."""
     return all(host.is_loopback for host in master.hosts)
 
 
-def _defaults() -> dict[str, str]:
+def defaults() -> dict[str, str]:
     return {
         "spark.driver.memory": "512m",
         "spark.executor.heartbeatInterval": "10s",
-        # Well above Kafka's session timeout: below it Spark starts a second attempt beside one that only hangs.
+        # Well above Kafka's session timeout: otherwise Spark starts a second attempt beside one that only hangs.
         "spark.network.timeout": "120s",
         "spark.log.level": "WARN",
     }
@@ -109,7 +77,7 @@ def _fixed(
     local_dir: str,
 ) -> dict[str, str]:
     return {
-        **_of_all(application_name=application_name, python=python, driver_python=driver_python, local_dir=local_dir),
+        **of_all(application_name=application_name, python=python, driver_python=driver_python, local_dir=local_dir),
         # One executor a task keeps a kill local. Without a bound the first application takes the whole standalone
         # cluster, and the next instance waits for ever.
         "spark.cores.max": str(tasks),
@@ -119,7 +87,7 @@ def _fixed(
         "spark.excludeOnFailure.enabled": "false",
         "spark.task.reaper.enabled": "true",
         "spark.task.maxFailures": str(RETRIES),
-        # A reused worker could keep a consumer of an attempt that has returned: it holds its partitions silently.
+        # A reused worker could keep the consumer of an ended attempt, which would hold its partitions.
         "spark.python.worker.reuse": "false",
         # Driver and executors pass messages only; a small and quick JVM leaves the cores to the loop.
         "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {_temporary(local_dir)}",
@@ -127,7 +95,7 @@ def _fixed(
     }
 
 
-def _of_all(*, application_name: str, python: str, driver_python: str, local_dir: str) -> dict[str, str]:
+def of_all(*, application_name: str, python: str, driver_python: str, local_dir: str) -> dict[str, str]:
     """What holds for everything that we submit."""
     return {
         "spark.app.name": application_name,
@@ -144,18 +112,18 @@ def _of_all(*, application_name: str, python: str, driver_python: str, local_dir
     }
 
 
-def _loopback() -> dict[str, str]:
+def loopback() -> dict[str, str]:
     """With every part on this machine nothing listens on an address that others can reach."""
     return {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 
 def _on_this_machine() -> dict[str, str]:
     """Executors on this machine keep temporary files in the folder that they run in, which the worker removes."""
-    return {**_loopback(), "spark.executor.extraJavaOptions": f"{_SMALL_JVM} -Djava.io.tmpdir=."}
+    return {**loopback(), "spark.executor.extraJavaOptions": f"{_SMALL_JVM} -Djava.io.tmpdir=."}
 
 
 def _temporary(folder: str) -> str:
-    """What a killed JVM leaves (libraries that it unpacked, Spark's artifacts) lies where it is removed."""
+    """Put the remains of a killed JVM (unpacked libraries, Spark's artifacts) into a folder that is removed."""
     escaped = folder.replace("\\", "\\\\").replace('"', '\\"')
     return f'"-Djava.io.tmpdir={escaped}"'
 

@@ -1,7 +1,7 @@
-"""The folder of one driver: what it is told, its log, how it ended, Spark's temporary files.
+"""The folder of one driver: its specification, its log, its outcome, Spark's temporary files.
 
-The folder's name is unique to what is run in it and stands in the arguments of both driver processes: so a pid that was
-used again by something else is never taken for a driver.
+The folder's name is unique, and an argument of both driver processes. So a reused pid of another process is never taken
+for a driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.kit.errors import UnavailableError
 log = logging.getLogger(__name__)
 
 LOG_TAIL_BYTES = 64 * 1024
-"""A Java stack of several causes is longer than 4 KiB, and its first line says what was wrong."""
+"""A Java stack of several causes is longer than 4 KiB, and its first line has the error."""
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
 
 
@@ -38,7 +38,7 @@ class DriverFiles(msgspec.Struct, frozen=True):
 
     @property
     def older_log(self) -> Path:
-        """What `trim_log` took out of the log last."""
+        """The part that `trim_log` removed from the log last."""
         return self.folder / "driver.log.1"
 
     @property
@@ -66,10 +66,10 @@ class DriverFiles(msgspec.Struct, frozen=True):
             raise UnavailableError(_sentence(error, self.specification)) from error
 
     def withdraw(self) -> None:
-        """Take the specification away: the driver that was to read it is not coming, or has claimed.
+        """Remove the specification: its driver will not start, or has claimed its lease.
 
-        A disk that refuses leaves it where only its owner reads it, with a token whose lease ends, until the folder
-        goes: that must not keep an application from being judged or killed.
+        On a disk error the file stays, readable by its owner only, with the token of a lease that ends. It is deleted
+        with the folder, and must not keep an application from being judged or killed.
         """
         try:
             self.specification.unlink(missing_ok=True)
@@ -77,12 +77,12 @@ class DriverFiles(msgspec.Struct, frozen=True):
             log.warning("%s could not be removed: %s", self.specification, error.strerror)
 
     def clear_away(self) -> None:
-        """After the driver's end: what it would have removed itself. Log and outcome stay."""
+        """Remove what an ended driver would have removed itself. Log and outcome stay."""
         self.withdraw()
         shutil.rmtree(self.local_dir, ignore_errors=True)
 
     def log_tail(self) -> str:
-        """The last lines of the driver's log, for a person who asks why it ended."""
+        """Return the last lines of the driver's log, as the reason of its end."""
         try:
             with self.log.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -92,10 +92,10 @@ class DriverFiles(msgspec.Struct, frozen=True):
             return ""
 
     def trim_log(self, *, limit_bytes: int = LOG_LIMIT_BYTES) -> bool:
-        """Once the log is longer than `limit_bytes`, move its last `limit_bytes` to `older_log` and begin it again.
+        """Once the log is longer than `limit_bytes`, move its last `limit_bytes` to `older_log` and empty it.
 
-        Copied and cut, since a living driver keeps its file open; it appends, so it goes on at the new beginning. What
-        it writes between the copy and the cut is lost. False when nothing was to be done. Raises OSError.
+        It is copied and truncated, since a living driver keeps its file open and appends. Lines written in between are
+        lost. False if nothing was to do. Raises OSError.
         """
         try:
             log = self.log.open("r+b")

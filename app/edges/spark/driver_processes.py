@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 
 SAME_START_S = 2.0
-"""Start times come from clock ticks since boot on both sides; they may differ by rounding, not by a process."""
+"""Start times are clock ticks since boot on both sides; they may differ by rounding, not between processes."""
 
 
 def living(
     folder: Path, *, jvm_pid: int | None, python_pid: int | None, started_at: datetime | None, is_claimed: bool
 ) -> list[psutil.Process]:
-    """A driver's living processes; by the recorded pids, else (nothing was recorded) by their arguments.
+    """A driver's living processes; by the recorded pids, else by their arguments.
 
     started_at: before the claim spark-submit's start, since then the Python driver's.
     """
@@ -34,7 +34,7 @@ def living(
 
 
 def find(pid: int | None, *, folder: Path, started_at: datetime | None = None) -> psutil.Process | None:
-    """The living process `pid` if it is a driver of `folder`, started at `started_at` when that is given."""
+    """Return the living process `pid` if it is a driver of `folder`, started at `started_at` if that is given."""
     if pid is None:
         return None
     try:
@@ -49,10 +49,10 @@ def find(pid: int | None, *, folder: Path, started_at: datetime | None = None) -
 
 
 def find_submitted(pid: int | None, *, folder: Path, started_at: datetime | None) -> psutil.Process | None:
-    """The living spark-submit, or the JVM that it becomes, if `pid` is that of `folder`.
+    """Return the living spark-submit, or the JVM that it becomes, if `pid` is that of `folder`.
 
-    It gets there by several exec, and in each there is a moment in which Linux shows no arguments at all
-    (get_mm_cmdline in fs/proc/base.c). Then its start, which exec does not change, says that it is the one.
+    It takes several exec calls, and during each there is a moment in which Linux shows no arguments at all
+    (get_mm_cmdline in fs/proc/base.c). Then its start time identifies it, which exec does not change.
     """
     if pid is None:
         return None
@@ -68,13 +68,13 @@ def find_submitted(pid: int | None, *, folder: Path, started_at: datetime | None
 
 
 def search(folder: Path) -> list[psutil.Process]:
-    """All living driver processes of `folder`: for a server that died between submitting and writing the pids down."""
+    """Return all living driver processes of `folder`, if a server died before it recorded the pids."""
     own = os.getpid()
     return [process for process in psutil.process_iter() if process.pid != own and _belongs(process, folder)]
 
 
 def children(jvm: psutil.Process, *, folder: Path) -> list[psutil.Process]:
-    """The driver's processes below spark-submit's JVM."""
+    """Return the driver's processes below spark-submit's JVM."""
     try:
         return [child for child in jvm.children() if _belongs(child, folder)]
     except psutil.Error:
@@ -82,7 +82,7 @@ def children(jvm: psutil.Process, *, folder: Path) -> list[psutil.Process]:
 
 
 def is_python(process: psutil.Process) -> bool:
-    """Whether this is the Python driver, which handles SIGTERM, and not the JVM, which would be torn down by it."""
+    """Return whether this is the Python driver, which handles SIGTERM, and not the JVM, which SIGTERM would end."""
     try:
         words = process.cmdline()
     except psutil.Error:
@@ -91,7 +91,7 @@ def is_python(process: psutil.Process) -> bool:
 
 
 def send(process: psutil.Process, number: signal.Signals) -> None:
-    """Signal this process and nobody who got its pid since (psutil compares start times)."""
+    """Signal this process only, never a later one with its pid (psutil compares start times)."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
 
@@ -110,5 +110,5 @@ def _belongs(process: psutil.Process, folder: Path) -> bool:
 
 
 def _name(words: Sequence[str], folder: Path) -> bool:
-    """Whether a process with these arguments has a file of the folder."""
+    """Return whether a process with these arguments has a file of the folder."""
     return any(word.startswith(f"{folder}/") for word in words)

@@ -14,14 +14,14 @@ from app.edges.spark.driver_files import DriverFiles
 
 
 class _Ending(msgspec.Struct):
-    """What the driver writes (workers/spark/watch.py, Ending)."""
+    """The driver's outcome (workers/spark/watch.py, Ending)."""
 
     kind: str
     message: str
 
 
 def folder_of_instances(state_dir: Path) -> Path:
-    """Where the folders of all leases lie."""
+    """The folder of all leases' folders."""
     return state_dir / "instances"
 
 
@@ -40,7 +40,7 @@ class InstanceFiles(DriverFiles, frozen=True):
         self.write_specification(wire.encode(specification))
 
     def read_outcome(self) -> InstanceOutcome | None:
-        """What the driver wrote last, if it came to that; it counts when no server was there to hear it."""
+        """Return the driver's last outcome, if there is one; it counts if no server was there to receive it."""
         try:
             written = msgspec.json.decode(self.outcome.read_bytes(), type=_Ending)
             at = self.outcome.stat().st_mtime

@@ -20,7 +20,7 @@ _NAME = re.compile(r"(?P<run_id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P
 
 
 class StateFolders:
-    """What lies under `instances` in the state folder and is named like a lease; anything else there is not ours."""
+    """Yield the folders below `instances` in the state folder that are named like a lease; others are ignored."""
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
@@ -47,7 +47,7 @@ class StateFolders:
             try:
                 trimmed += InstanceFiles(path).trim_log()
             except OSError as error:
-                # One that cannot be trimmed must not keep the others.
+                # An error of one log must not stop the trimming of others.
                 log.warning("a log could not be trimmed: %s: %s", error.filename or path, error.strerror)
         return trimmed
 
@@ -78,7 +78,7 @@ class StateFolders:
 
 
 def _changed_at(folder: Path) -> datetime:
-    """When anything in it was last written; the far future when that cannot be seen, so that it stays."""
+    """Return the time of the newest write in it; the far future if that is unreadable, so that it is kept."""
     try:
         newest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:

@@ -1,4 +1,4 @@
-"""Starts, watches and ends drivers as detached spark-submit processes on this host (app/core/runs/launcher.py)."""
+"""Start, watch and end drivers as detached spark-submit processes on this host (app/core/runs/launcher.py)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SubmitLauncher:
         await asyncio.to_thread(self._kill, instance)
 
     def exit_code(self, jvm_pid: int) -> int | None:
-        """How a driver ended that this very process started; None while it runs, or when another one started it."""
+        """Return the outcome of a driver that this process started; None while it runs, or for another server's."""
         return self._spark_submit.exit_code(jvm_pid)
 
     def _submit(self, specification: InstanceSpecification) -> Submitted:
@@ -108,7 +108,7 @@ class SubmitLauncher:
             return MasterWord.NOT_ASKED
         master = parse(definition.spark.master)
         if master.kind is SparkMasterKind.LOCAL:
-            # The driver is its own resource manager.
+            # The driver is its own cluster manager.
             return MasterWord.FINISHED if process is ProcessWord.GONE else MasterWord.UNREACHABLE
         return master_state.word(
             master,
@@ -144,7 +144,7 @@ class SubmitLauncher:
         )
 
     def _files(self, instance: Instance) -> InstanceFiles:
-        """Where the lease was submitted: here, or on this host by a server with another state folder (ours, before)."""
+        """Return where the lease was submitted: here, or by a server with another state folder on this host."""
         own = InstanceFiles.of(self._state_dir, run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease)
         if instance.log_path is None:
             return own
@@ -152,10 +152,10 @@ class SubmitLauncher:
         return recorded if recorded.folder.name == own.folder.name else own
 
     def _is_here(self, files: InstanceFiles) -> bool:
-        """Whether it is ours to remove: nothing outside our folder is, whatever the database says."""
+        """Return whether it may be removed: nothing outside of this server's folder is, even if the database has it."""
         return files.folder.parent == folder_of_instances(self._state_dir)
 
 
 def _application_name(run_id: str, ordinal: int, lease: int) -> str:
-    """Unique to the lease: before the claim the master can be asked by nothing else."""
+    """Return a name unique to the lease: before the claim the master knows the application by nothing else."""
     return f"fenceline {run_id}-{ordinal}-{lease}"

@@ -1,4 +1,4 @@
-"""What a standalone master says of an application, from its `/json/` page."""
+"""Read the state of an application from the `/json/` page of a standalone master."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _State(msgspec.Struct):
 def word(
     master: SparkMaster, *, named: str, web_urls: Mapping[str, str], application_id: str | None, name: str
 ) -> MasterWord:
-    """The word of the master that is ALIVE; of several masters the others stand by and know nothing.
+    """Return the report of the master that is ALIVE; standby masters know no applications.
 
     Args:
-        named: the master as the definition names it, which `web_urls` may map to the address of its web page;
-            without an entry the page is looked for on the master's hosts at Spark's default port.
-        application_id: None before the driver has claimed; the application is then known by its `name`.
+        named: the master in the definition. `web_urls` may map it to the address of its web page; by default it
+            is on the master's hosts at Spark's default port.
+        application_id: None before the driver has claimed; the application is then identified by its `name`.
     """
     addresses = (
         [web_urls[named]] if named in web_urls else [f"http://{host}:{DEFAULT_WEB_PORT}" for host, _ in master.hosts]
@@ -62,7 +62,7 @@ def _judge(state: _State, *, application_id: str | None, name: str) -> MasterWor
 
 def _fetch(address: str) -> _State | None:
     try:
-        # An address of the administrator's settings or of an allowed master; proxies are for the world outside.
+        # An address of the administrator's settings or of an allowed master; proxies are for other networks.
         with _Opener.open(f"{address.rstrip('/')}/json/", timeout=TIMEOUT_S) as response:
             return msgspec.json.decode(response.read(), type=_State)
     except (OSError, http.client.HTTPException, urllib.error.URLError, ValueError, msgspec.MsgspecError):

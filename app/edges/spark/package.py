@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 _WHOLE = "workers"
-"""The folder that goes whole; what it imports of `_FOLLOWED` goes with it."""
+"""The folder that is packed completely; its imports of `_FOLLOWED` are packed too."""
 _FOLLOWED = "app"
 PACKAGE_FILE = "workers/package.json"
 """Version and digest of the package, read by workers/versions.py on both sides."""
@@ -28,7 +28,7 @@ DRIVER = "workers.spark.driver"
 AUDIT = "workers.spark.audit_driver"
 """Carries out one audit."""
 _SCRIPTS = {DRIVER: "fenceline_driver.py", AUDIT: "fenceline_audit.py"}
-"""What spark-submit runs: a script for each module that has a `main`."""
+"""A script for spark-submit for each module that has a `main`."""
 _SCRIPT = """\
 import sys
 
@@ -48,7 +48,7 @@ class WorkerPackage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_root() -> Path:
-    """The folder in which `app` and `workers` lie, in a checkout and installed alike."""
+    """Return the folder of `app` and `workers`, in a checkout or an installation."""
     return Path(__file__).parents[3]
 
 
@@ -131,7 +131,7 @@ def _zip(files: list[tuple[str, bytes]]) -> bytes:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Whoever finds the file finds it complete."""
+    """Write the file atomically, so that it is complete whenever it exists."""
     handle, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "wb") as file:
         file.write(content)

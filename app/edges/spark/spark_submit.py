@@ -1,4 +1,4 @@
-"""spark-submit as a detached process of this host: what it is called with, what it inherits, how it ended."""
+"""spark-submit as a detached process of this host: its arguments, its environment, its exit."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from app.kit.errors import UnavailableError
 from app.kit.utf8_locale import with_utf8_locale
 
 PASSED_ON_PREFIX = "FENCELINE_SECRET"
-"""Of our own settings only secrets and their folder reach a driver: not, for one, the database's address."""
+"""A driver gets only secrets and their folder of Fenceline's own settings, without the database's address."""
 
 
 class SparkSubmit:
-    """Processes outlive this one: they get a session of their own and no pipe to us.
+    """Processes outlive this one: they get a session of their own and no pipe to it.
 
     Args:
         java_home: the Java that Spark runs on; None leaves it to `JAVA_HOME` and PATH.
         java_missing: why there is no such Java; every submission is then refused with this sentence.
-        python: the interpreter of drivers, and of executors unless `worker_python` names another.
+        python: the interpreter of drivers, and of executors unless `worker_python` is another one.
         worker_python: the interpreter on the executors' hosts, with requirements/worker.lock installed.
         spark_home: a Spark installation; None is the PySpark package of this environment.
     """
@@ -59,12 +59,12 @@ class SparkSubmit:
         self._exit_codes: dict[int, int] = {}
 
     def refuse_without_java(self) -> None:
-        """Raises UnavailableError with the reason."""
+        """Check that it can run. Raises UnavailableError with the reason."""
         if self._java_missing is not None:
             raise UnavailableError(self._java_missing)
 
     def argv(self, submission: Submission, *, module: str, arguments: Sequence[str]) -> list[str]:
-        """The command that runs `main` of our `module` with `arguments`; its package is built if it is not there.
+        """Return the command that runs `main` of `module` with `arguments`; builds the package if needed.
 
         Raises UnavailableError.
         """
@@ -84,7 +84,7 @@ class SparkSubmit:
         ]
 
     def start(self, argv: Sequence[str], *, log: Path, folder: Path, is_on_this_machine: bool) -> Submitted:
-        """Start it in `folder`, its words appended to `log`. Raises UnavailableError."""
+        """Start it in `folder`, with its output appended to `log`. Raises UnavailableError."""
         try:
             with log.open("ab") as words:
                 child = subprocess.Popen(
@@ -103,22 +103,22 @@ class SparkSubmit:
         return Submitted(host=self.host, jvm_pid=child.pid, started_at=_started_at(child.pid), log_path=str(log))
 
     def exit_code(self, jvm_pid: int) -> int | None:
-        """How a driver ended that this very process started; None while it runs, or when another one started it."""
+        """Return the outcome of a driver that this process started; None while it runs, or for another server's."""
         child = self._children.get(jvm_pid)
         return self._exit_codes.get(jvm_pid) if child is None else child.poll()
 
     def reap(self) -> None:
-        """Children that have ended stay as zombies until somebody asks how."""
+        """Collect ended children, which stay zombies otherwise."""
         for pid, child in list(self._children.items()):
             code = child.poll()
             if code is not None:
                 self._exit_codes[pid] = code
-                self._children.pop(pid, None)  # several looks at once
+                self._children.pop(pid, None)  # several checks at once
 
     def _home(self) -> Path:
         if self._spark_home is not None:
             return self._spark_home
-        # The module is looked for, not imported: only workers/spark imports pyspark.
+        # The module is located, not imported: only workers/spark imports pyspark.
         found = importlib.util.find_spec("pyspark")
         if found is None or found.origin is None:
             raise UnavailableError("PySpark is not installed in the server's environment; run `make setup`")
@@ -145,5 +145,5 @@ def _started_at(pid: int) -> datetime:
     try:
         return datetime.fromtimestamp(psutil.Process(pid).create_time(), UTC)
     except psutil.NoSuchProcess:
-        # Too late to ask: it has ended already, and the next look will say so.
+        # It has ended already, and the next check will report it.
         return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""How commands talk to the server, and the sentences for when they cannot."""
+"""The REST client of commands, with the errors for a server that does not answer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 
 
 def settings_or_exit(**overrides: Any) -> Settings:
-    """The settings of this process, or a CommandError with what is wrong with them."""
+    """Return the settings of this process. Raises CommandError with their errors."""
     try:
         return load(**overrides)
     except SettingsError as error:
         raise CommandError(
-            "the settings cannot be used:", code=ExitCode.USAGE, lines=tuple(str(error).splitlines())
+            "the settings are not valid:", code=ExitCode.USAGE, lines=tuple(str(error).splitlines())
         ) from error
 
 
@@ -42,7 +42,7 @@ def read_token(file: Path) -> str | None:
 
 
 def running_server_url(settings: Settings) -> str:
-    """The server that the settings name, else the one that runs on this state folder, else the default address."""
+    """Return the server of the settings, else the one that runs on this state folder, else the default address."""
     if settings.server_url is not None:
         return settings.server_url
     here = state_files.find_server(settings.server_file)
@@ -76,11 +76,11 @@ class Client:
         )
 
     def get(self, path: str, **parameters: str | int | None) -> Any:
-        """What is there; a command that watches asks again while the server or its database is away."""
+        """Get a resource; a watching command repeats it while the server or its database does not answer."""
         return outlast(lambda: self._ask("GET", path, parameters=parameters))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """A command. It carries an idempotency key, so it is safely repeated once when the connection breaks."""
+        """Send a command. Its idempotency key makes one retry safe when the connection breaks."""
         return self._ask("POST", path, body=body or {}, key=str(uuid.uuid4()))
 
     def put(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -93,7 +93,7 @@ class Client:
         return self._ask("POST", path, content=content, key=str(uuid.uuid4()))
 
     def ready(self) -> Any:
-        """What /readyz says, ready or not."""
+        """Return the answer of /readyz, ready or not."""
         try:
             response = self._http.get("/readyz")
             return msgspec.json.decode(response.content)
@@ -103,7 +103,7 @@ class Client:
             ) from error
 
     def items(self, path: str, *, limit: int | None = None, **parameters: str | int | None) -> Iterator[Any]:
-        """Every item of a list, page by page; at most `limit`."""
+        """Get every item of a list, page by page; at most `limit`."""
         given = 0
         after: str | None = None
         while True:
@@ -165,7 +165,7 @@ class Client:
             problem = msgspec.json.decode(response.content, type=_ProblemDocument)
         except msgspec.MsgspecError:
             return CommandError(
-                f"what answers at {self._url} is not Fenceline (HTTP {response.status_code}); "
+                f"the server at {self._url} is not Fenceline (HTTP {response.status_code}); "
                 "name the server with FENCELINE_SERVER_URL",
                 status=response.status_code,
             )
@@ -173,7 +173,7 @@ class Client:
         lines = tuple(f"{p.field}: {p.message}{' (warning)' if p.is_warning else ''}" for p in problem.problems)
         code = _EXIT_CODES.get(status, ExitCode.FAILED)
         if status == 401:
-            said = "this needs a token, and none was found" if self._token is None else problem.detail
+            said = "this requires a token, and none was found" if self._token is None else problem.detail
             way_out = (
                 f"put a token into FENCELINE_TOKEN or {self._token_file}; on the server's host, "
                 "`fenceline tokens create NAME --role ROLE --save` makes one"
@@ -183,7 +183,7 @@ class Client:
 
 
 def connect() -> Client:
-    """The server and the token that this process's settings lead to."""
+    """Return the server and the token of this process's settings."""
     return Client.of(settings_or_exit())
 
 
@@ -209,5 +209,5 @@ class _ProblemDocument(msgspec.Struct):
 
 
 def as_record(item: Any, record: type[T]) -> T:
-    """An item of an answer as the domain's record; the API mirrors their fields."""
+    """Return an item of an answer as the domain's record; REST has the same fields."""
     return msgspec.convert(item, record)

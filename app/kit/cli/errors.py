@@ -1,4 +1,4 @@
-"""What a command that cannot be done says, and the exit code that it ends with."""
+"""The errors and exit codes of commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a script can tell apart (docs/cli.md)."""
+    """The results that a script can distinguish (docs/cli.md)."""
 
     OK = 0
     FAILED = 1
@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """The command cannot be done. `lines` follow the sentence, one problem a line; `status`: HTTP said so."""
+    """The command failed. `lines` follow the sentence, one problem a line; `status`: of the HTTP answer."""
 
     def __init__(
         self,

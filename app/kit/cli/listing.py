@@ -16,7 +16,7 @@ OfPipeline = Annotated[
     str | None,
     typer.Option("--pipeline", "-p", help="Only this pipeline's.", autocompletion=names_of("pipelines")),
 ]
-Limit = Annotated[int, typer.Option(min=1, help="At most so many, newest first.")]
+Limit = Annotated[int, typer.Option(min=1, help="The most items, newest first.")]
 
 
 def show_list(
@@ -30,7 +30,7 @@ def show_list(
     as_json: bool,
     watch_it: bool,
 ) -> None:
-    """What the API has at `path`, each item by `row` under `columns`; `empty` says what to do first."""
+    """Print the API's items at `path`, each by `row` under `columns`; `empty` is the first step without any."""
     client = connect()
 
     def items() -> list[Any]:

@@ -1,4 +1,4 @@
-"""What is said while a command waits."""
+"""Progress messages while a command waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SAID_EVERY_S = 3.0
 
 @contextlib.contextmanager
 def saying_that_it_waits(for_what: str) -> Generator[None]:
-    """Say every few seconds that the block still waits: on standard error, so that --json stays one document."""
+    """Report every few seconds that the block still waits: on standard error, so that --json stays one document."""
     is_done = threading.Event()
 
     def say() -> None:

@@ -9,7 +9,7 @@ from app.kit.moments import WordsError, moment_of
 
 
 def moment_option(text: str, option: str, *, now: datetime) -> datetime:
-    """Return the time that `text` names. Raises CommandError with the option's name."""
+    """Return the time that `text` gives. Raises CommandError with the option's name."""
     try:
         return moment_of(text, now=now)
     except WordsError as error:

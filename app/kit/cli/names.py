@@ -12,7 +12,7 @@ from app.kit.cli.errors import CommandError
 
 
 def names_of(noun: str) -> Callable[[str], list[str]]:
-    """Gives the names of all pipelines (or clusters) that begin with what was typed."""
+    """Return the names of all pipelines (or clusters) that begin with the typed text."""
 
     def complete(incomplete: str) -> list[str]:
         try:
@@ -20,7 +20,7 @@ def names_of(noun: str) -> Callable[[str], list[str]]:
             items = client.items(f"/{noun}") if noun == "pipelines" else client.get(f"/{noun}")["items"]
             return [name for item in items if (name := str(item["name"])).startswith(incomplete)]
         except CommandError:
-            # A shell that completes is no place for an error; the command itself will say it.
+            # Completion shows no errors; the command itself will.
             return []
 
     return complete

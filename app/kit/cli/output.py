@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, errors on standard error."""
+"""The output of commands: tables for people, JSON for programs, errors on standard error."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from app.kit.patience import Patience
 from app.kit.printable import ascii_escapes, harmless, one_line
 
 _UNBOUNDED = 1_000_000
-"""Columns of what is no terminal: a file, or the next program of a pipe, gets every line whole."""
+"""The width without a terminal: a file, or the next program of a pipe, gets every line uncut."""
 
 
 class _Screen(Console):
-    """A console on which what is shown is shown: an id that anybody chose writes nothing over it, and nothing is cut.
+    """Make a console that prints names with any characters harmlessly, and cuts nothing.
 
-    A table is folded to a terminal's width. A line to paste stays whole there as well: the terminal breaks it.
+    A table is folded to a terminal's width. A line for copying stays one line; the terminal wraps it.
     """
 
     def __init__(self, *, file: IO[str] | None = None, stderr: bool = False) -> None:
@@ -48,9 +48,9 @@ console = _Screen()
 _errors = _Screen(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second until Ctrl-C.")]
-Why = Annotated[str | None, typer.Option("--why", "-m", help="Why; it is kept in the command log.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second until Ctrl-C.")]
+Why = Annotated[str | None, typer.Option("--why", "-m", help="The reason, for the command log.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
 
 _STATE_STYLES = {
     "running": "green",
@@ -84,7 +84,7 @@ def say(sentence: str) -> None:
 
 
 def json_text(value: Any, *, is_indented: bool = False, default: Callable[[Any], Any] | None = None) -> str:
-    """JSON of which a terminal may be shown every character: names in it command nothing, and its value is the same."""
+    """Return JSON that is safe on a terminal: control characters are escaped, and its value is the same."""
     option = orjson.OPT_INDENT_2 if is_indented else None
     return ascii_escapes(orjson.dumps(value, default=default, option=option).decode("utf-8"))
 
@@ -94,12 +94,12 @@ def print_json(value: Any, *, is_indented: bool = True) -> None:
 
 
 def state(word: str | None) -> Text:
-    """A state as colour and word."""
+    """Return a state in its colour."""
     return Text("–", style="dim") if word is None else Text(word, style=_STATE_STYLES.get(word, "cyan"))
 
 
 def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
-    """`3 s ago`, `2 h ago`; a dash for never."""
+    """Return `3 s ago`, `2 h ago`; a dash for never."""
     if moment is None:
         return "–"
     seconds = max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
@@ -112,7 +112,7 @@ def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[RenderableType | str | None]], *, empty: str
 ) -> RenderableType:
-    """A table; columns whose name ends in `#` hold numbers. Without rows, the sentence that says what to do first."""
+    """Make a table; columns whose name ends in `#` hold numbers. Without rows it shows `empty`."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_number = column.endswith("#")
@@ -120,7 +120,7 @@ def table(
             column.removesuffix("#"),
             justify="right" if is_number else "left",
             overflow="fold",
-            # A number or a state that is broken over lines is not read at a glance; names and reasons may be.
+            # Numbers and states stay on one line; names and reasons may wrap.
             no_wrap=is_number or column == "STATE",
         )
     for row in rows:
@@ -129,15 +129,15 @@ def table(
 
 
 def _safe(cell: RenderableType | str) -> RenderableType:
-    """Names and errors come from outside: they are text, never markup, and one line."""
-    # Before the columns get their widths: what is replaced later may not fit any more, and is cut.
+    """Make a cell of text from outside, without markup and on one line."""
+    # Before the columns get their widths: a later replacement may not fit any more, and would be cut.
     return Text(one_line(cell)) if isinstance(cell, str) else cell
 
 
 def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = lambda: False) -> None:
-    """Show `render` anew every second until Ctrl-C or until `until` holds.
+    """Refresh `render` every second until Ctrl-C or until `until` holds.
 
-    While nobody answers, the last look stays with a line that says so.
+    Without an answer, the last one stays with a line that reports it.
     """
     patience = Patience()
     shown = render()
@@ -149,14 +149,14 @@ def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = l
             except CommandError as error:
                 if not is_away(error) or not patience.lasts():
                     raise
-                live.update(Group(shown, Text(f"asked again: {error.message}", style="red")), refresh=True)
+                live.update(Group(shown, Text(f"retrying: {error.message}", style="red")), refresh=True)
                 continue
             patience.answered()
             live.update(shown, refresh=True)
 
 
 def present(data: Callable[[], Any], render: Callable[[], RenderableType], *, as_json: bool, watch_it: bool) -> None:
-    """What a command that only looks has to show: once as JSON, once for people, or for people until Ctrl-C."""
+    """Print the data of a read-only command: once as JSON, once as text, or as text until Ctrl-C."""
     if as_json:
         print_json(data())
     elif watch_it:
@@ -172,4 +172,4 @@ def confirm_or_exit(question: str, *, is_confirmed: bool) -> None:
     if not sys.stdin.isatty():
         raise CommandError(f"{question} Give --yes to confirm; there is no terminal to ask on.")
     if not typer.confirm(question):
-        raise CommandError("nothing was done")
+        raise CommandError("cancelled: nothing was changed")

@@ -1,4 +1,4 @@
-"""What watches outlives a server or a database that is away for a minute: the one place where that is decided."""
+"""The retries of watching commands: they survive a server or database that does not answer for a minute."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from app.kit.patience import ASK_AGAIN_AFTER_S, Patience
 T = TypeVar("T")
 _patience: ContextVar[Patience | None] = ContextVar("patience", default=None)
 _AWAY = frozenset({429, 502, 503, 504})
-"""Too busy, its database is away, or a proxy before it says that it is away."""
+"""Overloaded, without its database, or behind a proxy that reports it as down."""
 
 
 def is_away(error: CommandError) -> bool:
-    """Whether it says that nobody could answer now; everything else is an answer."""
+    """Return whether it means that no server could answer now; any other answer counts."""
     return error.code is ExitCode.UNREACHABLE or error.status in _AWAY
 
 
 @contextlib.contextmanager
 def watching(*, deadline_s: float = float("inf")) -> Generator[None, None, None]:
-    """Within it, a question that changes nothing is asked again while nobody answers; at `deadline_s` no more."""
+    """Within it, a read-only request is repeated while no server answers, until `deadline_s` at most."""
     before = _patience.set(Patience(deadline_s=deadline_s))
     try:
         yield
@@ -33,7 +33,7 @@ def watching(*, deadline_s: float = float("inf")) -> Generator[None, None, None]
 
 
 def outlast(ask: Callable[[], T]) -> T:
-    """What `ask` returns; within `watching` it is asked again while it raises that nobody is there."""
+    """Return the result of `ask`; within `watching` it is repeated while no server answers."""
     while True:
         patience = _patience.get()
         try:

@@ -1,4 +1,4 @@
-"""What all tables share: names of constraints, and the few kinds of columns."""
+"""The common parts of all tables: names of constraints, and the few kinds of columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-"""Names are what errors are told apart by (app/kit/db/errors.py), so every constraint has one that we chose."""
+"""Errors are distinguished by the constraint's name (app/kit/db/errors.py), so every constraint has an own one."""
 
 JSON = postgresql.JSONB(none_as_null=True)
 UUID = sa.Uuid(as_uuid=False)
@@ -49,7 +49,7 @@ def json(name: str, *, nullable: bool = False) -> sa.Column[Any]:
 
 
 def generated_uuid(name: str) -> sa.Column[Any]:
-    """Made by Postgres, so that no caller has to bring randomness along."""
+    """An id made by Postgres, so that no caller needs a random source."""
     return sa.Column(name, UUID, primary_key=True, server_default=sa.text("gen_random_uuid()"))
 
 
@@ -59,5 +59,5 @@ def quoted(words: type[StrEnum] | frozenset[Any]) -> str:
 
 
 def one_of(column: str, words: type[StrEnum]) -> sa.CheckConstraint:
-    """Only the words of the enum may stand in the column."""
+    """Restrict the column to the values of the enum."""
     return sa.CheckConstraint(f"{column} IN ({quoted(words)})", name=column)

@@ -14,19 +14,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.kit.db.errors import translated
 
 STATEMENT_TIMEOUT_S = 10
-"""Nothing of ours takes so long; Postgres ends what does."""
+"""No statement of Fenceline takes this long; Postgres ends those that do."""
 ANSWER_WITHIN_S = STATEMENT_TIMEOUT_S + 2
 
 
 class Connection:
-    """What stores execute their statements with."""
+    """Executes the statements of the stores."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._connection: AsyncConnection | None = None
 
     async def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
-        """The statement's whole result. Raises our errors only."""
+        """Return the statement's complete result. Raises Fenceline's errors only."""
         with self.translating():
             async with answer_in_time():
                 if self._connection is None:
@@ -37,7 +37,7 @@ class Connection:
         return (await self.execute(statement, parameters)).all()
 
     async def row(self, statement: sa.Executable, parameters: Any = None) -> sa.Row[Any] | None:
-        """The only row, or None."""
+        """Return the only row, or None."""
         return (await self.execute(statement, parameters)).one_or_none()
 
     async def commit(self) -> None:
@@ -52,7 +52,7 @@ class Connection:
                 await self._connection.rollback()
 
     async def close(self) -> None:
-        """Give the connection back; what was not committed is rolled back."""
+        """Return the connection; uncommitted changes are rolled back."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with self.translating():
@@ -60,7 +60,7 @@ class Connection:
 
     @contextmanager
     def translating(self) -> Generator[None]:
-        """Raise our error in place of a library's; what is no error of a library passes."""
+        """Raise a Fenceline error in place of a library's; others pass unchanged."""
         begun = time.monotonic()
         try:
             yield
@@ -73,7 +73,7 @@ class Connection:
 
 @asynccontextmanager
 async def answer_in_time() -> AsyncGenerator[None]:
-    """Bound the wait on our side as well: a Postgres that is frozen keeps its connections and ends no statement.
+    """Limit the wait on the client's side as well: a frozen Postgres keeps its connections and ends no statement.
 
     psycopg then tries to cancel the statement and to close the connection in order, for up to 5 s each.
     """
@@ -81,7 +81,7 @@ async def answer_in_time() -> AsyncGenerator[None]:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             yield
     except TimeoutError as error:
-        raise TimeoutError("it holds the connection and says nothing") from error
+        raise TimeoutError("the connection is open, but no answer comes") from error
 
 
 def address_of(engine: AsyncEngine) -> str:

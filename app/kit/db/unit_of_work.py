@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -18,33 +18,40 @@ CHANNEL = "fenceline_changes"
 _NOTIFY = sa.text("SELECT pg_notify(:channel, notice) FROM unnest(CAST(:notices AS text[])) AS notice")
 _RELAX = sa.text("SET LOCAL synchronous_commit = off")
 MAX_NOTICES = 64
-"""More changed things than this are told as one: look at everything."""
+"""More notices than this are combined into one for all things."""
 
 S = TypeVar("S", bound=DatabaseStore)
+P = TypeVar("P")
 
 
 class UnitOfWork:
-    """Everything between entering and `commit` happens or nothing does; leaving without `commit` rolls back.
+    """All changes between entering and `commit` happen or none does; leaving without `commit` rolls back.
 
     Services never call `commit`: the edge that opened the unit does (a request, a loop's turn, a CLI command).
-    After a database error nothing more can be done in the unit but to leave it. The unit takes no connection before
-    the first statement.
+    After a database error the unit can only be left. It takes no connection before the first statement.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, parts: Mapping[type, object]) -> None:
         self._db = Connection(engine)
+        self._parts = parts
         self._notices: dict[str, None] = {}
         self._stores: dict[type[DatabaseStore], DatabaseStore] = {}
 
     def of(self, store: type[S]) -> S:
-        """Return this unit's store of that class; it is made when it is first asked for."""
+        """Return this unit's store of that class; made at the first request."""
         if store not in self._stores:
             self._stores[store] = store(self._db)
         return cast(Any, self._stores[store])
 
+    def part(self, kind: type[P]) -> P:
+        """The part of that class, which its `Database` was given. Raises LookupError when it was given none."""
+        if kind not in self._parts:
+            raise LookupError(f"this database was opened without {kind.__name__}: give it to `Database` as a part")
+        return cast(Any, self._parts[kind])
+
     @property
     def connection(self) -> Connection:
-        """For statements that no store has: the tests break the schema's rules by hand with it."""
+        """For statements that no store has: tests break the schema's rules with it."""
         return self._db
 
     async def __aenter__(self) -> Self:
@@ -56,11 +63,11 @@ class UnitOfWork:
         await self._db.close()
 
     def notify(self, noun: str, name: str) -> None:
-        """Tell every server, on commit and only then, that what a page shows of `<noun>:<name>` has changed."""
+        """Notify every server, on commit only, that the pages of `<noun>:<name>` have changed."""
         self._notices[f"{noun}:{name}"] = None
 
     async def relax_durability(self) -> None:
-        """Do not wait for the disk on commit: for state that the next second brings again (heartbeats)."""
+        """Do not wait for the disk on commit: for heartbeats, which the next second repeats."""
         await self._db.execute(_RELAX)
 
     async def commit(self) -> None:

@@ -1,4 +1,4 @@
-"""From a thread to the event loop: only the newest value, when the loop gets to it."""
+"""Hand only the newest value from a thread to the event loop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Newest(Generic[T]):
-    """`put` is for any thread. `take` is called on the loop, with the newest value that it has not had.
+    """`put` is for any thread. `take` is called on the loop, and returns the newest value since its last call.
 
-    Of a snapshot for every 20 ms, each with all names of a cluster, a loop that is busy for a second would have fifty
-    waiting else: some hundred megabytes, of which it needs the last.
+    With a snapshot every 20 ms, a loop that is busy for a second would queue fifty, each with all names of a cluster.
+    That is some hundred megabytes, of which it needs the last snapshot.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, take: Callable[[T], None]) -> None:

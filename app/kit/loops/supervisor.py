@@ -1,4 +1,4 @@
-"""Runs the background loops: each under its named lock, one turn after another, again after an error with back-off.
+"""Run the background loops: each under its named lock, turn after turn, with a back-off after errors.
 
 WAITING (another server has the lock) ─▶ RUNNING ⇄ (a turn fails) BACKING_OFF ─▶ WAITING
 """
@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -23,21 +23,28 @@ LONGEST_BACK_OFF_S = 30.0
 
 
 class Loop(Protocol):
-    """Work that is done again and again. `turn` commits for itself; it may be cancelled between any two awaits."""
+    """Repeated work. `turn` commits for itself; it may be cancelled between any two awaits."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def period_s(self) -> float:
-        """How long it rests between two turns."""
+        """The pause between two turns."""
         ...
 
     async def turn(self) -> None: ...
 
     def interrupted(self) -> None:
-        """The lock was lost or a turn failed: what was remembered of the world may be out of date."""
+        """The lock was lost or a turn failed: state in memory may be out of date."""
         ...
+
+
+@runtime_checkable
+class ClosedLoop(Protocol):
+    """A loop with connections of its own, which go when the server ends."""
+
+    async def close(self) -> None: ...
 
 
 class LoopState(StrEnum):
@@ -47,7 +54,7 @@ class LoopState(StrEnum):
 
 
 class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How one loop is, for /readyz and the metrics. WAITING is healthy: another server does the work."""
+    """The state of one loop, for /readyz and the metrics. WAITING is healthy: another server does the work."""
 
     name: str
     state: LoopState
@@ -56,7 +63,7 @@ class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """Keeps every loop going until `run` is cancelled.
+    """Runs every loop until `run` is cancelled.
 
     Args:
         rest: sleeps between two turns; may return early when something has changed (app/edges/db/changes.py).
@@ -77,7 +84,7 @@ class Supervisor:
         self._health = {loop.name: LoopHealth(name=loop.name, state=LoopState.WAITING) for loop in loops}
 
     def health(self) -> list[LoopHealth]:
-        """The state of every loop, in the order in which they were given."""
+        """The state of every loop, in the given order."""
         return [self._health[loop.name] for loop in self._loops]
 
     async def run(self) -> None:
@@ -94,7 +101,7 @@ class Supervisor:
                 log.warning("the loop %s: %s", loop.name, error.message)
                 await self._back_off(loop, error.message)
             except Exception as error:
-                # A bug in one loop must not end the server; it is logged whole and shown on /readyz.
+                # A bug in one loop must not end the server; it is logged completely and shown on /readyz.
                 log.exception("the loop %s failed", loop.name)
                 await self._back_off(loop, f"{type(error).__name__}: {error}")
 

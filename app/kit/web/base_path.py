@@ -1,6 +1,6 @@
-"""The path under which a proxy shows this server, such as `/fenceline`: taken off requests, put before every link.
+"""The path under which a proxy shows this server, such as `/fenceline`: removed from requests, added to every link.
 
-Inside, addresses are as without it. A proxy may take the path off or leave it: both are understood.
+Inside, addresses are without it. A proxy may remove the path or leave it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from starlette.datastructures import URL, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BASE: ContextVar[str] = ContextVar("base_path", default="")
-# Where a page of ours has an address. Values from outside cannot look so: templates escape their quotation marks.
+# The places of addresses in a page. Values from outside cannot match: templates escape their quotation marks.
 _ADDRESS = re.compile(r'(?<=\s)((?:href|src|action|formaction|hx-[a-z]+(?::[a-z]+)?)=")/(?!/)')
 
 
@@ -40,7 +40,7 @@ class BasePath:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 if (location := headers.get("location")) is not None:
-                    # Starlette's own, from an address with a slash too many, name the whole address.
+                    # Starlette's own redirects, from an address with a trailing slash, have an absolute address.
                     ours = location.removeprefix(origin) if location.startswith(f"{origin}/") else location
                     headers["location"] = below(ours)
             await send(message)
@@ -58,7 +58,7 @@ def base_path() -> str:
 
 
 def below(address: str) -> str:
-    """A path of this server as a browser must ask for it; other addresses stay as they are."""
+    """Return a path of this server as a browser must request it; other addresses stay as they are."""
     is_path = address.startswith("/") and not address.startswith("//")
     return f"{_BASE.get()}{address}" if is_path else address
 

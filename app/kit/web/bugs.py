@@ -1,4 +1,4 @@
-"""What nobody foresaw: logged whole, answered without a word of it, and with the perimeter's headers."""
+"""Unexpected errors: logged completely, answered without details, and with the perimeter's headers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class BugBarrier:
         try:
             await self._app(scope, receive, noting)
         except ClientDisconnect:
-            # Nobody is there to be answered; a worker asks again.
-            log.info("%s %s: the client went away", scope["method"], quote(scope["path"]))
+            # No client is connected to be answered; a worker asks again.
+            log.info("%s %s: the client closed the connection", scope["method"], quote(scope["path"]))
         except Exception:
             if scope["type"] != "http":
                 raise
-            # As it came: decoded, a path may hold a line end and with it a line of the log that we did not write.
+            # Quoted: a decoded path may hold a line end, and would forge a line of the log.
             log.exception("%s %s failed", scope["method"], quote(scope["path"]))
             if has_begun:
                 raise
-            problem = ProblemResponse(500, "Fenceline has a bug here; the server's log has the details")
+            problem = ProblemResponse(500, "internal error: the server's log has the details")
             await problem(scope, receive, send)

@@ -1,7 +1,7 @@
-"""How many connections a listener holds, in all and of one peer: file descriptors are shared by the whole process.
+"""Limit the connections of a listener, in all and for one peer, as the process shares its file descriptors.
 
-The listeners have limits of their own, and what they may hold together leaves room for Postgres, brokers and files:
-a flood of one listener takes nothing from the other.
+Each listener has a limit of its own. Both together leave descriptors for Postgres, brokers and files. A flood of one
+listener takes none from the other.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ class HeldConnection(Protocol):
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether a request of it came with a good credential."""
+        """A request of it came with a valid credential."""
         ...
 
     def evict(self) -> None:
-        """Close it at once, whatever is still to be sent."""
+        """Close it at once, with unsent data."""
         ...
 
 
 @dataclass(eq=False)
 class ConnectionLimit:
-    """Where no place is left, the oldest connection without a credential gives its own to a new one.
+    """If no place is left, a new connection takes that of the oldest one without a credential.
 
-    So nobody keeps a worker or a user out by connections alone. Those that have authenticated keep their places.
+    So connections alone cannot exclude a worker or a user. Authenticated connections keep their places.
 
-    most: connections at once. most_of_a_peer: of one address, which is every user's behind a proxy; of IPv6, of one
-        network of 64 bits, since a host may have all of its addresses.
+    most: connections at once. most_of_a_peer: for one address, which is every user's behind a proxy. For IPv6 it is for
+        one network of 64 bits, since a host may have all of its addresses.
     """
 
     most: int
     most_of_a_peer: int
     _peers: dict[HeldConnection, str] = field(default_factory=dict[HeldConnection, str])
     _held: Counter[str] = field(default_factory=Counter[str])
-    # Those that had no credential when they were looked at last, oldest first: in all, and of each peer.
+    # Those without a credential at the last check, oldest first: in all, and of each peer.
     _unproven: dict[HeldConnection, None] = field(default_factory=dict[HeldConnection, None])
     _unproven_of: defaultdict[str, dict[HeldConnection, None]] = field(
         default_factory=lambda: defaultdict[str, dict[HeldConnection, None]](dict)
@@ -52,11 +52,11 @@ class ConnectionLimit:
 
     @property
     def held(self) -> int:
-        """How many there are now."""
+        """The present number of connections."""
         return len(self._peers)
 
     def admit(self, connection: HeldConnection, address: str) -> str | None:
-        """Count one more; or say in a sentence why not, without counting it."""
+        """Count one more; or return the reason of its refusal."""
         peer = _peer_of(address)
         if len(self._peers) >= self.most and not self._make_room(self._unproven):
             return f"All {self.most} connections of this listener are in use. Try again in some seconds."
@@ -68,7 +68,7 @@ class ConnectionLimit:
         return None
 
     def leave(self, connection: HeldConnection) -> None:
-        """Give back its place, if it has one."""
+        """Release its place, if it has one."""
         peer = self._peers.pop(connection, None)
         if peer is None:
             return
@@ -105,9 +105,9 @@ def _peer_of(address: str) -> str:
 
 
 def limits_of_process() -> tuple[ConnectionLimit, ConnectionLimit]:
-    """Those of the users' and of the workers' listener, by the descriptors that this process may open.
+    """Divide the descriptors that this process may open between the users' and the workers' listener.
 
-    The soft limit is raised to the hard one: it is often 1,024, for the sake of programs that use `select`.
+    The soft limit is raised to the hard one: it is often 1,024, for programs that use `select`.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
@@ -115,6 +115,6 @@ def limits_of_process() -> tuple[ConnectionLimit, ConnectionLimit]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     descriptors = wanted if soft == resource.RLIM_INFINITY else soft
-    # The workers' first: their heartbeats are what runs are kept by.
+    # The workers' first: runs depend on their heartbeats.
     users, workers = min(_MOST_CONNECTIONS, descriptors // 4), min(_MOST_CONNECTIONS, descriptors // 2)
     return ConnectionLimit(users, users // 2), ConnectionLimit(workers, workers)

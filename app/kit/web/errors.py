@@ -1,4 +1,4 @@
-"""The one place where errors become answers: problem documents, or the login page for a browser."""
+"""Turn errors into answers: problem documents, or the login page for a browser."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 def is_for_a_person(request: Request) -> bool:
-    """Whether a page is wanted: not below /api, and the browser says that it takes HTML."""
+    """Return whether to answer with a page: not below /api, and the browser accepts HTML."""
     return not request.url.path.startswith(("/api/", "/workers/")) and "text/html" in request.headers.get("accept", "")
 
 
 class Page(Protocol):
-    """Renders an error for a person (app/kit/web/pages/errors.py)."""
+    """Renders an error for a user (app/kit/web/pages/errors.py)."""
 
     def __call__(
         self, request: Request, *, status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
@@ -33,7 +33,7 @@ class Page(Protocol):
 
 
 def install(app: FastAPI, *, page: Page | None = None) -> None:
-    """Render every error of `app` as RFC 9457, or as a page where a person's browser asks and `page` is given."""
+    """Render every error of `app` as RFC 9457, or as a page for a user's browser if `page` is given."""
     app.state.error_page = page
     app.add_exception_handler(FencelineError, _on_fenceline_error)
     app.add_exception_handler(IllegalTransitionError, _on_illegal_transition)
@@ -54,7 +54,7 @@ async def _on_fenceline_error(request: Request, error: Exception) -> Response:
 
 
 def problem_of(error: FencelineError, *, headers: Mapping[str, str] | None = None) -> ProblemResponse:
-    """The problem document of one of our errors."""
+    """Return the problem document of an error."""
     problems = [
         {"field": problem.field, "message": problem.message, "is_warning": problem.is_warning}
         for problem in error.problems
@@ -63,7 +63,7 @@ def problem_of(error: FencelineError, *, headers: Mapping[str, str] | None = Non
 
 
 async def _on_illegal_transition(request: Request, error: Exception) -> Response:
-    return _rendered(request, 409, f"{error}: its state changed meanwhile; look again and decide anew")
+    return _rendered(request, 409, f"{error}: its state changed meanwhile; check it before another try")
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
@@ -85,7 +85,7 @@ _LISTS_OF_UNIONS = frozenset({"steps", "partition_by"})
 
 
 def field_path(loc: tuple[int | str, ...]) -> str:
-    """The path as a person would write it: `transform.steps.2.value`.
+    """Return the path as a user would write it: `transform.steps.2.value`.
 
     loc: as pydantic gives it: the place first (`body`, `query`, …), and the tag of a union after the field of a union.
     """
@@ -97,7 +97,7 @@ def field_path(loc: tuple[int | str, ...]) -> str:
         is_union = part == "transform" or (isinstance(part, int) and len(parts) > 1 and parts[-2] in _LISTS_OF_UNIONS)
         if is_union and rest:
             rest.pop(0)
-    # Problems of a definition are named from its own root, as checks, forms and files name them.
+    # Problems of a definition are named from its own root, as in checks, forms and files.
     return ".".join(parts[1:] if parts[:1] == ["definition"] and len(parts) > 1 else parts)
 
 
@@ -111,11 +111,11 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     detail = str(error.detail)
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        detail = f"there is nothing at {request.url.path}"
+        detail = f"{request.url.path} was not found"
     elif error.status_code == 405:
         allowed = _methods_at(request)
         headers["Allow"] = ", ".join(allowed)
-        detail = f"{request.method} is not possible here; {', '.join(allowed)} is"
+        detail = f"{request.method} is not supported here; {', '.join(allowed)} is"
     return _rendered(request, error.status_code, detail, headers=headers)
 
 
@@ -134,7 +134,7 @@ def _rendered(
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Every method that some route answers at this path; a single route only knows its own."""
+    """Return every method of the routes at this path; a single route only knows its own."""
     found: list[str] = []
     for method in _METHODS:
         scope = {**request.scope, "method": method}

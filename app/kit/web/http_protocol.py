@@ -1,6 +1,6 @@
-"""HTTP/1.1 of which also what cannot be read is answered with a problem document: no application hears of it.
+"""HTTP/1.1 that answers malformed requests with a problem document too, before any application gets them.
 
-A connection is bounded in time, too. One that sends no whole request, or does not read its answer, is closed.
+A connection has time limits as well. One that sends no complete request, or does not read its answer, is closed.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from app.kit.web.connection_limit import ConnectionLimit
 from app.kit.web.problems import ProblemResponse, title_of
 
 LONGEST_HEAD = 64 * 1024
-"""Bytes of request line and headers; what is longer is refused, and what is no HTTP."""
+"""Bytes of request line and headers; longer ones are refused, as is anything but HTTP."""
 HEAD_WITHIN_S = 10.0
 """From the connection, or from the last answer, to the end of the headers."""
 BODY_WITHIN_S = 60.0
 """From there to the end of the body."""
 READ_WITHIN_S = 60.0
-"""How long a client may take to read the 64 KiB that wait for it, and after the end of its connection the rest."""
+"""The time for a client to read the 64 KiB that wait for it, and the rest after the end of its connection."""
 _RETRY_AFTER_S = "5"
 _AUTHENTICATED = "authenticated"
 
 
 def authenticated(request: HTTPConnection) -> None:
-    """Let the request's connection keep its place where places are few: it came with a good credential."""
+    """Keep the place of the request's connection under the limit: it came with a valid credential."""
     setattr(request.state, _AUTHENTICATED, True)
 
 
 class ProblemProtocol(H11Protocol):
-    """uvicorn's own, which would say so in plain text, and wait for ever for the rest of a request."""
+    """uvicorn's protocol, which would answer in plain text, and wait forever for the rest of a request."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ProblemProtocol(H11Protocol):
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether a request of this connection had a good credential: `authenticated` says so."""
+        """A request of this connection had a valid credential, as `authenticated` records."""
         if not self._was_authenticated and self.scope is not None:  # pyright: ignore[reportUnnecessaryComparison] - before the first request
             self._was_authenticated = bool(self.scope.get("state", {}).get(_AUTHENTICATED))
         return self._was_authenticated
@@ -102,12 +102,12 @@ class ProblemProtocol(H11Protocol):
         self._watch()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - it is always the same
-        self._end_with(400, f"This is not HTTP, or its address and headers are longer than {LONGEST_HEAD // 1024} KiB.")
+        self._end_with(400, f"Not HTTP, or the address and headers are longer than {LONGEST_HEAD // 1024} KiB.")
 
     def _watch(self) -> None:
-        """Begin to count when something else is waited for than before: bytes that trickle in win no time."""
+        """Start a time limit when the next part is expected; bytes that trickle in do not extend it."""
         if self.transport.is_closing():
-            # It is only closed when all that was written is read.
+            # It closes only after all written data was read.
             self._expect_to_be_read()
         awaited = self.conn.their_state if not self.transport.is_closing() else None
         if awaited is self._awaited:
@@ -137,7 +137,7 @@ class ProblemProtocol(H11Protocol):
             return
         is_head = self._awaited is h11.IDLE
         if is_head and not self.conn.trailing_data[0]:
-            # Nothing was begun: a browser that keeps a connection at hand expects no answer.
+            # No request was begun: a browser that keeps a spare connection expects no answer.
             self.transport.close()
             self._watch()
         elif not is_head and self.cycle.response_started:
@@ -148,7 +148,7 @@ class ProblemProtocol(H11Protocol):
             self._end_with(408, f"The rest of {what} did not arrive within {within_s:g} s. Send the request again.")
 
     def _end_with(self, status: int, detail: str, *, retry_after: str | None = None) -> None:
-        """Answer by ourselves, and close."""
+        """Answer without the application, and close."""
         problem = ProblemResponse(status, detail, headers=None if retry_after is None else {"Retry-After": retry_after})
         status_line = f"HTTP/1.1 {status} {title_of(status)}".encode("ascii")
         headers = [*problem.raw_headers, (b"connection", b"close")]
@@ -159,7 +159,7 @@ class ProblemProtocol(H11Protocol):
 
 
 def limited_by(limit: ConnectionLimit) -> Callable[..., ProblemProtocol]:
-    """What uvicorn makes for each connection of a listener."""
+    """Make uvicorn's protocol for each connection of a listener."""
 
     def made(*args: Any, **options: Any) -> ProblemProtocol:
         return ProblemProtocol(limit, *args, **options)

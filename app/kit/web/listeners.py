@@ -1,4 +1,4 @@
-"""Two listeners in one process: sockets bound first, so that a port in use is said before anything is started."""
+"""Two listeners in one process: sockets are bound first, so that a used port is reported before any start."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 _GRACE_S = 3
 HANDSHAKE_WITHIN_S = 5.0
-"""Of TLS. Until it has ended, a connection takes a descriptor and is not counted."""
+"""For the TLS handshake. Until its end, a connection takes a descriptor and is not counted."""
 
 
 class ListenError(Exception):
-    """A listener cannot be opened; the message names address, reason and the setting that moves it."""
+    """A listener cannot be opened; the message has its address, the reason and the setting."""
 
 
 def bind(host: str, port: int, *, setting: str) -> socket.socket:
-    """A bound TCP socket; port 0 takes a free one. Raises ListenError.
+    """Bind a TCP socket; port 0 takes a free one. Raises ListenError.
 
     setting: name of the setting that chooses this port, for the message.
     """
@@ -44,15 +44,15 @@ def bind(host: str, port: int, *, setting: str) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        # Listening now and not with the server: on Linux two sockets with SO_REUSEADDR may bind one port, and only
-        # the second `listen` fails, which would be too late for a clear word.
+        # Listen now, not with the server: on Linux two sockets with SO_REUSEADDR may bind one port. Only the second
+        # `listen` fails, too late for a clear error.
         bound.listen(2048)
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise ListenError(
-                f"port {port} on {host} is in use (another Fenceline?): end that process or choose another port with "
-                f"FENCELINE_{setting.upper()} (0 takes a free one)"
+                f"port {port} on {host} is in use (another Fenceline?): end that process or change "
+                f"FENCELINE_{setting.upper()} (0 takes a free port)"
             ) from error
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     bound.setblocking(False)
@@ -60,16 +60,16 @@ def bind(host: str, port: int, *, setting: str) -> socket.socket:
 
 
 def address_of(bound: socket.socket) -> tuple[str, int]:
-    """Host and port that the socket is bound to."""
+    """Return the host and port of the socket."""
     name = bound.getsockname()
     return str(name[0]), int(name[1])
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the process, not to one of its two servers; and a TLS handshake has less than a minute."""
+    """A server without signal handlers, which belong to the process, and with a short limit for TLS handshakes."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's own for given sockets without a lifespan, which has no setting for the handshake."""
+        """Do as uvicorn for given sockets without a lifespan, which has no setting for the handshake."""
         loop = asyncio.get_running_loop()
 
         def connection(_loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Protocol:
@@ -97,7 +97,7 @@ class _Server(uvicorn.Server):
 
 
 class Listener:
-    """One application on one bound socket. Raises ListenError when the certificate and key cannot be used."""
+    """Make a server for one application on one bound socket. Raises ListenError for a bad certificate or key."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Listener:
         config = uvicorn.Config(
             app,
             http=cast(Any, limited_by(limit)),
-            # Nothing here speaks WebSocket, whose connections would not be counted.
+            # No application uses WebSocket, whose connections would not be counted.
             ws="none",
             h11_max_incomplete_event_size=LONGEST_HEAD,
             lifespan="off",
@@ -142,7 +142,7 @@ class Listener:
 async def serve_until_signal(listeners: Sequence[Listener], stopping: asyncio.Event) -> None:
     """Serve until SIGTERM or SIGINT, which set `stopping` first, so that open event streams end by themselves.
 
-    Also ends when `stopping` is set by somebody else, and when one of the listeners ends.
+    Also ends when another part sets `stopping`, and when one of the listeners ends.
     """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -153,7 +153,7 @@ async def serve_until_signal(listeners: Sequence[Listener], stopping: asyncio.Ev
         await asyncio.wait([*serving, told], return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.set()
-        AppStatus.should_exit = True  # sse-starlette looks for uvicorn's own signal handler, which we replace
+        AppStatus.should_exit = True  # sse-starlette expects uvicorn's own signal handler, which is replaced here
         for listener in listeners:
             listener.stop()
         await asyncio.gather(*serving)

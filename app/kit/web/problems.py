@@ -41,7 +41,7 @@ class ProblemResponse(Response):
 
 
 def title_of(status: int) -> str:
-    """What HTTP calls this status."""
+    """Return HTTP's name of this status."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

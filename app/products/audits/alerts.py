@@ -11,7 +11,7 @@ from app.products.audits.telling import verdict_sentence
 
 
 def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now: datetime) -> Alert:
-    """Of an audit that has proven something wrong."""
+    """Return the alert of a broken audit."""
     proof = (Finding.LOST, Finding.DUPLICATED, Finding.UNEXPECTED, Finding.DANGLING)
     places = dict.fromkeys(f"{one.topic}-{one.partition}" for one in result.partitions if one.finding in proof)
     return Alert(

@@ -1,4 +1,4 @@
-"""Audits of pipelines, and the plans they are audited by."""
+"""REST: audits of pipelines, and audit plans."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs.api.run_schemas import Reason
+from app.core.wiring import WiringDep
 from app.kit import access
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
@@ -16,7 +18,7 @@ from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath, Why
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.audits import schemas as schemas
 from app.products.audits.audit import Audit
 from app.products.audits.plan import AuditPlan
@@ -39,7 +41,7 @@ async def start_audit(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.START_AUDIT)],
 ) -> Response:
-    """Ask for an audit; it begins as soon as the pipeline has passed the window. One at a time for a pipeline."""
+    """Request an audit, which begins as soon as the pipeline has passed the window. A pipeline has one at a time."""
 
     async def act() -> Audit:
         wish = Wish(
@@ -62,7 +64,7 @@ async def list_audits(
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Audit]]:
-    """Audits of all pipelines or of one, newest first, without their examples."""
+    """List audits of all pipelines or of one, newest first, without their examples."""
     return await asking.list_audits(uow, pipeline=pipeline, after=after, limit=limit)
 
 
@@ -73,9 +75,11 @@ async def get_audit(
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.VIEW)],
     *,
-    with_ids: Annotated[bool, Query(description="With the ids of the examples: operators only, and logged.")] = False,
+    with_ids: Annotated[
+        bool, Query(description="Include the ids of the examples. Requires the role operator, and is logged.")
+    ] = False,
 ) -> Audit | Answer:
-    """One audit with its examples."""
+    """Return one audit with its examples."""
     if with_ids:
         access.require(by, Verb.READ_RECORDS)
     audit = await asking.get_audit(uow, audit_id)
@@ -94,7 +98,7 @@ async def stop_audit(
     by: Annotated[Principal, may(Verb.STOP_AUDIT)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """End it without a result."""
+    """Stop an audit, which then has no result."""
 
     async def act() -> Audit:
         return await asking.stop_audit(uow, audit_id, by=by, why=body.why, now=wiring.clock.now())
@@ -104,7 +108,7 @@ async def stop_audit(
 
 @router.get("/pipelines/{name}/audit-plan", responses=refusals(404))
 async def get_audit_plan(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[AuditPlan]:
-    """How the pipeline is audited: by which id, and how often by itself."""
+    """Return the pipeline's audit plan: the id of its records, and the schedule."""
     return await planning.get_plan(uow, name)
 
 
@@ -116,7 +120,7 @@ async def change_audit_plan(
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
 ) -> Shown[AuditPlan]:
-    """Give the pipeline an audit plan, or change it. It is no part of a revision: nothing restarts for it."""
+    """Create or change the pipeline's audit plan. It is not part of a revision, so nothing restarts."""
     plan = await planning.change_plan(
         uow,
         pipeline=name,
@@ -141,6 +145,6 @@ async def remove_audit_plan(
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
     why: Annotated[Why, Query()] = None,
 ) -> None:
-    """Audit nothing by itself any more; the audits there were stay."""
+    """Remove the audit plan; existing audits are kept."""
     await planning.remove_plan(uow, pipeline=name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()

@@ -1,4 +1,4 @@
-"""The life of an audit: asked for, started as a Spark application once the pipeline has passed its window, ended.
+"""The states of an audit, which starts as a Spark application once the pipeline has passed its window.
 
 PENDING ─▶ SUBMITTING ─▶ RUNNING ─▶ DONE
  │  │ ▲        │  │        │  │
@@ -9,8 +9,8 @@ PENDING ─▶ SUBMITTING ─▶ RUNNING ─▶ DONE
  ▼
 STOPPED
 
-DONE says that the job has read and compared, not what came of it: that is the verdict. SKIPPED was never started. From
-SUBMITTING back to PENDING: the server died before it had started anything. STOPPING may end as DONE: the job was first.
+DONE: the job has read and compared; the verdict is its result. SKIPPED: it was never started. SUBMITTING returns to
+PENDING if the server died before the start. STOPPING may end as DONE if the job ended first.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from app.products.audits.result import AuditResult, Verdict, verdict
 from app.products.audits.specification import IdPlace, TimeWindow, Window
 
 KEPT_FOR = timedelta(days=90)
-"""So long after its end."""
+"""Retention of an audit after its end."""
 
 
 MARKED_FOR = timedelta(days=7)
-"""So long a pipeline is marked after the newest audit that has proven something wrong."""
+"""Time for which a pipeline is marked after its newest broken audit."""
 
 
 class AuditState(StrEnum):
@@ -59,7 +59,7 @@ ENDED = frozenset({_S.DONE, _S.FAILED, _S.STOPPED, _S.SKIPPED})
 
 
 class AuditProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job said last of itself. offsets: how many there are to read in all, 0 until it is known."""
+    """The newest progress report of the job. offsets: number of offsets to read in total, 0 until it is known."""
 
     stage: str
     tasks_done: int = 0
@@ -71,14 +71,14 @@ class AuditProgress(msgspec.Struct, frozen=True, kw_only=True):
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """One audit of one pipeline.
 
-    revision: whose transform says what was dropped on purpose.
-    is_scheduled: asked for by the pipeline's plan, not by a person.
-    wait_until: it is skipped when the pipeline has not passed the window by then.
-    reason: why it waits, was skipped or failed, or who stopped it.
-    id_place, source_id_place: where an output has its id, and an input, where that is another place.
-    host, jvm_pid, python_pid, process_started_at, log_path, application_id: of its driver, where one was started.
-    stops_as: the end that a stop leads to, STOPPED or FAILED; None: nobody stops it.
-    result: only of DONE.
+    revision: the revision whose transform determines the expected outputs.
+    is_scheduled: requested by the pipeline's plan, not by a user.
+    wait_until: it is skipped if the pipeline has not passed the window by then.
+    reason: the reason why it waits, was skipped, has failed or was stopped.
+    id_place, source_id_place: place of the id in outputs, and in inputs if that differs.
+    host, jvm_pid, python_pid, process_started_at, log_path, application_id: of its driver, once started.
+    stops_as: the state after STOPPING, STOPPED or FAILED; None without a stop.
+    result: only with DONE.
     """
 
     id: str
@@ -114,19 +114,19 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def span(self) -> tuple[datetime, datetime] | None:
-        """The window as moments; None: it is none of time."""
+        """The window as moments; None unless it is a time window."""
         if not isinstance(self.window, TimeWindow):
             return None
         return moment_of_ms(self.window.start_ms), moment_of_ms(self.window.end_ms)
 
     @property
     def verdict(self) -> Verdict | None:
-        """None: it has no result."""
+        """The verdict; None without a result."""
         return None if self.result is None else verdict(self.result)
 
 
 def moved(audit: Audit, to: AuditState, *, now: datetime, reason: str | None = None) -> Audit:
-    """The audit in state `to`. Raises IllegalTransitionError."""
+    """Return the audit in state `to`. Raises IllegalTransitionError."""
     if to not in TRANSITIONS[audit.state]:
         raise IllegalTransitionError(f"audit {audit.id} of {audit.pipeline} cannot go from {audit.state} to {to}")
     return msgspec.structs.replace(audit, state=to, since=now, reason=reason, ended_at=now if to in ENDED else None)
@@ -140,7 +140,7 @@ COUNTED = (
 
 
 def counted(audit: Audit) -> dict[str, int]:
-    """What an audit that has ended adds to its pipeline's counters: its end or verdict, and outputs by finding."""
+    """Return the counts that an ended audit adds to its pipeline's counters: end or verdict, outputs by finding."""
     counts = {f"audits_{audit.verdict or audit.state}": 1}
     if audit.result is not None:
         found = audit.result.counts

@@ -11,13 +11,13 @@ from app.products.audits.result import AuditCounts
 
 _AUDIT_LINES = (
     {"label": "expected", "colour": "--chart-in"},
-    # Not on the scale of outputs: a mark where something was proven wrong.
+    # Not on the scale of outputs: a mark at each broken window.
     {"label": "wrong", "colour": "--chart-abort", "is_mark": True},
 )
 
 
 def audits_chart_of(audits: Sequence[Audit]) -> str | None:
-    """Expected outputs of each window of time, at its end; windows of which nothing is known stay empty."""
+    """Return the expected outputs of each time window, at its end; windows without a result stay empty."""
     spans = {audit.span[1]: audit for audit in reversed(audits) if audit.span is not None and audit.has_ended}
     ends = sorted(spans)
     results = [spans[end].result for end in ends]

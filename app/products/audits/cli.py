@@ -1,4 +1,4 @@
-"""`fenceline audit PIPELINE`, and `fenceline audits`: list, show, stop, and the plan that a pipeline is audited by."""
+"""`fenceline audit PIPELINE`, and `fenceline audits`: list, show, stop, and the audit plan of a pipeline."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from app.products.audits.plan import time_window
 from app.products.audits.specification import IdPlace, Window
 
 app = typer.Typer(
-    help="Audits: is every id that a pipeline read written once? Ask for one with `fenceline audit PIPELINE`.",
+    help="Audits: compare the outputs of a pipeline with its input. `fenceline audit PIPELINE` requests one.",
     no_args_is_help=True,
 )
 
 AuditId = Annotated[str, typer.Argument(metavar="AUDIT", help="An audit's id.")]
 Id = Annotated[
     str | None,
-    typer.Option("--id", help="Where an output has its id: key, json:PATH or header:NAME. None: as the plan says."),
+    typer.Option("--id", help="Place of the id in outputs: key, json:PATH or header:NAME. Default: as in the plan."),
 ]
 SourceId = Annotated[
-    str | None, typer.Option("--source-id", help="Where an input has it, when that is another place than in outputs.")
+    str | None, typer.Option("--source-id", help="Place of the id in inputs, if it differs from outputs.")
 ]
 ENDED = frozenset({"done", "failed", "stopped", "skipped"})
 
@@ -46,23 +46,25 @@ def audit(
     pipeline: PipelineName,
     from_: Annotated[
         str,
-        typer.Option("--from", help="Begin of the window: a time such as 2026-01-31T12:00:00Z, or 90m, 2h, 1d ago."),
+        typer.Option("--from", help="Start of the window: a time such as 2026-01-31T12:00:00Z, or 90m, 2h, 1d ago."),
     ] = "1h",
-    to: Annotated[str, typer.Option("--to", help="Its end, in the same words, or now.")] = "now",
-    everything: Annotated[bool, typer.Option("--everything", help="All that the topics hold.")] = False,
+    to: Annotated[str, typer.Option("--to", help="End of the window, in the same format, or now.")] = "now",
+    everything: Annotated[bool, typer.Option("--everything", help="All records of the topics.")] = False,
     id_: Id = None,
     source_id: SourceId = None,
     padding: Annotated[
-        int | None, typer.Option(min=0, help="Seconds outside of the window in which an output is late, not lost.")
+        int | None, typer.Option(min=0, help="Seconds outside the window in which an output is late, not lost.")
     ] = None,
     tolerance: Annotated[
-        int | None, typer.Option(min=0, help="Seconds that it waits for the pipeline to have passed the window.")
+        int | None, typer.Option(min=0, help="Seconds to wait until the pipeline has passed the window.")
     ] = None,
     why: Why = None,
     wait: Annotated[
         float | None,
         typer.Option(
-            "--wait", metavar="SECONDS", help="Wait for the verdict, at most this long; exit 1 unless clean or empty."
+            "--wait",
+            metavar="SECONDS",
+            help="Wait at most this long for the verdict; exit code 1 unless clean or empty.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -107,10 +109,10 @@ def audit(
 
 @app.command("list")
 def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """Audits, newest first."""
+    """List audits, newest first."""
     show_list(
         "/audits",
-        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "ASKED", "BY"),
+        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "REQUESTED", "USER"),
         _row,
         empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
         pipeline=pipeline,
@@ -137,12 +139,12 @@ def _row(item: Any) -> Sequence[RenderableType | str | None]:
 def show(
     audit_id: AuditId,
     ids: Annotated[
-        bool, typer.Option("--ids", help="With the ids of the examples; operators only, and logged.")
+        bool, typer.Option("--ids", help="Include the ids of the examples. Requires the role operator, and is logged.")
     ] = False,
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """One audit: the verdict, the figures, and where the wrong records lie."""
+    """Show an audit with its verdict, counts, and the places of the wrong records."""
     client = connect()
 
     def data() -> Any:
@@ -153,7 +155,7 @@ def show(
 
 @app.command()
 def stop(audit_id: AuditId, why: Why = None, as_json: AsJson = False) -> None:
-    """End an audit without a result."""
+    """Stop an audit, which then has no result."""
     item = connect().post(f"/audits/{audit_id}/stop", {"why": why})
     if as_json:
         print_json(item)
@@ -166,16 +168,14 @@ def plan(
     pipeline: PipelineName,
     id_: Id = None,
     source_id: SourceId = None,
-    every: Annotated[
-        str | None, typer.Option(help="How long the windows are that are audited by themselves: 1h, 15m; or never.")
-    ] = None,
+    every: Annotated[str | None, typer.Option(help="Length of the scheduled windows: 1h, 15m; or never.")] = None,
     padding: Annotated[int | None, typer.Option(min=0, help="Seconds of padding.")] = None,
-    tolerance: Annotated[int | None, typer.Option(min=0, help="Seconds of waiting, until a window is skipped.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Audit nothing by itself, and forget the id.")] = False,
+    tolerance: Annotated[int | None, typer.Option(min=0, help="Seconds to wait before a window is skipped.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the plan.")] = False,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a pipeline's audit plan; with options, make or change it."""
+    """Show a pipeline's audit plan, or create or change it with options."""
     client = connect()
     path = f"/pipelines/{pipeline}/audit-plan"
     if remove:
@@ -201,16 +201,16 @@ def plan(
     if as_json:
         print_json(item)
         return
-    every_words = "only when asked for" if item["every_s"] is None else f"every {span_text(item['every_s'])}"
+    every_words = "on request only" if item["every_s"] is None else f"every {span_text(item['every_s'])}"
     say(f"{pipeline} is audited by {_place_words(item['id_place'])}, {every_words}")
     if item["next_due_at"] is not None:
         say(f"next window from {item['decided_until']}, not before {item['next_due_at']}")
     if item["shown_until"] is not None:
-        say(f"shown until {item['shown_until']}")
+        say(f"shown clean until {item['shown_until']}")
 
 
 def place(text: str | None, option: str) -> dict[str, str] | None:
-    """`key`, `json:PATH` or `header:NAME` as the API takes it. Raises CommandError."""
+    """Return `key`, `json:PATH` or `header:NAME` in the form of the REST API. Raises CommandError."""
     if text is None:
         return None
     with _said_of(option):
@@ -237,7 +237,7 @@ def _window_words(window: Any) -> str:
 
 
 def _found(item: Any, what: str) -> str:
-    """A dash for what is not known: without a result, and for none found where not all could be compared."""
+    """Return a count, or a dash if it is not known: without a result, or zero if not all could be compared."""
     result = item["result"]
     if result is None:
         return "–"
@@ -259,7 +259,7 @@ def shown(item: Any) -> RenderableType:
         parts.append(Text(f"{progress['stage']}: {progress['tasks_done']} of {progress['tasks']} tasks done", "dim"))
     if result is None:
         return Group(*parts)
-    parts += [Text(f"in doubt: {gap['sentence']}") for gap in result["gaps"]]
+    parts += [Text(f"not shown: {gap['sentence']}") for gap in result["gaps"]]
     counts = result["counts"]
     kinds = ("lost", "duplicated", "unexpected", "late", "missing", "unexplained")
     is_of_files = counts.get("files") is not None
@@ -277,7 +277,7 @@ def shown(item: Any) -> RenderableType:
         *(_of_files(item) if is_of_files else ()),
         Text(),
         table(
-            ("WHAT", "ID", "EXPECTED#", "FOUND#", "INPUTS", "REFERENCES" if is_of_files else "OUTPUTS"),
+            ("FINDING", "ID", "EXPECTED#", "FOUND#", "INPUTS", "REFERENCES" if is_of_files else "OUTPUTS"),
             (
                 (
                     one["finding"],
@@ -290,7 +290,7 @@ def shown(item: Any) -> RenderableType:
                 for one in result["examples"]
                 if one["finding"] != "dangling"
             ),
-            empty="Nothing to show an example of.",
+            empty="No examples.",
         ),
     ]
     return Group(*parts)
@@ -308,7 +308,7 @@ def _of_files(item: Any) -> list[RenderableType]:
     dangling = counts["dangling"]["ids"]
     files = f"files verified and read: {number(counts['files'])}, dangling references: {number(dangling)}"
     parts: list[RenderableType] = [Text(), Text(files)]
-    return [*parts, table(("DANGLING REFERENCE", "FILE", "WHICH"), rows, empty="")] if rows else parts
+    return [*parts, table(("DANGLING REFERENCE", "FILE", "REASON"), rows, empty="")] if rows else parts
 
 
 def _places(places: Any) -> str | None:
@@ -321,5 +321,5 @@ def _wait(client: Client, audit_id: str, *, deadline_s: float) -> Any:
         if item["state"] in ENDED:
             return item
         if time.monotonic() > deadline_s:
-            raise CommandError(f"waited long enough; audit {audit_id} is {item['state']}: {item['sentence']}")
+            raise CommandError(f"timed out: audit {audit_id} is {item['state']}: {item['sentence']}")
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""What the server does next for one audit that lives, from its row and what is seen of its driver."""
+"""The next step of an audit, decided from its row and the observed state of its driver."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _WORDS_OF_A_LOG = 5
 
 
 class AuditTiming(msgspec.Struct, frozen=True, kw_only=True):
-    """longest: an audit that works for longer is stopped. stop: what does not end by itself within it is killed.
+    """The time limits of audits.
 
-    unseen: a driver on another host of which nothing is heard for so long, while somebody listened, has failed.
+    longest: longest duration, after which an audit is stopped. stop: time from SIGTERM to SIGKILL.
+    unseen: time without a report after which a driver on another host has failed, while a server was listening.
     """
 
     longest: timedelta = timedelta(hours=2)
@@ -25,7 +26,7 @@ class AuditTiming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverWord(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit's driver left behind: how it ended, in its words."""
+    """The outcome that an audit's driver wrote to its file."""
 
     kind: str
     message: str
@@ -33,7 +34,7 @@ class DriverWord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenDriver(msgspec.Struct, frozen=True, kw_only=True):
-    """What is seen of the driver from outside. jvm_pid, started_at: of the process that was found."""
+    """The state of the driver as observed on this host. jvm_pid, started_at: of the found process."""
 
     process: ProcessWord
     jvm_pid: int | None = None
@@ -43,18 +44,18 @@ class SeenDriver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True):
-    """The driver that another server started and did not write down."""
+    """Record the driver that another server started and did not record."""
 
     jvm_pid: int
     started_at: datetime
 
 
 class SubmitAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing was started: whoever was about to is gone."""
+    """Submit again: the server that was about to start the driver has ended before."""
 
 
 class TakeWord(msgspec.Struct, frozen=True, kw_only=True):
-    """No server heard how it ended; the file says it."""
+    """Take the outcome from its file, since no server received it."""
 
     word: DriverWord
 
@@ -65,13 +66,13 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskToStop(msgspec.Struct, frozen=True, kw_only=True):
-    """It has worked for too long: STOPPING, then FAILED with the reason."""
+    """Stop an audit that exceeds the longest duration: STOPPING, then FAILED with the reason."""
 
     reason: str
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """SIGTERM, or SIGKILL once it had its time."""
+    """Send SIGTERM, or SIGKILL after the time limit."""
 
     is_kill: bool
 
@@ -82,10 +83,10 @@ Action = Adopt | SubmitAgain | TakeWord | End | AskToStop | Signal
 def decide(
     audit: Audit, seen: SeenDriver, *, timing: AuditTiming, listening_since: datetime, now: datetime
 ) -> Action | None:
-    """The next step of an audit that was submitted; None: wait.
+    """Return the next step of a submitted audit; None: wait.
 
-    A file that says how it ended comes before everything else, as the driver writes it last. listening_since: before
-    it no server heard anybody, so a driver's silence says nothing of it.
+    The outcome file has precedence, as the driver writes it last. listening_since: no server received reports before,
+    so a driver without reports until then proves nothing.
     """
     if seen.left is not None:
         return TakeWord(word=seen.left)
@@ -103,7 +104,7 @@ def _gone(audit: Audit, seen: SeenDriver) -> Action:
         return End(to=audit.stops_as or AuditState.STOPPED, reason=audit.reason or "it was stopped")
     if audit.state is AuditState.SUBMITTING and audit.jvm_pid is None:
         return SubmitAgain()
-    return End(to=AuditState.FAILED, reason=f"its process is gone without a word{_last_words(seen.log_tail)}")
+    return End(to=AuditState.FAILED, reason=f"its process has ended without an outcome{_last_words(seen.log_tail)}")
 
 
 def _alive(audit: Audit, seen: SeenDriver, timing: AuditTiming, now: datetime) -> Action | None:
@@ -118,11 +119,11 @@ def _too_long(audit: Audit, timing: AuditTiming, now: datetime) -> Action | None
     worked = now - (audit.submitted_at or audit.since)
     if worked <= timing.longest:
         return None
-    return AskToStop(reason=f"it was stopped after {_minutes(worked)}: an audit may take {_minutes(timing.longest)}")
+    return AskToStop(reason=f"it was stopped after {_minutes(worked)}: the limit is {_minutes(timing.longest)}")
 
 
 def _unseen(audit: Audit, timing: AuditTiming, listening_since: datetime, now: datetime) -> Action | None:
-    """Its driver hears of a stop when it next says how far it is."""
+    """Decide about a driver on another host, which learns of a stop from the answer to its next progress report."""
     told_at = audit.since if audit.progress is None else max(audit.since, audit.progress.heard_at)
     heard_at = max(told_at, listening_since)
     if now - heard_at <= timing.unseen:
@@ -130,7 +131,7 @@ def _unseen(audit: Audit, timing: AuditTiming, listening_since: datetime, now: d
     to = AuditState.FAILED if audit.state is not AuditState.STOPPING else audit.stops_as or AuditState.STOPPED
     return End(
         to=to,
-        reason=f"nothing was heard for {_minutes(now - heard_at)} of its driver on {audit.host or 'another host'}",
+        reason=f"no report for {_minutes(now - heard_at)} from its driver on {audit.host or 'another host'}",
     )
 
 

@@ -1,7 +1,7 @@
-"""What the server knows of a window before it is audited, and what then cannot be proven of it.
+"""Gaps that the server knows before an audit begins, from the revisions and the start of the pipeline.
 
-An audit judges by one revision. Which one was in force at a record's time is known only as well as leases are, and the
-padding says how far from its input, in time, an output may lie.
+An audit judges by one revision. The revision in force at a record's time is known from the leases only. The padding
+is the longest time between an input and its output.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from app.products.audits.specification import Everything, TimeWindow, Window
 
 
 class InForce(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose instances lived in a span of time.
+    """The revisions that had instances in a time range.
 
-    revisions: the newest first. begun_at: when the pipeline was first started, if that is not before the span.
+    revisions: the newest first. begun_at: first start of the pipeline, unless it is before the range.
     """
 
     revisions: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def span_in_force(window: Window, *, padding_s: int) -> tuple[datetime | None, datetime | None]:
-    """From when to when records of the window and its padding were processed; None: it is not known."""
+    """Return the time range in which records of the window and its padding were processed; None if not known."""
     if not isinstance(window, TimeWindow):
         return None, None
     padding = timedelta(seconds=padding_s)
@@ -37,14 +37,17 @@ def span_in_force(window: Window, *, padding_s: int) -> tuple[datetime | None, d
 
 
 def revision_to_judge_by(in_force: InForce, *, current: int) -> int:
-    """The current one where it was in force, or where nothing is known; else the newest that was."""
+    """Return the current revision if it was in force or nothing is known, else the newest one in force."""
     if current in in_force.revisions or not in_force.revisions:
         return current
     return in_force.revisions[0]
 
 
 def doubts_of(window: Window, in_force: InForce, *, judged_by: Revision, others: Sequence[Revision]) -> tuple[Gap, ...]:
-    """others: the definitions of the revisions that were in force beside the one that is judged by."""
+    """Return the gaps that the revisions in force cause.
+
+    others: the other revisions in force.
+    """
     doubts: list[Gap] = []
     definition = judged_by.definition
     different = sorted(one.number for one in others if _expects(one) != _expects(judged_by))
@@ -56,11 +59,11 @@ def doubts_of(window: Window, in_force: InForce, *, judged_by: Revision, others:
                 topic=definition.sink_topic,
                 partition=None,
                 reason=GapReason.REVISION_CHANGED,
-                sentence=f"It is judged by revision {judged_by.number} alone, and {named}, of which other outputs are "
-                "expected, ran in its time, too: audit what lies before and after the change each for itself.",
+                sentence=f"The audit uses revision {judged_by.number}, but {named} with other expected outputs ran in "
+                "the same time: audit the windows before and after the change separately.",
             )
         )
-    # Whoever names offsets says by that from where on they are processed.
+    # A window of offsets names the first processed offset itself.
     begins_late = isinstance(window, Everything) or (isinstance(window, TimeWindow) and in_force.begun_at is not None)
     if definition.start_position is StartPosition.LATEST and begins_late:
         when = "" if in_force.begun_at is None else f" at {in_force.begun_at:%Y-%m-%d %H:%M} UTC"
@@ -70,15 +73,15 @@ def doubts_of(window: Window, in_force: InForce, *, judged_by: Revision, others:
                 topic=definition.source_topics[0],
                 partition=None,
                 reason=GapReason.NOT_BEGUN,
-                sentence=f"The pipeline began at the end of its topics{when}: what came in before it is not to be "
-                "processed, and cannot be told from what is lost.",
+                sentence=f"The pipeline started at the end of its topics{when}: earlier records are not processed, and "
+                "cannot be distinguished from lost ones.",
             )
         )
     return tuple(doubts)
 
 
 def _expects(revision: Revision) -> tuple[object, ...]:
-    """All of a revision that says which outputs of which inputs there must be, and where."""
+    """Return the parts of a revision that determine the expected outputs and their topics."""
     definition = revision.definition
     return (
         definition.source_topics,
@@ -93,5 +96,5 @@ def _expects(revision: Revision) -> tuple[object, ...]:
 
 
 def _asks_of_records(files: FileSink) -> tuple[object, ...]:
-    """All of a file sink that decides which records can be in its files; where these are does not."""
+    """Return the parts of a file sink that determine the records in its files, and not their place."""
     return files.partition_by, files.event_time, files.schema, files.conflict

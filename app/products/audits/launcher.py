@@ -1,4 +1,4 @@
-"""Starts, watches and ends the drivers of audits on this host (the port app/core/runs/launcher.py)."""
+"""Starts, watches and ends the drivers of audits on this host (the port app/products/audits/ports.py)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ import psutil
 from app.core.allow_lists.spark_master import parse
 from app.core.runs.launcher import Submitted
 from app.core.runs.observation import ProcessWord
-from app.edges.spark import conf, driver_processes, package
+from app.edges.spark import driver_processes, package
+from app.edges.spark.conf import is_on_this_machine
 from app.edges.spark.driver_files import DriverFiles
 from app.edges.spark.spark_submit import SparkSubmit
 from app.kit.errors import UnavailableError
 from app.products.audits import wire as wire
 from app.products.audits.audit import Audit
 from app.products.audits.decision import DriverWord, SeenDriver
+from app.products.audits.submission import of_audit
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +32,10 @@ _NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class AuditFiles(DriverFiles, frozen=True):
-    """Paths of one audit."""
+    """The paths of one audit."""
 
     def read_outcome(self) -> DriverWord | None:
-        """What the driver wrote last, if it came to that; it counts when no server was there to hear it."""
+        """Return the outcome that the driver wrote, if any; it counts if no server received it."""
         try:
             told = msgspec.json.decode(self.outcome.read_bytes(), type=wire.AuditOutcome)
         except (OSError, msgspec.MsgspecError):
@@ -42,7 +44,9 @@ class AuditFiles(DriverFiles, frozen=True):
 
 
 class SubmitAuditLauncher:
-    """One application for each audit, in a folder of its own below `audits` in the state folder."""
+    """Launch one application for each audit, in a folder of its own below `audits` in the state folder."""
+
+    of = "audits"
 
     def __init__(self, spark_submit: SparkSubmit, *, state_dir: Path) -> None:
         self._spark_submit = spark_submit
@@ -67,7 +71,7 @@ class SubmitAuditLauncher:
         self._spark_submit.refuse_without_java()
         specification = order.specification
         files = self._files(specification.audit_id)
-        submission = conf.of_audit(
+        submission = of_audit(
             specification,
             python=self._spark_submit.worker_python,
             driver_python=self._spark_submit.python,
@@ -84,7 +88,7 @@ class SubmitAuditLauncher:
                 argv,
                 log=files.log,
                 folder=files.folder,
-                is_on_this_machine=conf.is_on_this_machine(parse(specification.spark.master)),
+                is_on_this_machine=is_on_this_machine(parse(specification.spark.master)),
             )
         except UnavailableError:
             files.withdraw()
@@ -96,7 +100,7 @@ class SubmitAuditLauncher:
             return SeenDriver(process=ProcessWord.UNKNOWN)
         files = self._files(audit.id)
         if found := self._processes(audit, files):
-            # Of the two the JVM is what was submitted; it was there first.
+            # The older process is the JVM, which was submitted.
             first = min(found, key=_started_s)
             started_at = datetime.fromtimestamp(_started_s(first), UTC)
             return SeenDriver(process=ProcessWord.ALIVE, jvm_pid=first.pid, started_at=started_at)
@@ -134,7 +138,7 @@ class SubmitAuditLauncher:
             try:
                 trimmed += AuditFiles(folder).trim_log()
             except OSError as error:
-                # One that cannot be trimmed must not keep the others.
+                # The other logs are trimmed all the same.
                 log.warning("a log could not be trimmed: %s: %s", error.filename or folder, error.strerror)
         return trimmed
 
@@ -149,7 +153,7 @@ class SubmitAuditLauncher:
                 shutil.rmtree(folder)
                 removed += 1
             except OSError as error:
-                # One that cannot be removed must not keep the others.
+                # The other folders are removed all the same.
                 log.warning("%s cannot be removed: %s: %s", folder, error.filename, error.strerror)
         return removed
 
@@ -166,7 +170,7 @@ class SubmitAuditLauncher:
 
 
 def _started_s(process: psutil.Process) -> float:
-    """The far future for one that has ended meanwhile."""
+    """Return the start time of a process; the far future if it has ended meanwhile."""
     try:
         return process.create_time()
     except psutil.Error:
@@ -174,7 +178,7 @@ def _started_s(process: psutil.Process) -> float:
 
 
 def _changed_at(folder: Path) -> datetime:
-    """When anything in it was last written; the far future when that cannot be seen, so that it stays."""
+    """Return the last change in a folder; the far future if it cannot be read, so that the folder is kept."""
     try:
         newest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:

@@ -1,7 +1,7 @@
-"""Carries audits out: asks for those that plans have due, starts each once its pipeline has passed the window, ends it.
+"""Run audits: request those that are due, start each once its pipeline has passed the window, and end it.
 
-The decision is app/products/audits/decision.py; here is what must be read and done for it. Every act is a row,
-committed before it is done, so that a server that dies in between leaves a trace that the next one finds.
+app/products/audits/decision.py decides; this module reads its input and acts. Every action is committed as a row before
+it is executed, so that the next server finds it if this one dies in between.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
-from app.core.runs.launcher import AuditLauncher, Submitted
+from app.core.runs.launcher import Submitted
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import ConflictError, FencelineError, IllegalTransitionError, NotFoundError, UnavailableError
@@ -31,6 +31,7 @@ from app.products.audits.decision import (
 )
 from app.products.audits.passing import NotPassed
 from app.products.audits.plan import due_windows
+from app.products.audits.ports import AuditLauncher
 from app.products.audits.service import carrying_out, planning
 from app.products.audits.service.passing import why_not_passed
 from app.products.audits.store import AuditPlanStore, AuditStore
@@ -39,17 +40,17 @@ from app.products.audits.wire import AuditEnd, AuditOutcome
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_AFTER = timedelta(seconds=10)
-"""How often brokers are asked whether a pipeline has passed a window."""
+"""Interval at which brokers are asked whether a pipeline has passed a window."""
 
 
 class Auditor:
-    """The loop of one server at a time; remembers only since when it listens, and when it asked the brokers last.
+    """The loop of audits, on one server at a time. In memory it keeps only its start and the last requests to brokers.
 
     Args:
-        host: this host's name, as the launcher writes it into submissions.
-        cores: how many tasks of an audit work at once.
-        version: of this Fenceline, which orders carry.
-        server_urls: the addresses under which drivers reach this server and its like; asked at each submission.
+        host: this host's name, as in submissions of the launcher.
+        cores: number of concurrent tasks of an audit.
+        version: the version of this Fenceline, for orders.
+        server_urls: returns the addresses of this server and its peers for drivers, at each submission.
     """
 
     name = "auditor"
@@ -88,7 +89,7 @@ class Auditor:
         self._listening_since = None
 
     async def turn(self) -> None:
-        """Look at every plan and at every audit that lives, and take the next step of each."""
+        """Take the next step of every plan and of every audit that has not ended."""
         async with self._unit_of_work() as uow:
             plans = await uow.of(AuditPlanStore).scheduled()
             living = await uow.of(AuditStore).living()
@@ -104,16 +105,16 @@ class Auditor:
             try:
                 await self._step(audit)
             except UnavailableError:
-                # Not this audit's trouble: the supervisor waits until what is needed is back.
+                # A dependency is away, which concerns all audits: the supervisor waits for it.
                 raise
             except (ConflictError, NotFoundError, IllegalTransitionError) as error:
-                # Somebody was faster: the driver's word, a stop, another server. The next turn sees what they wrote.
-                log.info("audit %s of %s changed while it was looked at: %s", audit.id, audit.pipeline, error)
+                # The driver, a stop or another server changed it meanwhile. The next turn reads the change.
+                log.info("audit %s of %s changed during the turn: %s", audit.id, audit.pipeline, error)
             except FencelineError as error:
-                log.warning("audit %s of %s cannot go on: %s", audit.id, audit.pipeline, error.message)
+                log.warning("audit %s of %s cannot continue: %s", audit.id, audit.pipeline, error.message)
             except Exception as error:
-                # What one audit brings out must not keep the others from being looked at; it is raised after them.
-                log.exception("audit %s of %s cannot go on", audit.id, audit.pipeline)
+                # The other audits take their steps before the error is raised.
+                log.exception("audit %s of %s cannot continue", audit.id, audit.pipeline)
                 bug = bug or error
         if bug is not None:
             raise bug
@@ -124,12 +125,12 @@ class Auditor:
                 await planning.take_due_window(uow, pipeline=pipeline, now=self._clock.now())
                 await uow.commit()
         except (ConflictError, NotFoundError) as error:
-            log.info("the plan of %s changed while it was looked at: %s", pipeline, error)
+            log.info("the plan of %s changed during the turn: %s", pipeline, error)
         except UnavailableError:
             raise
         except FencelineError as error:
-            # A plan that cannot be carried out must not keep other pipelines from being audited.
-            log.warning("the plan of %s cannot be carried out: %s", pipeline, error.message)
+            # Other pipelines are audited all the same.
+            log.warning("the audit plan of %s failed: %s", pipeline, error.message)
 
     async def _step(self, audit: Audit) -> None:
         if audit.state is AuditState.PENDING:
@@ -144,7 +145,7 @@ class Auditor:
             await self._act(audit, action)
 
     async def _begin(self, audit: Audit) -> None:
-        """Start it, or say why it waits; it is skipped when it has waited for too long, or would wait in vain."""
+        """Start the audit, or record why it waits. Skip it after its tolerance, or if waiting cannot help."""
         now = self._clock.now()
         asked_at = self._asked_at.get(audit.id)
         if asked_at is not None and now - asked_at < self._look_again_after:
@@ -171,9 +172,9 @@ class Auditor:
         return await why_not_passed(self._brokers, cluster.connection(), revision.definition, audit.window)
 
     async def _submit(self, audit: Audit) -> None:
-        """1. the row and the token, committed   2. the process   3. its pid, committed.
+        """Commit the row and the token, start the process, commit its pid.
 
-        Between 1 and 2 or 2 and 3 a server may die: the next one looks for the process by its arguments.
+        The server may die between these steps: the next one finds the process by its arguments.
         """
         async with self._unit_of_work() as uow:
             order = await carrying_out.begin_submission(

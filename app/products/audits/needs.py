@@ -1,4 +1,4 @@
-"""What an audit found that needs a person."""
+"""The issue of a broken audit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from app.core.runs.needs import Need, Severity
 
 
 def broken_audit_need(pipeline: str, audits: int) -> Need:
-    """That audits have proven something wrong with its outputs."""
+    """Return the issue for a pipeline with this number of broken audits."""
     many = "an audit has" if audits == 1 else f"{audits} audits have"
     return Need(
         pipeline=pipeline,
         run_id=None,
         severity=Severity.WRONG,
         sentence=f"{many} proven outputs lost, duplicated or unexpected",
-        next_step="see which in its audits, with the records and where they lie",
+        next_step="see its audits for the records with topic, partition and offset",
         explained="audits",
     )

@@ -1,4 +1,4 @@
-"""Audits: was every record of a pipeline written, once? A pipeline's audits, its plan, and one of them."""
+"""The pages of a pipeline's audits with its plan, and of one audit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
+from app.core.wiring import Wiring, WiringDep
 from app.kit import access
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, InvalidError, Problem
 from app.kit.moments import WordsError, moment_of, span_of, span_text
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of
@@ -40,7 +42,7 @@ _OF_PLAN = {
     "tolerance_s": "tolerance",
     "every_s": "every",
 }
-"""What is wrong with an audit or a plan, by the field of the form in which it was typed: both stand on one page."""
+"""Problems of an audit or a plan by form field; one page has both forms."""
 
 Problems = Mapping[str, Sequence[Problem]]
 
@@ -175,7 +177,7 @@ async def show(
     request: Request, wiring: WiringDep, uow: Uow, by: Viewer, audit_id: str, *, ids: bool = False
 ) -> Response:
     if ids:
-        # Ids are contents of records: that somebody looked at them is itself worth a line.
+        # Ids are contents of records, so their display is logged.
         audit = await asking.get_audit(uow, audit_id)
         await asking.note_look_at_ids(uow, audit, by=by, now=wiring.clock.now())
         await uow.commit()
@@ -210,16 +212,16 @@ async def _again(
     *,
     fields: Mapping[str, str],
 ) -> Response:
-    """The forms with what was typed and what is wrong with it, in the one that it was typed into."""
+    """Render the forms again with the input and its problems."""
     found = by_field(problems_of(error), fields=tuple(fields))
     problems = {fields.get(field, ""): of_field for field, of_field in found.items()}
     look = looking_at_all(name, None, values, problems)
-    refused = error if "" in problems else InvalidError("nothing was changed: look at what is marked below")
+    refused = error if "" in problems else InvalidError("nothing was changed: correct the marked fields")
     return await screen.page(request, wiring, by, look, refused=refused, at=("pipelines", name, "audits"))
 
 
 def _defaults(plan: AuditPlan | None) -> dict[str, str]:
-    """The last hour, and what the plan says."""
+    """Return the initial values of the forms: the last hour, and those of the plan."""
     id_place = "" if plan is None else id_place_text(plan.id_place)
     padding = span_text(DEFAULT_PADDING_S if plan is None else plan.padding_s)
     return {

@@ -1,4 +1,4 @@
-"""Has the pipeline passed the window? Before that an audit would look for outputs that are still to come."""
+"""Progress of a pipeline through a window, which must be complete before an audit can begin."""
 
 from __future__ import annotations
 
@@ -11,32 +11,35 @@ _NAMED = 3
 
 
 class NotPassed(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an audit does not begin, as a clause. is_final: waiting does not help."""
+    """The reason why an audit does not begin, as a part of a sentence. is_final: waiting does not help."""
 
     reason: str
     is_final: bool = False
 
 
 def beyond(window_ends: Mapping[Partition, int], log_ends: Mapping[Partition, int]) -> NotPassed | None:
-    """Whether a window of offsets names what is not there; `log_ends`: of each partition of the source."""
+    """Return why a window of offsets exceeds the source, if it does.
+
+    log_ends: the end of each source partition.
+    """
     for (topic, partition), end in sorted(window_ends.items()):
         log_end = log_ends.get((topic, partition))
         if log_end is None:
-            return NotPassed(reason=f"{topic}-{partition} is no partition that the pipeline reads", is_final=True)
+            return NotPassed(reason=f"the pipeline does not read a partition {topic}-{partition}", is_final=True)
         if end > log_end:
             return NotPassed(
-                reason=f"{topic}-{partition} ends at offset {log_end:,}, before the window does ({end:,}): audit up to "
-                "what is there",
+                reason=f"{topic}-{partition} ends at offset {log_end:,}, before the window ({end:,}): audit a smaller "
+                "window",
                 is_final=True,
             )
     return None
 
 
 def not_passed(committed: Mapping[Partition, int], window_ends: Mapping[Partition, int]) -> NotPassed | None:
-    """What the pipeline has still to process of the window; None: nothing.
+    """Return the part of the window that the pipeline has not committed; None: it has committed all.
 
-    committed: the group's offsets. window_ends: the first offset behind the window, of each source partition that
-    holds anything before it.
+    committed: the group's offsets. window_ends: the first offset after the window, of each source partition with
+    records before it.
     """
     behind = {
         partition: end - committed.get(partition, 0)
@@ -52,4 +55,4 @@ def not_passed(committed: Mapping[Partition, int], window_ends: Mapping[Partitio
         for (topic, partition), offsets in list(behind.items())[:_NAMED]
     ]
     more = f" and {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""
-    return NotPassed(reason=f"the pipeline has not committed all of the window: {', '.join(named)}{more} to go")
+    return NotPassed(reason=f"the pipeline has not committed the whole window: {', '.join(named)}{more} remain")

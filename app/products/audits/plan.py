@@ -1,4 +1,4 @@
-"""How a pipeline is audited: by which id of its records, and how often by itself (docs/audits.md)."""
+"""The audit plan of a pipeline: the id of its records, and the schedule (docs/audits.md)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _EVERY_S = range(60, 7 * 86_400 + 1)
 
 
 class AuditPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the audits of one pipeline begin with, each of which may ask for something else.
+    """The defaults and the schedule of one pipeline's audits.
 
-    id_place, source_id_place: what an output is known by, and an input, where that is another place.
-    padding_s: an output that lies so far outside of the window is late, not lost.
-    every_s: how long the windows are that are audited without being asked for; None: there are none.
-    tolerance_s: so long an audit waits for the pipeline to have passed its window; then it is skipped.
-    decided_until: the end of the last window that was audited or skipped by the plan; the next one begins there.
-    shown_until: the end of the plan's newest window of which it was shown that every output is there, once.
+    id_place, source_id_place: place of the id in outputs, and in inputs if that differs.
+    padding_s: time outside the window in which an output is late, not lost.
+    every_s: length of the scheduled windows; None without a schedule.
+    tolerance_s: time that an audit waits for the pipeline to pass its window, before it is skipped.
+    decided_until: end of the plan's last window, audited or skipped; the next one begins there.
+    shown_until: end of the plan's newest clean window.
     """
 
     pipeline: str
@@ -44,14 +44,14 @@ class AuditPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueWindows(msgspec.Struct, frozen=True, kw_only=True):
-    """due: the newest window that is over, with its padding. missed: what lies before it and was never decided."""
+    """due: the newest window that is over, with its padding. missed: the range before it that was not audited."""
 
     due: TimeWindow
     missed: TimeWindow | None = None
 
 
 def due_windows(plan: AuditPlan, *, now: datetime) -> DueWindows | None:
-    """What the plan has to decide now; None while the next window, or what may come late of it, is not over."""
+    """Return the windows that are due now; None until the next window and its padding are over."""
     if plan.every_s is None:
         return None
     every, padding = timedelta(seconds=plan.every_s), timedelta(seconds=plan.padding_s)
@@ -64,14 +64,14 @@ def due_windows(plan: AuditPlan, *, now: datetime) -> DueWindows | None:
 
 
 def next_due_at(plan: AuditPlan) -> datetime | None:
-    """When the next window can be audited at the earliest; None: the plan audits nothing by itself."""
+    """Return the earliest time for the audit of the next window; None without a schedule."""
     if plan.every_s is None:
         return None
     return plan.decided_until + timedelta(seconds=plan.every_s + plan.padding_s)
 
 
 def begin_of_plan(now: datetime, every_s: int | None) -> datetime:
-    """Where a plan that is made now begins: at the last full hour, or whatever its windows' length makes of the day."""
+    """Return the start of a new plan: the last full hour, or the last multiple of another window length."""
     if every_s is None:
         return now
     since_epoch_s = int(now.timestamp())
@@ -79,19 +79,19 @@ def begin_of_plan(now: datetime, every_s: int | None) -> datetime:
 
 
 def plan_problems(*, padding_s: int, every_s: int | None, tolerance_s: int) -> list[Problem]:
-    """Every mistake in the numbers of a plan, at its field."""
+    """Return the problems of a plan's numbers, each with its field."""
     problems: list[Problem] = []
     if not 0 <= padding_s <= MAX_PADDING_S:
-        problems.append(Problem(field="padding_s", message=f"The padding is from 0 to {MAX_PADDING_S:,} seconds"))
+        problems.append(Problem(field="padding_s", message=f"The padding must be 0 to {MAX_PADDING_S:,} seconds"))
     if every_s is not None and every_s not in _EVERY_S:
-        problems.append(Problem(field="every_s", message="A window is from a minute to a week long"))
+        problems.append(Problem(field="every_s", message="The length of a window must be one minute to one week"))
     if not 0 <= tolerance_s <= MAX_TOLERANCE_S:
-        problems.append(Problem(field="tolerance_s", message=f"The tolerance is from 0 to {MAX_TOLERANCE_S:,} seconds"))
+        problems.append(Problem(field="tolerance_s", message=f"The tolerance must be 0 to {MAX_TOLERANCE_S:,} seconds"))
     return problems
 
 
 def time_window(begin: datetime, end: datetime) -> TimeWindow:
-    """Whole milliseconds, never later than what is given: a window up to now is over."""
+    """Round a window down to milliseconds, so that a window up to now is over."""
     return TimeWindow(start_ms=_whole_ms(begin), end_ms=_whole_ms(end))
 
 
@@ -100,7 +100,7 @@ def _whole_ms(at: datetime) -> int:
 
 
 def window_problems(window: Window, *, now: datetime) -> list[Problem]:
-    """Why nothing can be said about the window."""
+    """Return the problems of a window that cannot be audited."""
     match window:
         case TimeWindow():
             return _time_problems(moment_of_ms(window.start_ms), moment_of_ms(window.end_ms), now)
@@ -114,15 +114,15 @@ def _time_problems(begin: datetime, end: datetime, now: datetime) -> list[Proble
     if begin >= end:
         return [Problem(field="window.end", message="The window ends before it begins")]
     if end - begin > LONGEST_WINDOW:
-        return [Problem(field="window.start", message=f"A window is at most {LONGEST_WINDOW.days} days long")]
+        return [Problem(field="window.start", message=f"A window may have at most {LONGEST_WINDOW.days} days")]
     if end > now:
-        return [Problem(field="window.end", message="The window is not over yet: what still comes in would be missed")]
+        return [Problem(field="window.end", message="The window is not over yet: later records would be missed")]
     return []
 
 
 def _offset_problems(window: OffsetWindow) -> list[Problem]:
     if not window.ranges:
-        return [Problem(field="window.ranges", message="A window of offsets names at least one partition")]
+        return [Problem(field="window.ranges", message="A window of offsets requires at least one partition")]
     places = [(one.topic, one.partition) for one in window.ranges]
     problems = [
         Problem(field=f"window.ranges.{index}", message=f"{one.topic}-{one.partition} ends before it begins")

@@ -1,4 +1,4 @@
-"""What an audit found: exact counts, bounded examples, the offsets that were read, and what could not be read."""
+"""The result of an audit: exact counts, bounded examples, the ranges that were read, and the gaps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 
 
 class Finding(StrEnum):
-    """What can be said of an id.
+    """The finding about an id.
 
-    LOST: fewer outputs than the input asks for. DUPLICATED: more. UNEXPECTED: an output without any input.
-    LATE: all outputs are there, some of them only outside of the window, within its padding.
-    MISSING: as LOST, but not all of the output could be read, so it may be there. UNEXPLAINED: as UNEXPECTED, but not
-    all of the input could be read. These two prove nothing.
-    UNREADABLE_INPUT, UNREADABLE_OUTPUT: a record without an id; each counts for itself. What is no reference, where
-    references are, is the latter.
-    DANGLING: a committed reference to a file that is not there, or is another one; each counts for itself.
+    LOST: fewer outputs than the input requires. DUPLICATED: more. UNEXPECTED: an output without an input.
+    LATE: complete, but partly outside the window and within its padding.
+    MISSING: as LOST, but not all of the output could be read. UNEXPLAINED: as UNEXPECTED, but not all of the input
+    could be read. These two prove nothing.
+    UNREADABLE_INPUT, UNREADABLE_OUTPUT: a record without an id, each counted once. A record among references that is no
+    reference is an UNREADABLE_OUTPUT.
+    DANGLING: a committed reference to a file that is missing or differs, each counted once.
     """
 
     LOST = "lost"
@@ -37,26 +37,27 @@ class Side(StrEnum):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """How many ids, and how many records: outputs that are missing, or too many, or late."""
+    """Number of ids, and number of their outputs that are missing, surplus or late."""
 
     ids: int = 0
     records: int = 0
 
 
 class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """All of the window; what was read only as its padding is not in here.
+    """Counts of the window, without its padding.
 
-    inputs: records that the pipeline has processed. pending: those that it has not committed yet: nothing is expected
-    of them. dropped: inputs of which the transform kept nothing, on purpose. skipped: inputs that the transform failed
-    for, where the pipeline's policy is to leave them out; dead_lettered: it is to put them aside; stopping: to stop.
-    undelivered: outputs that are expected in a sink and lie among the dead letters: the brokers refused them, or they
-    had other types than the records before them in their file.
-    expected: outputs that there must be. elsewhere: outputs that belong to a topic that was not read.
-    outputs: records found. repeated: ids that the input asks for more than once; for these what happens at the edges of
-    the window is told with less certainty, never wrongly.
-    unreadable_input: expected outputs without an id. unreadable_output: outputs without one.
-    files: that were verified and read; None: outputs are records of the sink topics. dangling: how many references have
-    no such file, and how many records these should hold. What is in none is lost, and counts there too.
+    inputs: records that the pipeline has processed. pending: records that it has not committed yet, without expected
+    outputs.
+    dropped: inputs that the transform filters out.
+    skipped, dead_lettered, stopping: inputs for which the transform fails, by failure policy.
+    undelivered: outputs expected in a sink and found among the dead letters. The brokers refused them, or their types
+    conflicted with earlier records of their file.
+    expected: outputs that the input requires. elsewhere: outputs for a topic that was not read.
+    outputs: records found.
+    repeated: ids that several inputs have. Findings about them at the window's edges are less certain, never wrong.
+    unreadable_input: expected outputs without an id. unreadable_output: outputs without an id.
+    files: verified and read files; None if outputs are records of the sink topics.
+    dangling: dangling references, and the records that their files should have. These also count as lost.
     """
 
     inputs: int = 0
@@ -83,9 +84,9 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A record; for an output in a file, the reference to it.
+    """The place of a record, or for an output in a file, of its reference.
 
-    timestamp_ms: None: it has none, or was gone when it was asked for. file: the path below its root.
+    timestamp_ms: None if it has none, or was deleted meanwhile. file: the path below its root.
     """
 
     topic: str
@@ -96,11 +97,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One id of which something is to be said.
+    """One id with a finding.
 
-    id: its text, cut if long; None where there is none, or its record was gone. topic: the sink that it is about.
-    expected, found: outputs, padding included. inputs, outputs: the first of their records by partition and offset.
-    why: of a dangling reference, what its file is.
+    id: its text, shortened; None without an id, or if its record was deleted meanwhile. topic: the sink.
+    expected, found: outputs, including the padding. inputs, outputs: their first records by partition and offset.
+    why: the difference of a dangling reference's file.
     """
 
     finding: Finding
@@ -114,9 +115,9 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionTally(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found at one partition, in records; only partitions of which there is something to say.
+    """The number of records with one finding in one partition.
 
-    Lost and missing ones stand at the partition of their (first) input, all others at that of their outputs.
+    Lost and missing outputs count in the partition of their (first) input, others in the partition of the output.
     """
 
     side: Side
@@ -129,7 +130,7 @@ class PartitionTally(msgspec.Struct, frozen=True, kw_only=True):
 class RangeRead(msgspec.Struct, frozen=True, kw_only=True):
     """The offsets of a partition that were read: from `read_start` up to `read_end`, the window from `start` to `end`.
 
-    records: those that were there: without control records, aborted ones, and what compaction took away.
+    records: received records, so without control records, aborted records and compacted ones.
     """
 
     side: Side
@@ -143,15 +144,19 @@ class RangeRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GapReason(StrEnum):
-    """Why something that belongs to the audit was not read, or cannot be judged.
+    """The reason why a part of the audit was not read, or cannot be judged.
 
-    DELETED: retention, or somebody, deleted the beginning; COMPACTED: the topic is compacted, records go at any time;
-    OPEN_TRANSACTION: readers wait behind an open transaction; NOT_PROCESSED: the pipeline has not committed it yet;
-    NOT_ADMITTED: whether there is a gap could not be asked; REVISION_CHANGED: revisions that expect different outputs
-    were in force; NOT_BEGUN: the pipeline began at the end of its topics, and what came in before is none of its;
-    MADE_ANEW: the group's offset is another log's; BEGINS: a source topic begins in what was read, and may have been
-    made anew there; TIME_OF_WRITING: an output's timestamp says nothing of when its input came; TYPES_REFUSED: a file
-    refused records for the types of those before them, and nothing is kept of them.
+    DELETED: the beginning was deleted, by retention or a user.
+    COMPACTED: the topic is compacted, so records may disappear at any time.
+    OPEN_TRANSACTION: an open transaction blocks consumers.
+    NOT_PROCESSED: the pipeline has not committed it yet.
+    NOT_ADMITTED: the brokers did not permit the request that detects gaps.
+    REVISION_CHANGED: revisions with different expected outputs were in force.
+    NOT_BEGUN: the pipeline started at the end of its topics, so it does not process earlier records.
+    MADE_ANEW: the group's offset belongs to the log of a deleted topic.
+    BEGINS: a source topic begins in the range that was read, and may have been recreated there.
+    TIME_OF_WRITING: an output's timestamp is unrelated to that of its input.
+    TYPES_REFUSED: a file refused records for conflicting types, and they are stored nowhere.
     """
 
     DELETED = "deleted"
@@ -168,7 +173,7 @@ class GapReason(StrEnum):
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets from `start` up to `end` were not read; both None where it cannot be said which. `sentence` tells it."""
+    """Offsets from `start` up to `end` were not read; both None if not known. `sentence` describes it."""
 
     side: Side
     topic: str
@@ -187,9 +192,9 @@ class AuditVersions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a whole audit found. An audit that came to no end has no result, but an error.
+    """The result of a complete audit. An audit that failed has an error instead.
 
-    counts are exact; examples and ranges are in order. duration_ms: from the first question to the last comparison.
+    counts are exact; examples and ranges are in order. duration_ms: from the first request to the last comparison.
     """
 
     audit_id: str
@@ -204,10 +209,10 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(StrEnum):
-    """BROKEN: an id is proven lost, duplicated or unexpected, or a committed reference dangles. NOT_SHOWN: nothing is,
-    but not all could be read.
+    """BROKEN: an id is proven lost, duplicated or unexpected, or a committed reference dangles.
 
-    EMPTY: there was nothing in the window. CLEAN: every id is where it should be, once.
+    NOT_SHOWN: no violation is proven, but not all could be read. EMPTY: the window has no records.
+    CLEAN: every expected output exists once.
     """
 
     BROKEN = "broken"
@@ -217,7 +222,7 @@ class Verdict(StrEnum):
 
 
 def verdict(result: AuditResult) -> Verdict:
-    """What may be said of the pipeline, and no more than that."""
+    """Return the verdict that the counts and gaps prove."""
     counts = result.counts
     if counts.lost.ids or counts.duplicated.ids or counts.unexpected.ids or counts.dangling.ids:
         return Verdict.BROKEN
@@ -231,7 +236,7 @@ _MOST_COUNTED = 2**53
 
 
 def possible(result: AuditResult) -> AuditResult:
-    """The result with counts that can be: what an audit's driver tells is added up, for as long as the pipeline is."""
+    """Limit the counts of a driver's report to a valid range, since they are added to the pipeline's counters."""
     return msgspec.structs.replace(
         result,
         counts=_possible(result.counts),

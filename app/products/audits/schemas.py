@@ -1,4 +1,4 @@
-"""Audits at the edge: what is asked for, what came of it, and the plan that a pipeline is audited by."""
+"""REST schemas of audits: requests, results, and audit plans."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RecordKey:
 
 
 class TimeWindow(Given):
-    """Records of the input with timestamps from `start` on and before `end`."""
+    """Records of the input with timestamps from `start` up to and excluding `end`."""
 
     kind: Literal["time"]
     start: Annotated[Moment, Field(strict=False)]
@@ -67,41 +67,42 @@ class OffsetRange:
     topic: TopicName
     partition: Annotated[int, Field(ge=0, lt=2**31)]
     start: Offset
-    end: Annotated[Offset, Field(description="The first offset behind the window.")]
+    end: Annotated[Offset, Field(description="The first offset after the window.")]
 
 
 @takes(specification.OffsetWindow)
 class OffsetWindow:
-    """These offsets of the input; its output is found by time."""
+    """These offsets of the input. Outputs are found by time."""
 
     ranges: Annotated[list[OffsetRange], Field(min_length=1, max_length=10_000)]
 
 
 @takes(specification.Everything)
 class Everything:
-    """All that the topics hold."""
+    """All records of the topics."""
 
 
 class AuditGiven(Body):
-    """An audit to carry out. What is left out is taken from the pipeline's audit plan, else from the defaults.
+    """A requested audit. Omitted fields come from the pipeline's audit plan, else from the defaults.
 
-    source_id_place: where inputs have their id, when that is another place than where outputs have it.
+    source_id_place: place of the id in inputs, if it differs from outputs.
     """
 
     window: Taken[specification.Window]
     id_place: Taken[specification.IdPlace] | None = None
     source_id_place: Taken[specification.IdPlace] | None = None
     padding_s: Annotated[
-        Seconds | None, Field(description="An output so far outside of the window is late, not lost.")
+        Seconds | None, Field(description="Time outside the window in which an output is late, not lost.")
     ] = None
     tolerance_s: Annotated[
-        Seconds | None, Field(description="Skipped when the pipeline has not passed the window within it.")
+        Seconds | None,
+        Field(description="Time to wait until the pipeline has passed the window, before the audit is skipped."),
     ] = None
     why: Why = None
 
 
 class AuditPlanGiven(Body):
-    """How a pipeline is audited. every_s: the length of the windows that are audited by themselves; none: on demand."""
+    """An audit plan. every_s: length of the scheduled windows; null: on request only."""
 
     id_place: Taken[specification.IdPlace]
     source_id_place: Taken[specification.IdPlace] | None = None
@@ -113,9 +114,9 @@ class AuditPlanGiven(Body):
 
 @shows(domain_plan.AuditPlan)
 class AuditPlan:
-    """decided_until: where the next window begins. next_due_at: when it can be audited at the earliest.
+    """decided_until: start of the next window. next_due_at: earliest time of its audit.
 
-    shown_until: the end of the plan's newest window of which it was shown that every output is there, once.
+    shown_until: end of the plan's newest clean window.
     """
 
     next_due_at: datetime | None = made(next_due_at)
@@ -123,50 +124,52 @@ class AuditPlan:
 
 @shows(result.Tally)
 class Tally:
-    """How many ids, and how many outputs of them."""
+    """Number of ids, and number of their outputs."""
 
 
 @shows(result.AuditCounts, optional=("files", "dangling"))
 class AuditCounts:
-    """All of the window. pending: inputs that the pipeline has not committed: nothing is expected of them yet. dropped:
-    those that the transform keeps nothing of, on purpose; skipped, dead_lettered, stopping: it fails on them, and the
-    pipeline's policy does that. undelivered: among the dead letters, as brokers refused them. elsewhere: in topics that
-    were not read. repeated: ids that several inputs have. missing and unexplained prove nothing, since not all could be
-    read or judged. files: that were verified and read, where outputs are records of files; dangling: references to such
-    as are missing or other ones, and how many records these should hold.
+    """Counts of the window.
+
+    pending: inputs that the pipeline has not committed yet, without expected outputs.
+    dropped: inputs that the transform filters out.
+    skipped, dead_lettered, stopping: inputs for which the transform fails, by failure policy.
+    undelivered: outputs among the dead letters, since brokers refused them.
+    elsewhere: outputs in topics that were not read. repeated: ids that several inputs have.
+    missing and unexplained prove nothing, since not all could be read or judged.
+    files: verified and read files, if outputs are records of files.
+    dangling: references to files that are missing or differ, and the records that these files should have.
     """
 
 
 @shows(result.Place, optional=True)
 class Place:
-    """A record; of an output in a file the reference to it. file: its path below the root."""
+    """The place of a record, or for an output in a file, of its reference. file: its path below the root."""
 
 
 @shows(result.Example, optional=("why",))
 class Example:
-    """One id of which something is to be said. id: with `with_ids` only, and where there is one. why: of a dangling
-    reference, what its file is.
-    """
+    """One id with a finding. id: with `with_ids` only. why: the difference of a dangling reference's file."""
 
 
 @shows(result.RangeRead)
 class RangeRead:
-    """What was read of a partition: from `read_start` up to `read_end`; the window is from `start` up to `end`."""
+    """The offsets of a partition that were read, `read_start` up to `read_end`, and of the window, `start` to `end`."""
 
 
 @shows(result.Gap)
 class Gap:
-    """What belongs to the audit and was not read."""
+    """A part of the audit that was not read or cannot be judged."""
 
 
 @shows(result.AuditResult, without=("audit_id",))
 class Result:
-    """Exact counts, and bounded examples, which a list of audits leaves out as it does ranges and partitions."""
+    """Exact counts and bounded examples. A list of audits omits examples, ranges and partitions."""
 
 
 @shows(domain_audit.AuditProgress)
 class AuditProgress:
-    """offsets: how many there are to read in all, 0 until it is known."""
+    """offsets: number of offsets to read in total, 0 until it is known."""
 
 
 def _without_ids(audit: domain_audit.Audit) -> AuditResult | None:
@@ -176,13 +179,13 @@ def _without_ids(audit: domain_audit.Audit) -> AuditResult | None:
     return msgspec.structs.replace(audit.result, examples=examples)
 
 
-# Its driver, and the end that a stop leads to, stay inside.
+# Its driver and `stops_as` are internal.
 @shows(
     domain_audit.Audit,
     without=("host", "jvm_pid", "log_path", "process_started_at", "python_pid", "stops_as"),
 )
 class Audit:
-    """sentence: what there is to say of it. verdict: of one that is done; no other shows anything."""
+    """sentence: its state or result as a sentence. verdict: only if it is done."""
 
     sentence: str = made(audit_sentence)
     verdict: Verdict | None
@@ -190,5 +193,5 @@ class Audit:
 
 
 def with_ids(audit: domain_audit.Audit) -> Answer:
-    """The answer with the ids of the examples."""
+    """Return the answer with the ids of the examples."""
     return model_of(domain_audit.Audit).of(audit, result=audit.result)

@@ -1,4 +1,4 @@
-"""What is audited: whose input and output, which window of it, and what tells one record from another."""
+"""The specification of an audit: input and output, window, and the id of records."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ IdPlace = JsonField | Header | RecordKey
 
 
 class TimeWindow(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="time"):
-    """From `start_ms` up to, without, `end_ms`, by the records' timestamps (milliseconds since 1970).
+    """From `start_ms` up to and excluding `end_ms`, by the records' timestamps (milliseconds since 1970).
 
-    In each partition it is the offsets from the first record that is not older than the one to the first that is not
-    older than the other: so it is exact where timestamps rise, and in doubt by as much as they are out of order. That
-    much padding makes it exact again.
+    In each partition, each bound is the offset of the first record that is not older. So the window is exact if
+    timestamps rise, and inexact by the time that they are out of order. A padding of that length makes it exact again.
     """
 
     start_ms: int
@@ -50,7 +49,7 @@ class TimeWindow(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
 
 
 class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets from `start` up to, without, `end`."""
+    """Offsets from `start` up to and excluding `end`."""
 
     topic: str
     partition: int
@@ -59,27 +58,27 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetWindow(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="offsets"):
-    """These offsets of the source; partitions that are not named are no part of it. Its output is found by time."""
+    """These offsets of the source, without partitions that are not named. Outputs are found by time."""
 
     ranges: tuple[OffsetRange, ...]
 
 
 class Everything(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="everything"):
-    """All that the topics hold. The one to choose where timestamps say nothing of when a record was written."""
+    """All records of the topics. It is the choice if timestamps are unrelated to the time of writing."""
 
 
 Window = TimeWindow | OffsetWindow | Everything
 
 
 class AuditBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How much an audit takes and keeps.
+    """The limits of an audit.
 
-    settle_ms: how long it waits for transactions that were open when it began; their outputs may be what it looks for.
-    stall_ms: how long a partition may give nothing before the audit fails.
-    examples: how many ids of each kind are kept. places: how many records of each side of an example.
-    offsets_per_task: how much one task reads, of topics and files alike. files_per_task: how many it opens for it at
-        most; references_per_task: how many references one task looks at before that.
-    ids_per_task: about how many are compared in a task's memory.
+    settle_ms: longest wait for transactions that are open at its start, since they may have expected outputs.
+    stall_ms: longest time without a record from a partition before the audit fails.
+    examples: ids kept for each kind. places: records kept for each side of an example.
+    offsets_per_task: offsets or records of files that one task reads. files_per_task: most files of one task.
+    references_per_task: references that one task examines before.
+    ids_per_task: approximate number of ids that one task compares in memory.
     """
 
     settle_ms: int = 30_000
@@ -93,20 +92,18 @@ class AuditBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
-    """One audit, whole: what it needs besides the cluster's connection, which travels beside it
-    (app/products/audits/wire.py).
+    """The complete input of an audit, except the connection to the cluster (app/products/audits/wire.py).
 
-    group_id: the pipeline's group: input that it has not committed is not expected anywhere yet. None: all is expected.
-    sink_topics: all topics that outputs may be in; `sink_topics_of` says which. An output that the transform sends
-        anywhere else is counted and not looked for.
-    id: where an output has its id. source_id: where inputs have it, and with them dead letters; None: there, too.
-    transform, errors, files: as the pipeline has them. They are applied to the input, and so say which outputs there
-        must be. With files, what is read of the sink topic are references, and outputs are the records of their files.
-    file_roots: the only ones that files are read from: all that the pipeline ever wrote to.
-    padding_ms: how far from its input, in time, an output may lie; what lies outside of the window and within it is
-        late, not lost. The source is read for twice as long on both sides.
-    cores: how many tasks at once.
-    doubts: what is known before anything is read to keep the audit from proving something.
+    group_id: the pipeline's group, whose uncommitted input has no expected outputs yet. None: all input has.
+    sink_topics: all topics of outputs, see `sink_topics_of`. An output for another topic is counted and not searched.
+    id: place of the id in outputs. source_id: its place in inputs and dead letters, if that differs.
+    transform, errors, files: as in the pipeline. Applied to the input, they give the expected outputs. With files, the
+        records of the sink topic are references, and outputs are the records of their files.
+    file_roots: the roots from which files may be read: all roots that the pipeline has had.
+    padding_ms: longest time between an input and its output. An output outside the window and within the padding is
+        late, not lost. The source is read for twice the padding on both sides.
+    cores: number of concurrent tasks.
+    `doubts`: gaps that are known before the audit begins.
     """
 
     audit_id: str
@@ -132,9 +129,9 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sink_topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
-    """Every topic that the definition names as a place for outputs, the sink topic first, each once.
+    """Return every topic of outputs in the definition, the sink topic first, each once.
 
-    An uploaded function may name others when it runs. What is for another topic has no place in a file, and is bad.
+    An uploaded function may name others at run time. With a file sink, an output for another topic is a bad record.
     """
     topics = [definition.sink_topic]
     if definition.files is None and isinstance(definition.transform, Steps):
@@ -159,7 +156,7 @@ def specification_of(
     cores: int = 2,
     doubts: tuple[Gap, ...] = (),
 ) -> AuditSpecification:
-    """The audit of a pipeline as it is defined. file_roots: of its other revisions."""
+    """Return the specification for a definition. file_roots: the roots of other revisions."""
     return AuditSpecification(
         audit_id=audit_id,
         pipeline=pipeline,

@@ -1,4 +1,4 @@
-"""Audits, and the plans that pipelines are audited by."""
+"""Database stores of audits and audit plans."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.kit.db.store import DatabaseStore
 from app.kit.errors import NotFoundError
 from app.kit.page import Page, decode_cursor, encode_cursor
 from app.kit.storable import storable
-from app.products.audits.audit import Audit, AuditProgress, AuditState
+from app.products.audits.audit import KEPT_FOR, Audit, AuditProgress, AuditState
 from app.products.audits.doubts import InForce
 from app.products.audits.plan import AuditPlan
 from app.products.audits.result import AuditResult, Verdict
@@ -59,7 +59,7 @@ _PLAIN = (
 
 class AuditStore(DatabaseStore):
     async def add(self, audit: Audit) -> Audit:
-        """Keep it; its id is the database's. Raises ConflictError while another audit of the pipeline lives."""
+        """Store a new audit with an id. Raises ConflictError if the pipeline has an audit that has not ended."""
         statement = sa.insert(audits).values(pipeline_id=_pipeline_id(audit.pipeline), **_values(audit))
         row = (await self._db.execute(statement.returning(_A.id))).one()
         return await self.get(row.id)
@@ -69,11 +69,11 @@ class AuditStore(DatabaseStore):
             await self._db.execute(sa.select(_A.id).where(_A.id == audit_id).with_for_update(key_share=True))
         row = await self._db.row(_SELECT.where(_A.id == audit_id))
         if row is None:
-            raise NotFoundError(f"there is no audit {audit_id}; `fenceline audits list` shows those there are")
+            raise NotFoundError(f"audit {audit_id} does not exist; `fenceline audits list` lists all")
         return _audit(row)
 
     async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Audit]:
-        """Newest first; their results without examples, ranges and partitions."""
+        """Return audits, newest first, without examples, ranges and partitions."""
         statement = _SELECT_SHORT.order_by(_A.asked_at.desc(), _A.id.desc()).limit(limit + 1)
         if pipeline is not None:
             statement = statement.where(pipelines.c.name == pipeline)
@@ -89,7 +89,7 @@ class AuditStore(DatabaseStore):
         )
 
     async def living(self) -> builtins.list[Audit]:
-        """Those that have not ended, the oldest first."""
+        """Return the audits that have not ended, oldest first."""
         rows = await self._db.rows(_SELECT.where(_A.ended_at.is_(None)).order_by(_A.asked_at, _A.id))
         return [_audit(row) for row in rows]
 
@@ -98,18 +98,18 @@ class AuditStore(DatabaseStore):
         return None if row is None else _audit(row)
 
     async def broken(self, *, since: datetime) -> dict[str, int]:
-        """How many that ended since then have proven something wrong, by pipeline; those without one are not in it."""
+        """Return the number of broken audits that ended since then, by pipeline; pipelines without one are omitted."""
         rows = await self._db.rows(
             sa.select(pipelines.c.name, sa.func.count().label("found"))
             .join(pipelines, pipelines.c.id == _A.pipeline_id)
-            # Written out, as the index is for this one word.
+            # A literal, as in the predicate of the partial index.
             .where(_A.verdict == sa.literal_column(f"'{Verdict.BROKEN}'"), _A.ended_at >= since)
             .group_by(pipelines.c.name)
         )
         return {row.name: row.found for row in rows}
 
     async def in_force(self, pipeline: str, begin: datetime | None, until: datetime | None) -> InForce:
-        """Whose instances lived in this span, by their leases. None: from the first start, or up to now."""
+        """Return the revisions with instances in this range, by leases. None: from the first start, or up to now."""
         of_pipeline = runs.c.pipeline_id == _pipeline_id(pipeline)
         lived = [of_pipeline, instances.c.claimed_at.is_not(None)]
         if until is not None:
@@ -133,7 +133,7 @@ class AuditStore(DatabaseStore):
         return InForce(revisions=tuple(row.revisions), begun_at=None if is_before else row.begun_at)
 
     async def save(self, audit: Audit) -> None:
-        """Write what changes in an audit's life, but for its progress."""
+        """Store an audit, without its progress."""
         await self._db.execute(sa.update(audits).where(_A.id == audit.id).values(**_values(audit)))
 
     async def save_progress(self, audit_id: str, progress: AuditProgress) -> None:
@@ -141,11 +141,11 @@ class AuditStore(DatabaseStore):
         await self._db.execute(sa.update(audits).where(_A.id == audit_id).values(progress=told))
 
     async def keep_token(self, audit_id: str, secret_sha256: str) -> None:
-        """The token of a driver that is about to be started; the one before it is good for nothing any more."""
+        """Store the token for the next driver, which replaces the previous one."""
         await self._db.execute(sa.update(audits).where(_A.id == audit_id).values(token_sha256=secret_sha256))
 
     async def find_by_token(self, secret_sha256: str) -> str | None:
-        """The id of the audit that the token was made for."""
+        """Return the id of the token's audit."""
         row = await self._db.row(sa.select(_A.id).where(_A.token_sha256 == secret_sha256))
         return None if row is None else row.id
 
@@ -162,7 +162,7 @@ class AuditStore(DatabaseStore):
         )
 
     async def counts(self) -> dict[str, dict[str, int]]:
-        """All counters, by pipeline."""
+        """Return all counters, by pipeline."""
         rows = await self._db.rows(
             sa.select(pipelines.c.name, audit_counts.c.what, audit_counts.c.number).join(
                 pipelines, pipelines.c.id == audit_counts.c.pipeline_id
@@ -172,6 +172,11 @@ class AuditStore(DatabaseStore):
         for row in rows:
             found.setdefault(row.name, {})[row.what] = row.number
         return found
+
+    async def expire(self, *, now: datetime) -> dict[str, int]:
+        """Remove audits that ended long ago; the number of rows by table."""
+        result = await self._db.execute(sa.delete(audits).where(_A.ended_at < now - KEPT_FOR))
+        return {"audits": result.rowcount}
 
 
 class AuditPlanStore(DatabaseStore):
@@ -195,7 +200,7 @@ class AuditPlanStore(DatabaseStore):
         await self._db.execute(sa.delete(audit_plans).where(audit_plans.c.pipeline_id == _pipeline_id(pipeline)))
 
     async def scheduled(self) -> list[AuditPlan]:
-        """Those that audit by themselves, by pipeline."""
+        """Return the plans with a schedule, ordered by pipeline."""
         statement = _plans().where(audit_plans.c.every_s.is_not(None)).order_by(pipelines.c.name)
         return [_plan(row) for row in await self._db.rows(statement)]
 

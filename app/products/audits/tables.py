@@ -1,4 +1,4 @@
-"""Audits of pipelines, the plan that each pipeline is audited by, and what was counted over all of them."""
+"""The tables of audits, audit plans, and counters of audits."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ audit_plans = sa.Table(
     text("changed_by"),
 )
 
-# Only grows, as Prometheus wants it of a counter: the audits themselves go with time.
+# Counters for Prometheus must only grow, but audits are deleted after their retention.
 audit_counts = sa.Table(
     "audit_counts",
     metadata,

@@ -1,4 +1,4 @@
-"""An audit's result in sentences: what is proven, what is not, and nothing beyond that."""
+"""An audit's result in sentences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from app.products.audits.result import AuditCounts, AuditResult, Tally, Verdict,
 
 
 def verdict_sentence(result: AuditResult) -> str:
-    """The verdict in one sentence, with the figures that it stands on."""
+    """Return the verdict with its figures."""
     counts = result.counts
     match verdict(result):
         case Verdict.BROKEN:
@@ -15,44 +15,44 @@ def verdict_sentence(result: AuditResult) -> str:
         case Verdict.NOT_SHOWN:
             return f"Not shown: {_why_not(result)}. {_unproven(counts)}"
         case Verdict.EMPTY:
-            pending = f": {counts.pending:,} record{_s(counts.pending)} wait to be" if counts.pending else ""
+            pending = f": {counts.pending:,} record{_s(counts.pending)} not processed yet" if counts.pending else ""
             return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
         case Verdict.CLEAN:
             late = f", {counts.late.records:,} of them late" if counts.late.records else ""
-            where = "" if counts.files is None else ", in files that are as their references say"
-            return f"Every output is there, once{where}: {counts.expected:,} expected and found{late}, {_read(counts)}."
+            where = "" if counts.files is None else ", in files that match their references"
+            return f"Every output exists once{where}: {counts.expected:,} expected and found{late}, {_read(counts)}."
 
 
 def audit_sentence(audit: Audit) -> str:
-    """What there is to say of an audit in any state, in one sentence."""
+    """Return the state or the result of an audit."""
     if audit.result is not None:
         return verdict_sentence(audit.result)
     reason = f": {audit.reason}" if audit.reason else ""
     match audit.state:
         case AuditState.PENDING:
-            return f"It waits{reason}."
+            return f"Waiting{reason}."
         case AuditState.SUBMITTING:
-            return "Its Spark application is being started."
+            return "Starting the Spark application."
         case AuditState.RUNNING:
-            return "It is running."
+            return "Running."
         case AuditState.STOPPING:
-            return f"It is being stopped{reason}."
+            return f"Stopping{reason}."
         case AuditState.SKIPPED:
-            return f"The window was skipped, so nothing is shown of it{reason}."
+            return f"Skipped, so the window has no verdict{reason}."
         case AuditState.STOPPED:
-            return f"It was stopped, so nothing is shown of the window{reason}."
+            return f"Stopped, so the window has no verdict{reason}."
         case AuditState.FAILED | AuditState.DONE:
-            return f"It failed, so nothing is shown of the window{reason}."
+            return f"Failed, so the window has no verdict{reason}."
 
 
 def figure(result: AuditResult, tally: Tally) -> int | None:
-    """How many outputs, to be shown as a number; None: none was found, where not all could be compared."""
+    """Return the number of outputs to show; None if it is zero and not all could be compared."""
     is_all = verdict(result) is not Verdict.NOT_SHOWN and not _why_not(result)
     return tally.records if tally.records or is_all else None
 
 
 def tally_words(tally: Tally, noun: str) -> str:
-    """`3 outputs lost (of 2 ids)`."""
+    """Return a text such as `3 outputs lost (of 2 ids)`."""
     of_ids = f" (of {tally.ids:,} id{_s(tally.ids)})" if tally.ids != tally.records else ""
     return f"{tally.records:,} output{_s(tally.records)} {noun}{of_ids}"
 
@@ -69,8 +69,8 @@ def _wrong(counts: AuditCounts) -> str:
 
 
 def dangling_words(dangling: Tally) -> str:
-    """`2 references to files that are missing or other ones (of 40 records)`."""
-    files = "a file that is missing or another one" if dangling.ids == 1 else "files that are missing or other ones"
+    """Return a text such as `2 references to files that are missing or differ (of 40 records)`."""
+    files = "a file that is missing or differs" if dangling.ids == 1 else "files that are missing or differ"
     records = f"{dangling.records:,} record{_s(dangling.records)}"
     return f"{dangling.ids:,} reference{_s(dangling.ids)} to {files} (of {records})"
 
@@ -81,15 +81,15 @@ def _not_all(result: AuditResult) -> str:
 
 
 def _unproven(counts: AuditCounts) -> str:
-    """What was read, and what is not found in it: that may lie in what was not read."""
+    """Describe the records read, and unproven findings, which unread records may explain."""
     unproven = [
         tally_words(tally, noun)
         for tally, noun in ((counts.missing, "missing"), (counts.unexplained, "unexplained"))
         if tally.ids
     ]
     if not unproven:
-        return f"What was read holds {_read(counts)}, and proves nothing wrong."
-    return f"What was read holds {_read(counts)}, with {_joined(unproven)}, which may be only what was not read."
+        return f"No violation in the records read: {_read(counts)}."
+    return f"Read: {_read(counts)}, with {_joined(unproven)}, which unread records may explain."
 
 
 def _why_not(result: AuditResult) -> str:
@@ -100,7 +100,7 @@ def _why_not(result: AuditResult) -> str:
     if counts.unreadable_input:
         reasons.append(f"{counts.unreadable_input:,} expected output{_s(counts.unreadable_input)} without an id")
     if counts.unreadable_output:
-        no_reference = "" if counts.files is None else ", or of the sink topic and no reference"
+        no_reference = "" if counts.files is None else ", or records of the sink topic that are no references"
         reasons.append(f"{counts.unreadable_output:,} output{_s(counts.unreadable_output)} without an id{no_reference}")
     if counts.elsewhere:
         reasons.append(f"{counts.elsewhere:,} output{_s(counts.elsewhere)} in topics that were not read")
@@ -112,7 +112,7 @@ def _why_not(result: AuditResult) -> str:
 
 
 def _read(counts: AuditCounts) -> str:
-    dropped = f", {counts.dropped:,} dropped on purpose" if counts.dropped else ""
+    dropped = f", {counts.dropped:,} filtered out" if counts.dropped else ""
     pending = f", {counts.pending:,} more not processed yet" if counts.pending else ""
     files = "" if counts.files is None else f" in {counts.files:,} file{_s(counts.files)}"
     return f"{counts.inputs:,} record{_s(counts.inputs)} in, {counts.outputs:,} out{files}{dropped}{pending}"

@@ -1,12 +1,13 @@
-"""What an audit's driver is told and tells. It runs without a server too: the result is also a file in its folder.
+"""Messages between an audit's driver and the server. The result is also a file, so no server is needed at run time.
 
 HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <token>`:
   POST /workers/v1/audit/claim      AuditClaim    -> ClaimAnswer   409 when the audit is not to be run (any more)
   POST /workers/v1/audit/progress   AuditProgress -> AuditAnswer   once a second
-  POST /workers/v1/audit/outcome    AuditOutcome  -> {}            repeated until it is heard, within a bound
+  POST /workers/v1/audit/outcome    AuditOutcome  -> {}            repeated until it is answered, within a bound
 
-The driver (workers/spark/audit_driver.py) is started as `… --specification FILE --outcome FILE` in the audit's folder,
-where FILE holds the order; it takes that away once it has read it, and ends at a SIGTERM to the Python driver's pid.
+The driver (workers/spark/audit_driver.py) is started as `… --specification FILE --outcome FILE` in the audit's folder.
+The specification file has the order; the driver deletes it after reading it. It ends at a SIGTERM to the Python
+driver's pid.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ OUTCOME_PATH = "/workers/v1/audit/outcome"
 
 
 class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A specification with what is needed to carry it out: handed over as a file of mode 0600.
+    """A specification with the settings of its execution, passed as a file of mode 0600.
 
-    token: the only secret in it; others are references (`env:`, `file:`), resolved where they are used.
+    token: the only secret in it; others are references (`env:`, `file:`), resolved by the process that uses them.
     client_config: librdkafka settings of the cluster (bootstrap.servers, security).
-    server_urls: addresses of the workers' listener, tried in order; empty means: run without a server.
+    server_urls: addresses of the workers' listener, tried in order; empty: run without a server.
     """
 
     protocol_version: int = protocol.CURRENT
@@ -41,7 +42,7 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """The first thing that a driver does. A repeated claim with the same application id is granted again."""
+    """The first request of a driver. A repeated claim with the same application id is granted again."""
 
     protocol_version: int = protocol.CURRENT
     fenceline_version: str
@@ -55,9 +56,7 @@ class AuditClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditStage(StrEnum):
-    """In this order. RESOLVING: from the window to offsets, to the files of a file pipeline, and waiting for open
-    transactions.
-    """
+    """The stages in their order. RESOLVING: convert the window to offsets and files, and wait for open transactions."""
 
     RESOLVING = "resolving"
     READING = "reading"
@@ -66,7 +65,7 @@ class AuditStage(StrEnum):
 
 
 class AuditProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """`offsets` is how many there are to read in all, 0 until it is known; records come in as tasks end."""
+    """`offsets`: number of offsets to read in total, 0 until it is known. Records are counted as tasks end."""
 
     protocol_version: int = protocol.CURRENT
     audit_id: str
@@ -92,7 +91,7 @@ class AuditEnd(StrEnum):
 
 
 class AuditOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended, by the wire and as `outcome.json` in the audit's folder alike. `result` is there only with DONE."""
+    """The outcome, sent to the server and written as `outcome.json` in the audit's folder. `result`: only with DONE."""
 
     protocol_version: int = protocol.CURRENT
     audit_id: str
@@ -103,14 +102,17 @@ class AuditOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(order: AuditOrder) -> bytes:
-    """In the oldest version that has its meaning: one of version 1 would take references for outputs."""
+    """Encode an order in the oldest suitable protocol version: version 1 would take references for outputs."""
     if order.specification.files is not None:
         order = msgspec.structs.replace(order, protocol_version=max(order.protocol_version, protocol.FILES))
     return msgspec.json.encode(order)
 
 
 def decode(data: bytes) -> AuditOrder:
-    """Raises UnsupportedProtocolError before it looks at the rest, msgspec.ValidationError on a malformed message."""
+    """Decode an order.
+
+    Raises UnsupportedProtocolError first, then msgspec.ValidationError for a malformed message.
+    """
     header = msgspec.json.decode(data, type=_Header)
     protocol.check(header.protocol_version, peer="the server")
     return msgspec.json.decode(data, type=AuditOrder)

@@ -1,4 +1,4 @@
-"""Windows and ids as people type and read them: `json:order.id`."""
+"""Text formats of windows and ids, such as `json:order.id`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.products.audits.specification import Header, IdPlace, JsonField, Offset
 
 
 def id_place_of(text: str) -> IdPlace:
-    """`key`, `json:PATH` or `header:NAME`. Raises WordsError."""
+    """Parse `key`, `json:PATH` or `header:NAME`. Raises WordsError."""
     kind, _, name = text.strip().partition(":")
     if kind == "key" and not name:
         return RecordKey()
@@ -22,7 +22,7 @@ def id_place_of(text: str) -> IdPlace:
 
 
 def id_place_text(place: IdPlace) -> str:
-    """The text that `id_place_of` reads as `place`."""
+    """Return the text that `id_place_of` parses as `place`."""
     match place:
         case JsonField():
             return f"json:{place.path}"

@@ -1,1 +1,1 @@
-"""What a cluster keeps of the promises of Kafka's transactions: verdicts, judgements, the report."""
+"""The conformance of a cluster to Kafka's transactional guarantees: checks, verdicts and the report."""

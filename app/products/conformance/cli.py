@@ -1,4 +1,4 @@
-"""`fenceline conformance`: which of Kafka's transactional promises a cluster is seen to keep."""
+"""`fenceline conformance`: check a cluster's transactional guarantees."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def conformance(
     ] = None,
     config: ClientConfig = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this check, or those of this promise; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this check, or those of this guarantee; repeatable.")
     ] = None,
     prefix: Annotated[
-        str, typer.Option(help="What topics, groups and transactional ids of the checks begin with.")
+        str, typer.Option(help="The start of the topics, groups and transactional ids of the checks.")
     ] = "fenceline-conformance",
     timeout: Annotated[
         float,
-        typer.Option(min=1, metavar="SECONDS", help="How long to wait for a timeout, and for a compaction."),
+        typer.Option(min=1, metavar="SECONDS", help="The time limit for a timeout, and for a compaction."),
     ] = 60.0,
-    list_them: Annotated[bool, typer.Option("--list", help="Only say what would be checked.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="Only list the checks.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try Kafka's transactional promises on a cluster: on topics made for it, which are deleted again."""
+    """Check Kafka's transactional guarantees on a cluster, with topics that are deleted afterwards."""
     checks = _chosen(only or [])
     if list_them:
         _say_checks(checks, as_json=as_json)
@@ -92,19 +92,19 @@ def _chosen(only: Sequence[str]) -> list[Check]:
     for name in only:
         if not any(name in (check.name, check.promise) for check in CHECKS):
             known = ", ".join([*dict.fromkeys(check.promise for check in CHECKS), *(check.name for check in CHECKS)])
-            raise CommandError(f"--only {name}: there is no such check; there are {known}", code=ExitCode.USAGE)
+            raise CommandError(f"--only {name}: unknown check. Known: {known}", code=ExitCode.USAGE)
     return [check for check in CHECKS if not only or {check.name, str(check.promise)} & set(only)]
 
 
 def _run(place: Place, checks: Sequence[Check], results: list[Result], *, is_shown: bool) -> bool:
-    """Add to `results` one after another; False where it was told to stop. What it made is deleted either way."""
+    """Add results to `results` one after another; False after an interrupt. Its topics are deleted in both cases."""
     with _terminated_as_interrupted() as is_told, _progress(checks, results, is_shown=is_shown) as progress:
         try:
             for result in results_of(place, checks):
                 results.append(result)
                 progress()
         except (KeyboardInterrupt, SystemError):
-            # An interrupt that meets a callback of the client gets lost in there, and comes out as a SystemError.
+            # An interrupt in a callback of the client is swallowed, and becomes a SystemError.
             if not is_told():
                 raise
             return False
@@ -113,7 +113,7 @@ def _run(place: Place, checks: Sequence[Check], results: list[Result], *, is_sho
 
 @contextmanager
 def _terminated_as_interrupted() -> Generator[Callable[[], bool]]:
-    """SIGTERM ends it as Ctrl-C does, which background jobs begin with ignored: nothing stays on the cluster. Yields
+    """End on SIGTERM as on Ctrl-C, which background jobs ignore at first, so that all topics are deleted. Yields
     whether one of them has come."""
     told = threading.Event()
 
@@ -130,7 +130,7 @@ def _terminated_as_interrupted() -> Generator[Callable[[], bool]]:
 
 
 class _Progress:
-    """Shows the table anew; without a terminal it is shown once, at the end."""
+    """Update the table; without a terminal it is shown once, at the end."""
 
     def __init__(self, live: Live | None, checks: Sequence[Check], results: Sequence[Result]) -> None:
         self._live = live
@@ -152,7 +152,7 @@ def _progress(checks: Sequence[Check], results: Sequence[Result], *, is_shown: b
 
 
 def progress_of(checks: Sequence[Check], results: Sequence[Result]) -> RenderableType:
-    """What is done, what is being done, and what comes."""
+    """Show completed, current and pending checks."""
     rows: list[tuple[RenderableType | str | None, ...]] = [
         (
             Text(words(one.verdict), style=_STYLES[one.verdict]),
@@ -163,9 +163,9 @@ def progress_of(checks: Sequence[Check], results: Sequence[Result]) -> Renderabl
         for one in results
     ]
     for number, check in enumerate(checks[len(results) :]):
-        state = Text("checking", style="bold") if number == 0 else Text("to come", style="dim")
+        state = Text("checking", style="bold") if number == 0 else Text("pending", style="dim")
         rows.append((state, _name(check.name, check.promise), Text(check.claim, style="dim"), None))
-    return table(("STATE", "CHECK", "CLAIM, AND WHAT WAS SEEN", "S#"), rows, empty="There is nothing to check.")
+    return table(("STATE", "CHECK", "GUARANTEE AND FINDING", "S#"), rows, empty="There is nothing to check.")
 
 
 def _name(check: str, promise: str) -> Text:
@@ -177,7 +177,7 @@ def _say_checks(checks: Sequence[Check], *, as_json: bool) -> None:
         print_json([{"check": one.name, "promise": one.promise, "claim": one.claim} for one in checks])
     else:
         rows = ((one.promise.replace("_", " "), one.name, one.claim) for one in checks)
-        console.print(table(("PROMISE", "CHECK", "CLAIM"), rows, empty="There is nothing to check."))
+        console.print(table(("GUARANTEE", "CHECK", "CLAIM"), rows, empty="There is nothing to check."))
 
 
 def _report(
@@ -209,14 +209,14 @@ def _report(
 
 
 def _say_report(report: Report) -> None:
-    """Below the table of results: of which cluster it is, and what it is set to."""
-    brokers = ", ".join(f"{one.id} ({one.version or 'version not told'})" for one in report.brokers)
-    features = ", ".join(f"{name} {level}" for name, level in report.features.items()) or "not told"
+    """Print the cluster and its settings below the table of results."""
+    brokers = ", ".join(f"{one.id} ({one.version or 'version unknown'})" for one in report.brokers)
+    features = ", ".join(f"{name} {level}" for name, level in report.features.items()) or "unknown"
     say(f"\n{'' if report.is_complete else 'stopped before the end: '}{summary(report.results) or 'nothing checked'}")
     say(f"cluster {report.cluster_id} at {report.bootstrap_servers}, {report.at:%Y-%m-%d %H:%M:%S} UTC")
     say(f"brokers {brokers}; features {features}; replication factor of the checks' topics {report.replication_factor}")
     say(f"checked by Fenceline {report.fenceline_version} with librdkafka {report.client_version}")
     told = ((one.name, ", ".join(one.values)) for one in report.settings if one.values)
-    console.print(table(("SETTING", "VALUE"), told, empty="The brokers' settings are not told."))
+    console.print(table(("SETTING", "VALUE"), told, empty="The brokers' settings are unknown."))
     for left in report.left_behind:
-        say(f"left behind: {left}")
+        say(f"not deleted: {left}")

@@ -1,4 +1,4 @@
-"""What a reader was shown against what it should have been shown, partition by partition."""
+"""Compare the records that a consumer got with the expected ones, partition by partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMED = 5
 
 
 class Seen(NamedTuple):
-    """A record as a reader was given it."""
+    """A record as a consumer got it."""
 
     partition: int
     offset: int
@@ -20,7 +20,7 @@ class Seen(NamedTuple):
 
 
 def judge(seen: Sequence[Seen], expected: Mapping[int, Sequence[str]], said: str) -> Finding:
-    """Kept, with `said`, if each partition gave exactly these values in this order; else broken, with what differs."""
+    """Return kept, with `said`, if each partition returned these values in this order; else broken."""
     found = [
         f"partition {partition}: {what}"
         for partition in sorted({*expected, *(record.partition for record in seen)})
@@ -30,24 +30,24 @@ def judge(seen: Sequence[Seen], expected: Mapping[int, Sequence[str]], said: str
 
 
 def difference(seen: Sequence[str], expected: Sequence[str]) -> str:
-    """What is missing, twice, too much or out of order; empty when both are the same."""
+    """Describe missing, duplicated, unexpected and misordered values; empty when both are the same."""
     if list(seen) == list(expected):
         return ""
     times, wanted = Counter(seen), Counter(expected)
     parts = [
         f"{kind} {named(values)}"
         for kind, values in (
-            ("not shown:", [value for value in wanted if times[value] < wanted[value]]),
-            ("shown more than once:", [value for value in wanted if times[value] > wanted[value]]),
-            ("shown though it should not be:", [value for value in times if value not in wanted]),
+            ("not returned:", [value for value in wanted if times[value] < wanted[value]]),
+            ("returned more than once:", [value for value in wanted if times[value] > wanted[value]]),
+            ("unexpected:", [value for value in times if value not in wanted]),
         )
         if values
     ]
-    return "; ".join(parts) or f"shown in the order {named(seen)}, written in the order {named(expected)}"
+    return "; ".join(parts) or f"returned in the order {named(seen)}, written in the order {named(expected)}"
 
 
 def named(values: Sequence[str]) -> str:
-    """The first few; how many more there are."""
+    """Name the first few, and count the others."""
     more = len(values) - _NAMED
     return ", ".join(values[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 

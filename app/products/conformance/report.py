@@ -1,4 +1,4 @@
-"""What a cluster was seen to keep of Kafka's transactional promises: the report that an operator hands on.
+"""The report on a cluster's transactional guarantees, for an operator to pass on.
 
 The JSON of `fenceline conformance --json` is `Report`; docs/conformance.schema.json is its schema. Within one
 `schema_version` fields are added, and never taken away or given another meaning.
@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 
 
 class Promise(StrEnum):
-    """The five promises of the proposal that Kafka's transactions began with, and what it says around them."""
+    """The five guarantees of KIP-98, and those that it describes beside them."""
 
     ATOMICITY = "atomicity"
     DURABILITY = "durability"
@@ -30,10 +30,10 @@ class Promise(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a check came to.
+    """The verdict of a check.
 
-    kept: it was done and seen. broken: the opposite was seen. at_risk: the cluster's settings allow it to be broken.
-    not_shown: it cannot be seen from outside, or did not happen in time. not_checked: it could not be tried.
+    kept: tried and observed. broken: the opposite was observed. at_risk: the cluster's settings allow a violation.
+    not_shown: it cannot be observed from outside, or did not happen in time. not_checked: it could not be tried.
     """
 
     KEPT = "kept"
@@ -44,14 +44,14 @@ class Verdict(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A verdict and the sentence that says what was seen, or why nothing was."""
+    """A verdict with the observation, or the reason why there is none."""
 
     verdict: Verdict
     said: str
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One check. `check` is its name, which stays; `claim` is what it holds against the cluster."""
+    """One check. `check` is its stable name; `claim` is the guarantee that it checks."""
 
     check: str
     promise: Promise
@@ -62,25 +62,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
-    """version: by the API versions that it offers, such as `4.3`; None: it did not say."""
+    """version: derived from the API versions that it offers, such as `4.3`; None: unknown."""
 
     id: int
     version: str | None
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that matters for transactions. values: one where all brokers have the same; empty: none told it."""
+    """A setting that affects transactions. values: one if all brokers agree; empty: none reported it."""
 
     name: str
     values: tuple[str, ...]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was seen in one run.
+    """The observations of one run.
 
-    client: librdkafka, by which the checks were made. features: their finalized levels, such as transaction.version.
-    replication_factor: of the topics that were made. left_behind: topics and groups that could not be deleted.
-    is_complete: False where the run was stopped before its end.
+    client: the librdkafka of the checks. features: their finalized levels, such as transaction.version.
+    replication_factor: of the created topics. left_behind: topics and groups that could not be deleted.
+    is_complete: False if the run was stopped before its end.
     """
 
     at: datetime

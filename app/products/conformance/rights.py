@@ -1,4 +1,4 @@
-"""Which right is missing, by what a broker refuses: a check that may not be made is never taken for a promise kept."""
+"""Name the missing permission from a broker's error: a check that may not run is never a kept guarantee."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _RESOURCES = {
     CLUSTER: ("IdempotentWrite", "the cluster"),
     TRANSACTIONAL_ID: ("Write", "transactional ids"),
 }
-"""Kafka's error codes of authorization: what the checks do there unless they say otherwise."""
+"""Kafka's error codes of authorization, with the checks' usual operation and resource."""
 
 
 def refusal(code: int, reason: str, *, prefix: str, operation: str | None = None, what: str = "") -> Finding:
-    """Not checked, for want of a right or for the broker's own reason.
+    """Return not checked, with the missing permission or the broker's own reason.
 
     Args:
-        operation: what was asked for, where it is not what the checks do there most of the time.
-        what: what was being done, for a reason that is no missing right.
+        operation: the requested operation, if it is not the usual one.
+        `what`: the step, for a reason other than a missing permission.
     """
     if code not in _RESOURCES:
         return not_checked(f"{what}: {reason}" if what else reason)
     usual, resource = _RESOURCES[code]
     where = resource if code == CLUSTER else f"{resource} that begin with {prefix}"
-    return not_checked(f"right {operation or usual} on {where} is missing")
+    return not_checked(f"permission {operation or usual} on {where} is missing")

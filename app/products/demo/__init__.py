@@ -1,1 +1,1 @@
-"""The demo: real flights through a real pipeline, a kill in the middle, and an independent proof at the end."""
+"""The demo: real flights through a real pipeline, a kill in the middle, and an independent check at the end."""

@@ -14,14 +14,14 @@ from app.kit.cli.output import print_json
 def demo(
     *,
     once: Annotated[
-        bool, typer.Option("--once", help="100,000 flights with a kill in the middle, then one JSON line, and done.")
+        bool, typer.Option("--once", help="100,000 flights with a kill in the middle; ends with one line of JSON.")
     ] = False,
 ) -> None:
-    """Real flights through a real pipeline on embedded Kafka, Postgres and Spark, with the proof that each counts once.
+    """Run real flights through a real pipeline on embedded Kafka, Postgres and Spark, and check that each counts once.
 
-    Without --once it stays until Ctrl-C and prints the address of the dashboard; then it drains and proves it again.
+    Without --once it runs until Ctrl-C and prints the address of the dashboard; then it drains and checks again.
     """
-    # Progress and words go to standard error, so that --once leaves one line of JSON on standard output.
+    # Progress goes to standard error, so that --once leaves one line of JSON on standard output.
     console = Console(stderr=True)
     try:
         if once:

@@ -1,7 +1,7 @@
-"""Has the demo's pipeline read all that it was fed, and did its run end well? Asked before and after the last drain.
+"""Check that the demo's pipeline has read all its input and that its run ended well, before and after the last drain.
 
-The group's committed offsets count flights: the feed's producer is not transactional, so nothing but flights lies in
-the source topic. In the sink that would not hold, where each transaction leaves a marker.
+The group's committed offsets count flights, as the feed's producer is not transactional: the source topic has flights
+only. The sink also has a marker for each transaction.
 """
 
 import time
@@ -26,18 +26,18 @@ _AT_WORK = frozenset(
 
 
 def is_at_work(run: Run) -> bool:
-    """Whether it reads, or will as soon as it can: nobody has paused, drained or stopped it."""
+    """Return whether it reads, or will as soon as it can: it is not paused, drained or stopped."""
     return run.state in _AT_WORK
 
 
 def refuse_failed(run: Run) -> None:
-    """Raise EmbeddedError if the run has failed. One that was stopped is somebody's wish."""
+    """Raise EmbeddedError if the run has failed. A run that a user stopped is no failure."""
     if run.state is RunState.FAILED:
         raise EmbeddedError(_failure(run))
 
 
 def wait_until_read(fed: int, *, count_read: Callable[[], int], get_run: Callable[[], Run], within_s: float) -> None:
-    """Wait until all that was fed is committed, the run has ended, or `within_s` is over; the last proof judges."""
+    """Wait until all of the input is committed, the run has ended, or `within_s` is over; the last check judges."""
     deadline = time.monotonic() + within_s
     while count_read() != fed and time.monotonic() < deadline:
         if get_run().state in (RunState.FAILED, RunState.STOPPED):
@@ -46,13 +46,13 @@ def wait_until_read(fed: int, *, count_read: Callable[[], int], get_run: Callabl
 
 
 def complaints(verdict: Verdict, *, before: Run, after: Run, may_end_early: bool = False) -> tuple[str, ...]:
-    """Everything that was not as it must be at the end; empty when all was read and each flight counts once.
+    """Return the problems at the end; empty when all was read and each flight counts once.
 
     Args:
-        verdict: of the last proof, after the drain.
-        before: the run when the drain was asked for.
+        verdict: of the last check, after the drain.
+        before: the run when the drain was requested.
         after: the run when it had ended.
-        may_end_early: somebody may have paused or stopped it before all was read, which is then no complaint.
+        may_end_early: a user may have paused or stopped it before all was read, which is no problem then.
     """
     found: list[str] = []
     if after.state is RunState.FAILED:
@@ -64,9 +64,9 @@ def complaints(verdict: Verdict, *, before: Run, after: Run, may_end_early: bool
             f"(the run was {before.state} before the drain)"
         )
     if not verdict.is_exactly_once:
-        found.append(f"the last proof did not hold: {verdict.sentence()}")
+        found.append(f"the last check failed: {verdict.sentence()}")
     return tuple(found)
 
 
 def _failure(run: Run) -> str:
-    return f"the run has failed: {run.end_reason or 'no reason was given'}"
+    return f"the run has failed: {run.end_reason or 'no reason was reported'}"

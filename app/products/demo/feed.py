@@ -1,4 +1,4 @@
-"""Puts flights into the source topic, at full speed or at a steady rate, and remembers what went where."""
+"""Write flights to the source topic, at full speed or at a steady rate, and record the offset of each."""
 
 import contextlib
 import threading
@@ -13,18 +13,18 @@ from app.edges.embedded.errors import EmbeddedError
 from app.products.demo.flights import Flight
 
 _DELIVERY_TIMEOUT_S = 60.0
-# A steady feed wakes up this often and sends what is due; short enough to look even on a chart.
+# The interval of a steady feed, short enough for an even line on a chart.
 _TICK_S = 0.02
 
 FedFlight = tuple[int, Flight]
-"""Which lap of the year, and which flight."""
+"""The number of the replay, and the flight."""
 
 
 class Feed:
-    """The only producer of a fresh source topic: `flights_in(partition)[n]` is what lies at offset n.
+    """The only producer of a fresh source topic: `flights_in(partition)[n]` is the flight at offset n.
 
-    That holds because the topic is new, the producer is idempotent (no copy, no gap, order kept), not transactional
-    (no markers between the records), and every flight's partition is chosen here.
+    The producer is idempotent (no duplicates or gaps, order kept) and not transactional (no markers between the
+    records). The topic is new, and every flight's partition is chosen here.
     """
 
     def __init__(self, *, bootstrap_servers: str, topic: str, partitions: int) -> None:
@@ -45,7 +45,7 @@ class Feed:
 
     @property
     def sent(self) -> int:
-        """How many flights were handed to the broker so far."""
+        """The number of flights handed to the producer so far."""
         return sum(len(flights) for flights in self._fed)
 
     @property
@@ -53,7 +53,7 @@ class Feed:
         return len(self._fed)
 
     def flights_in(self, partition: int) -> Sequence[FedFlight]:
-        """What was sent to the partition, by offset. Grows while the feed goes on."""
+        """The flights sent to the partition, by offset. Grows while the feed runs."""
         return self._fed[partition]
 
     def partition_of(self, flight: Flight) -> int:
@@ -63,7 +63,7 @@ class Feed:
     def send_all(
         self, flights: Iterable[FedFlight], *, on_progress: Callable[[int], None] | None = None, every: int = 5_000
     ) -> None:
-        """Send as fast as the broker takes it, and wait until all of it is acknowledged."""
+        """Send at full speed, and wait until all of it is acknowledged."""
         count = 0
         for count, (lap, flight) in enumerate(flights, start=1):
             self._send(lap, flight)
@@ -85,7 +85,7 @@ class Feed:
     ) -> None:
         """Send at `rate_per_s` until the flights run out or `stop` is set, then wait for the acknowledgements.
 
-        A late wake-up is made up for, so the rate holds on average.
+        A late wake-up sends the missed flights too, so the average rate holds.
         """
         started = time.monotonic()
         count = 0
@@ -106,7 +106,7 @@ class Feed:
         self.flush()
 
     def flush(self) -> None:
-        """Wait until the broker has acknowledged everything. Raises EmbeddedError if it refused or did not answer."""
+        """Wait until the broker has acknowledged everything. Raises EmbeddedError after an error or a timeout."""
         remaining = self._producer.flush(_DELIVERY_TIMEOUT_S)
         if self._refused:
             raise EmbeddedError(f"the broker refused a flight for topic {self.topic}: {self._refused[0].str()}")
@@ -135,7 +135,7 @@ class Feed:
 
 
 def laps(flights: Sequence[Flight], *, start: int = 0) -> Iterator[FedFlight]:
-    """The flights from `start` on as the first lap, then the whole year again and again."""
+    """Yield the flights from `start` on as the first lap, then the whole year repeatedly."""
     lap = 1
     yield from ((lap, flight) for flight in flights[start:])
     while flights:

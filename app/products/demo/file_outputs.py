@@ -1,7 +1,6 @@
-"""What lies in the files that the demo's second pipeline refers to.
+"""Read the files that the demo's second pipeline refers to.
 
-Read as anybody could who knows docs/file-reference.schema.json; it shares no code with the sink, nor with `fenceline
-files read`.
+They are read by docs/file-reference.schema.json alone, without code of the sink or of `fenceline files read`.
 """
 
 import hashlib
@@ -21,9 +20,9 @@ _FORMAT = "fenceline.file/1"
 
 
 class FlightsInFiles:
-    """Every flight, with all of its fields, in a file of its carrier and day that is below `root`.
+    """Expects every flight, with all of its fields, in a file of its carrier and day below `root`.
 
-    files: how many references were read.
+    files: the number of references read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -35,7 +34,7 @@ class FlightsInFiles:
         return _output(flight.fields(lap=lap))
 
     def found(self, value: bytes) -> list[str]:
-        """Of the file that a reference names, whole. A reference that is there twice brings its flights twice."""
+        """Return the flights of a referenced file. A reference that exists twice returns its flights twice."""
         self.files += 1
         reference = _reference(value)
         records = self._records(reference)
@@ -46,17 +45,17 @@ class FlightsInFiles:
     def _records(self, reference: Mapping[str, Any]) -> list[dict[str, Any]]:
         path = reference["path"]
         if reference["root"] != self._root.as_uri():
-            raise WrongOutputError(f"{path} lies below {reference['root']}, not below {self._root.as_uri()}")
+            raise WrongOutputError(f"{path} is below {reference['root']}, not below {self._root.as_uri()}")
         try:
             content = (self._root / path).read_bytes()
         except FileNotFoundError:
-            raise WrongOutputError(f"{path} is referenced and not there") from None
+            raise WrongOutputError(f"{path} is referenced, but missing") from None
         if (len(content), hashlib.sha256(content).hexdigest()) != (reference["size_bytes"], reference["sha256"]):
-            raise WrongOutputError(f"{path} is another file than the one that is referenced")
+            raise WrongOutputError(f"{path} differs from the referenced file")
         try:
             return cast("list[dict[str, Any]]", list(fastavro.reader(io.BytesIO(content))))
         except (ValueError, EOFError) as error:
-            raise WrongOutputError(f"{path} is no Avro that can be read: {error}") from error
+            raise WrongOutputError(f"{path} is not readable as Avro: {error}") from error
 
 
 def _reference(value: bytes) -> Mapping[str, Any]:
@@ -70,7 +69,7 @@ def _reference(value: bytes) -> Mapping[str, Any]:
 
 
 def _output_in(record: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
-    # In Avro a field that a record does not have is null.
+    # In Avro a missing field of a record is null.
     fields = {name: value for name, value in record.items() if value is not None}
     belongs_in = {"carrier": fields.get("carrier"), "date": str(fields.get("scheduled_departure"))[:10]}
     if reference["partition"] != belongs_in:
@@ -79,5 +78,5 @@ def _output_in(record: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
 
 
 def _output(fields: Mapping[str, Any]) -> str:
-    """The id, and what stands for the other fields: a live demo remembers a million of these."""
+    """Return the id with a checksum of the other fields: a live demo keeps a million of these."""
     return f"{fields.get('flight_id')} {zlib.crc32(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)):08x}"

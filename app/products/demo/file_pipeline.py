@@ -8,13 +8,13 @@ from app.products.demo.pipeline import SOURCE_TOPIC
 NAME = "flights-by-day"
 SINK_TOPIC = "flights-by-day"
 CORES = 1
-"""Beside those of the first pipeline."""
+"""Separate from those of the first pipeline."""
 ROTATE_MS = 5_000
-"""Somebody looks on: files come within seconds, and hold few flights each. In earnest it would be half a minute."""
+"""Short for a demo, so that files appear within seconds with few flights each. In production it would be 30 s."""
 
 
 def definition(*, cluster: str, spark_master: str, root: Path) -> dict[str, Any]:
-    """Its definition as the REST interface takes it. `root` is a folder; who writes first makes it."""
+    """Return its definition as REST takes it. `root` is a folder, which the first writer creates."""
     return {
         "cluster": cluster,
         "source_topics": [SOURCE_TOPIC],

@@ -1,4 +1,4 @@
-"""The proof of the demo's second pipeline: is every flight in one file that a committed reference names?"""
+"""Check the demo's second pipeline: every flight is in one file that a committed reference names."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,7 +12,7 @@ from app.products.demo.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class FileProof:
-    """The proof, and what was read of files for it."""
+    """The check, with the references and files that it read."""
 
     proof: Proof
     outputs: FlightsInFiles
@@ -30,9 +30,9 @@ class FileProof:
         return cls(proof, outputs)
 
     def count_read(self) -> int:
-        """How many flights the group has committed."""
+        """Return the number of flights that the group has committed."""
         return sum(self.proof.committed())
 
     def sentence(self, verdict: Verdict) -> str:
-        """One line for people, of the newest look."""
+        """Return the newest result as one line for people."""
         return f"{self.outputs.files:,} files by carrier and day · {verdict.sentence()}"

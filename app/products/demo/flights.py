@@ -40,7 +40,7 @@ class Flight:
 
     @property
     def is_late(self) -> bool:
-        """True if it arrived at least a quarter of an hour late."""
+        """True if it arrived at least 15 minutes late."""
         return self.arrival_delay_min is not None and self.arrival_delay_min >= LATE_MINUTES
 
     def key(self) -> bytes:
@@ -52,7 +52,7 @@ class Flight:
         return orjson.dumps(self.fields(lap=lap))
 
     def fields(self, *, lap: int = 1) -> dict[str, str | int]:
-        """The fields of the record. One that the airline never reported is absent."""
+        """The fields of the record, without those that the airline did not report."""
         fields: dict[str, str | int | None] = {
             "flight_id": self.id_in(lap),
             "carrier": self.carrier,
@@ -69,12 +69,12 @@ class Flight:
         return {name: value for name, value in fields.items() if value is not None}
 
     def id_in(self, lap: int) -> str:
-        """The flight's id when the year is replayed for the `lap`-th time; unique over all laps."""
+        """Return the flight's id in the `lap`-th replay of the year; unique over all laps."""
         return self.flight_id if lap == 1 else f"{self.flight_id}~{lap}"
 
 
 def read_flights(limit: int | None = None) -> list[Flight]:
-    """The first `limit` flights of the CSV (all by default), in its order.
+    """Return the first `limit` flights of the CSV (all by default), in its order.
 
     Raises:
         EmbeddedError: the package is not installed or does not have the file.
@@ -107,7 +107,7 @@ def _flight(row: dict[str, str]) -> Flight:
     date = f"{row['year']}-{int(row['month']):02}-{int(row['day']):02}"
     scheduled = int(row["sched_dep_time"])
     return Flight(
-        # Date, airline, number, airport and scheduled time together name a flight; no two rows share them.
+        # Date, airline, number, airport and scheduled time identify a flight.
         flight_id=f"{date}.{row['carrier']}{row['flight']}.{row['origin']}.{scheduled:04}",
         carrier=row["carrier"],
         number=row["flight"],

@@ -1,4 +1,4 @@
-"""Killing a worker that provably has a transaction open, and seeing the brokers' word on what came of it."""
+"""Kill a worker that has a transaction open according to the broker, and read the outcome from the journal."""
 
 import contextlib
 import os
@@ -19,16 +19,16 @@ from app.edges.embedded.errors import EmbeddedError
 from app.edges.kafka.transaction_journal import to_record
 from app.products.demo.offsets import stable_offsets
 
-# What was on its way to the broker when the process froze has been answered by then.
+# The time in which the broker answers requests that were in flight when the process froze.
 _SETTLE_S = 0.05
 _ANSWER_S = 5.0
 WORKER_WORD = "pyspark"
-"""What every Python worker of Spark has in its command line."""
+"""A part of the command line of every Python worker of Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A worker that was killed: its instance, its transactional id, and the epoch its open transaction had."""
+    """A killed worker: its instance, its transactional id, and the epoch of its open transaction."""
 
     ordinal: int
     pid: int
@@ -37,7 +37,7 @@ class Kill:
 
 
 class JournalTail:
-    """Follows some ids' partitions of `__transaction_state`, so that a question costs milliseconds."""
+    """A reader of some ids' partitions of `__transaction_state`, which answers within milliseconds."""
 
     def __init__(self, *, bootstrap_servers: str, transactional_ids: Sequence[str]) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0})
@@ -58,7 +58,7 @@ class JournalTail:
         self._consumer.assign([TopicPartition(TOPIC, number, 0) for number in self._partitions])
 
     def state_of(self, transactional_id: str) -> TransactionState | None:
-        """The id's newest state, after reading up to the journal's end of this moment."""
+        """Return the id's newest state, after reading up to the journal's current end."""
         ends = stable_offsets(self._admin, TOPIC, self._partitions, is_end=True)
         deadline = time.monotonic() + _ANSWER_S
         while any(self._next[number] < end for number, end in ends.items()):
@@ -79,21 +79,21 @@ class JournalTail:
         return self._states.get(transactional_id)
 
     def has_committed_since(self, kill: Kill) -> bool:
-        """Whether a later incarnation of the killed worker's id has committed, as of this moment."""
+        """Return whether a later incarnation of the killed worker's id has committed by now."""
         self.state_of(kill.transactional_id)
         return self._committed.get(kill.transactional_id, -1) > kill.epoch
 
     def close(self) -> None:
         self._consumer.close()
-        # Not left to the garbage collector, which may run on a thread of this client's own and would end the process.
+        # Closed explicitly: the garbage collector may run on this client's own thread, which would end the process.
         self._admin.__exit__(None, None, None)
 
 
 def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport]) -> Kill | None:
-    """SIGKILL the first of `workers` whose transaction is open according to the broker; None if none is just now.
+    """SIGKILL the first of `workers` whose transaction is open according to the broker; None if none is open now.
 
-    1. SIGSTOP            the worker can neither commit nor begin anything any more
-    2. read the journal   so what it says now stays true
+    1. SIGSTOP            the worker can neither commit nor begin a transaction
+    2. read the journal   its answer stays valid
     3. SIGKILL, or SIGCONT and the next one
     """
     for report in workers:
@@ -105,7 +105,7 @@ def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport
         try:
             time.sleep(_SETTLE_S)
             last = journal.state_of(report.transactional_id)
-            # Ongoing with partitions: something was produced in it, so there is something to lose or to double.
+            # Ongoing with partitions: records were produced, which could be lost or duplicated.
             if last is not None and last.status is TransactionStatus.ONGOING and last.partitions:
                 os.kill(report.pid, signal.SIGKILL)
                 killed = True
@@ -118,7 +118,7 @@ def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport
 
 
 def aftermath(records: Sequence[JournalRecord], kill: Kill) -> "Aftermath":
-    """What the journal says of the killed worker's id, from all records of it in their order."""
+    """Judge the kill from all journal records of the killed worker's id, in order."""
     states = [record.state for record in records if record.transactional_id == kill.transactional_id]
     was_aborted, committed_again = False, False
     for state in states:
@@ -138,7 +138,7 @@ class Aftermath:
 
 
 def _refuse_other_process(pid: int) -> None:
-    """A process number that somebody else has got meanwhile must not be signalled."""
+    """Raise if the process id is now another process, which must not be signalled."""
     try:
         command = " ".join(psutil.Process(pid).cmdline())
     except psutil.Error as error:

@@ -1,4 +1,4 @@
-"""`fenceline demo`: a dashboard to watch, flights that keep coming, and the proof again and again until Ctrl-C."""
+"""`fenceline demo`: a dashboard, a steady feed of flights, and repeated checks until Ctrl-C."""
 
 import threading
 import time
@@ -29,14 +29,13 @@ _LOOK_EVERY_S = 0.25
 
 
 def play_live(console: Console) -> None:
-    """Start everything, print the dashboard's address, and stay until Ctrl-C; then drain and prove it a last time.
+    """Start everything, print the dashboard's address, and run until Ctrl-C; then drain and check a last time.
 
-    The second pipeline is left to whoever looks on to start: three applications that start at once on two cores would
-    make the first minute slower, in which people wait. From then on it is proven like the first.
+    The second pipeline is started by the user: three applications that start at once on two cores would slow the first
+    minute. From its start on it is checked like the first one.
 
     Raises:
-        EmbeddedError: something did not come up, a run failed, not all that was fed was read, or the last proof did
-            not hold.
+        EmbeddedError: a service did not start, a run failed, not all of the input was read, or the last check failed.
     """
     with console.status("Reading the flights"):
         flights = read_flights()
@@ -86,7 +85,7 @@ def play_live(console: Console) -> None:
                 feeding=feeding,
             )
         except KeyboardInterrupt:
-            console.print("Reading what was fed, then draining…")
+            console.print("Reading the rest of the input, then draining…")
         finally:
             stop.set()
             if feeding.is_alive():
@@ -97,7 +96,7 @@ def play_live(console: Console) -> None:
 
 
 def _end(console: Console, stage: Stage, run: Run, feed: Feed, proof: Proof, files: FileProof) -> list[str]:
-    """Wait until all is read, drain what runs, and prove it a last time. Says what was not as it must be."""
+    """Wait until all is read, drain the runs, and check a last time. Returns the problems."""
     files_run = stage.server.latest_run(file_pipeline.NAME)
     _wait_until_read(stage, run, feed, lambda: sum(proof.committed()))
     if files_run is not None and is_at_work(files_run):
@@ -127,21 +126,21 @@ def _wait_until_read(stage: Stage, run: Run, feed: Feed, count_read: Callable[[]
 
 def _say_address(console: Console, stage: Stage) -> None:
     console.print()
-    console.print("[bold]The dashboard[/], logged in once by this link:", highlight=False, soft_wrap=True)
-    # Not wrapped: a broken line is a broken link.
+    console.print("[bold]The dashboard[/]; the link logs you in once:", highlight=False, soft_wrap=True)
+    # Not wrapped, as a wrapped link does not work.
     console.print(f"  {stage.server.login_url or stage.server.users_url}", soft_wrap=True, highlight=False)
     console.print()
 
 
 def _invite(console: Console, stage: Stage) -> None:
-    """The first thing to do here: break it, and see that nothing is lost."""
+    """Suggest a drill as the first thing to try."""
     console.print()
-    console.print("[bold]Try it:[/] freeze or kill an instance, or take the server away, and watch it being survived:")
+    console.print("[bold]Try it:[/] freeze or kill an instance, or freeze the server, and watch the recovery:")
     console.print(f"  {stage.server.users_url}/pipelines/{pipeline.NAME}/drills", soft_wrap=True, highlight=False)
-    console.print("In the end an audit on Spark counts what was lost or doubled meanwhile.", soft_wrap=True)
-    console.print("[bold]Files:[/] start the second pipeline, and watch every flight come into Avro files:")
+    console.print("At the end an audit on Spark counts lost and duplicated records.", soft_wrap=True)
+    console.print("[bold]Files:[/] start the second pipeline, which writes every flight to Avro files:")
     console.print(f"  {stage.server.users_url}/pipelines/{file_pipeline.NAME}", soft_wrap=True, highlight=False)
-    console.print(f"They lie in {stage.files_root} until the demo ends. To read what references name:", soft_wrap=True)
+    console.print(f"They are in {stage.files_root} until the demo ends. To read the referenced files:", soft_wrap=True)
     console.print(
         f"  .venv/bin/fenceline files read {file_pipeline.NAME} --bootstrap-server {stage.bootstrap_servers} "
         f"--topic {file_pipeline.SINK_TOPIC}",
@@ -152,7 +151,7 @@ def _invite(console: Console, stage: Stage) -> None:
 
 
 def _catch_up(console: Console, stage: Stage, run: Run, proof: Proof) -> None:
-    """Wait until the full-speed part is processed, and say how fast that was."""
+    """Wait until the full-speed part is processed, and print its rate."""
     started = time.monotonic()
     with progress_bar(console) as progress:
         bar = progress.add_task("processing", total=FULL_SPEED_FLIGHTS)
@@ -173,7 +172,7 @@ def stay(
     feeding: threading.Thread,
     prove_every_s: float = PROOF_EVERY_S,
 ) -> None:
-    """Prove it each minute until somebody interrupts; a run that is stopped on the dashboard is left stopped.
+    """Check each minute until an interrupt; a run that a user stopped on the dashboard stays stopped.
 
     Raises:
         EmbeddedError: the run has failed, or the feed has ended.
@@ -183,7 +182,7 @@ def stay(
         time.sleep(_LOOK_EVERY_S)
         refuse_failed(get_run())
         if not feeding.is_alive():
-            raise EmbeddedError("the feed has ended: the broker took no more flights")
+            raise EmbeddedError("the feed has ended: the broker accepted no more flights")
         if time.monotonic() - proven_at >= prove_every_s:
             prove()
             proven_at = time.monotonic()
@@ -192,7 +191,7 @@ def stay(
 def _refuse_ended(stage: Stage, run: Run) -> None:
     now = stage.server.get_run(run.id)
     if now.state in (RunState.FAILED, RunState.STOPPED):
-        raise EmbeddedError(f"the run has {now.state}: {now.end_reason or 'no reason was given'}")
+        raise EmbeddedError(f"the run has {now.state}: {now.end_reason or 'no reason was reported'}")
 
 
 def _prove_all(console: Console, stage: Stage, proof: Proof, files: FileProof) -> None:

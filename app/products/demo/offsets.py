@@ -1,4 +1,4 @@
-"""Where partitions begin and end for an ordinary downstream reader, asked again while a broker does not say it."""
+"""Read the first and last offsets of partitions as a `read_committed` consumer, with retries."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-# Neither is in the package's list of public names, so pyright must be told where they are.
+# Neither is in the package's list of public names, so pyright needs their modules.
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from app.edges.embedded.errors import EmbeddedError
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 ANSWER_S = 10.0
 PATIENCE_S = 60.0
-"""A broker that is frozen or restarted under the demo is part of the show, so a question outlives that."""
+"""The demo freezes and restarts brokers, so requests are retried for longer than that."""
 _ASK_AGAIN_AFTER_S = 0.2
 
 
 def stable_offsets(admin: AdminClient, topic: str, partitions: tuple[int, ...], *, is_end: bool) -> dict[int, int]:
-    """Offsets as a `read_committed` reader sees them: the end is the last stable offset."""
+    """Return offsets as a `read_committed` consumer gets them: the end is the last stable offset."""
     spec = OffsetSpec.latest() if is_end else OffsetSpec.earliest()
 
     def ask() -> dict[int, int]:
@@ -35,14 +35,14 @@ def stable_offsets(admin: AdminClient, topic: str, partitions: tuple[int, ...], 
                 request_timeout=ANSWER_S,
             ),
         )
-        # Without a bound of its own: librdkafka ends each of them within request_timeout, with an error that says why.
+        # Without a timeout here: librdkafka ends each within request_timeout, with the reason in its error.
         return {partition.partition: future.result().offset for partition, future in futures.items()}
 
     return answered(f"the offsets of {topic}", ask)
 
 
 def answered(what: str, ask: Callable[[], T], *, patience_s: float = PATIENCE_S) -> T:
-    """What `ask` returns, which is called again while it raises KafkaException: no answer, or a leader that moves.
+    """Return the result of `ask`, which is repeated while it raises KafkaException, for instance while a leader moves.
 
     Raises:
         EmbeddedError: it failed for `patience_s`; with the last failure and the number of tries.

@@ -1,4 +1,4 @@
-"""`fenceline demo --once`: 100,000 flights, one kill in the middle of a transaction, and the proof."""
+"""`fenceline demo --once`: 100,000 flights, one kill in the middle of a transaction, and a check of the outputs."""
 
 import itertools
 import threading
@@ -34,18 +34,18 @@ from app.products.demo.starting import (
 
 FLIGHTS = 100_000
 FEED_S = 17.0
-"""How long the steady feed takes; at least 15 s, so that the kill falls into the middle of something that goes on."""
+"""The duration of the steady feed; at least 15 s, so that the kill comes while it runs."""
 KILL_FROM, KILL_UNTIL = 0.30, 0.60
-# A little inside the window: what is being committed while we look counts too.
+# A little inside the window, as offsets that are committed during the check count too.
 _AIM_FROM = 0.33
 _SLOWLY_PER_S = 20.0
-"""What is fed after the 100,000, until the killed instance has committed again."""
+"""The further flights after the 100,000, until the killed instance has committed again."""
 _LOOK_FOR_COMMIT_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class FilesResult:
-    """Of the second pipeline: how many files its references name, and what is in them."""
+    """The second pipeline: the number of files that its references name, and their contents."""
 
     written: int
     expected: int
@@ -59,10 +59,10 @@ class Result:
     """The line that the demo ends with.
 
     files: of the second pipeline; everything else is of the first.
-    killed_at_record: how many flights the group had committed when the worker was killed; None if it was not.
-    records_per_second: of the first 100,000 flights, from the first fed to the last committed, the kill's pause
+    killed_at_record: the number of committed flights when the worker was killed; None if it was not.
+    records_per_second: of the first 100,000 flights, from the first sent to the last committed, the kill's pause
     included.
-    seconds: of the whole demo, from its start.
+    seconds: of the complete demo, from its start.
     """
 
     records_in: int
@@ -84,19 +84,19 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures, and everything that was not as it must be: empty when the demo succeeded."""
+    """The figures, and the problems: empty when the demo succeeded."""
 
     result: Result
     complaints: tuple[str, ...]
 
 
 def play_once(console: Console) -> Outcome:
-    """Start everything, run both pipelines over the input with one kill, and judge. Leaves nothing running.
+    """Start everything, run both pipelines over the input with one kill, and judge. Ends all its processes.
 
-    Both are up before the feed begins: an application that starts takes the cores from who comes back after the kill.
+    Both run before the feed begins: the start of an application would take the cores of the recovering instance.
 
     Raises:
-        EmbeddedError: something did not come up or did not get anywhere in time; the message says what.
+        EmbeddedError: a service did not start or did not progress in time.
     """
     began = time.monotonic()
     flights = read_flights(limit=FLIGHTS)
@@ -151,7 +151,7 @@ def play_once(console: Console) -> Outcome:
         if kill is not None:
             after = aftermath(journal, kill)
             if not after.was_aborted:
-                complaints.append("the killed worker's transaction was not aborted: the kill did not hit one")
+                complaints.append("the killed worker's transaction was not aborted: it had none open")
             if not after.committed_again:
                 complaints.append(f"instance {kill.ordinal}, whose worker was killed, never committed again")
         for sentence in (verdict.sentence(), files.sentence(files_verdict)):
@@ -190,8 +190,8 @@ def _process(
 ) -> tuple[Kill | None, int | None, float]:
     """Watch the group's offsets to the end of the input and kill one worker on the way.
 
-    Feeding goes on, slowly, until the killed instance has committed again or the time is over.
-    Returns the kill, at which flight it was, and when flight 100,000 was committed (on the monotonic clock).
+    The feed continues, slowly, until the killed instance has committed again or the time is over.
+    Returns the kill, the flight at which it came, and when flight 100,000 was committed (on the monotonic clock).
     """
     ids = [
         status.last.transactional_id
@@ -245,7 +245,7 @@ def _process(
 
 
 class _Feeding:
-    """Feeds the flights at a steady rate, and more of them slowly if that is asked for, until it is stopped."""
+    """Feeds the flights at a steady rate, and more of them slowly on request, until it is stopped."""
 
     def __init__(self, feed: Feed, flights: Sequence[Flight]) -> None:
         self._feed = feed
@@ -267,14 +267,14 @@ class _Feeding:
         self._is_more_wanted.set()
 
     def stop(self) -> None:
-        """End it, with everything acknowledged."""
+        """Stop, and wait for all acknowledgements."""
         self._stop.set()
         self._is_more_wanted.set()
         self._thread.join(90)
         self.refuse_failed()
 
     def refuse_failed(self) -> None:
-        """Raise what the broker said, if it took no more."""
+        """Raise the broker's error, if it rejected flights."""
         if self._failures:
             raise self._failures[0]
 
@@ -299,14 +299,14 @@ def _complaints(verdict: Verdict, *, fed: int, flights_late: int, killed_at: int
             "late ones found"
         )
     if killed_at is None:
-        complaints.append("no worker was killed: none had an open transaction in the window, or they came up too late")
+        complaints.append("no worker was killed: none had an open transaction in the window, or they started too late")
     elif not KILL_FROM * FLIGHTS <= killed_at <= KILL_UNTIL * FLIGHTS:
         complaints.append(f"the kill came at flight {killed_at:,}, outside 30 % to 60 % of the input")
     return complaints
 
 
 def progress_bar(console: Console) -> Progress:
-    """A bar on a terminal; elsewhere nothing but the lines that are printed beside it."""
+    """A bar on a terminal; elsewhere only the lines that are printed beside it."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

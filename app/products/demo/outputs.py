@@ -1,4 +1,4 @@
-"""What the proof must know of a pipeline: which output a flight must become, and which outputs a record brings."""
+"""The expected outputs of a pipeline, and the reading of its actual outputs."""
 
 from typing import Protocol
 
@@ -8,31 +8,31 @@ from app.products.demo.feed import FedFlight
 
 
 class WrongOutputError(Exception):
-    """A record of the sink topic that no pipeline of the demo should have written; the message says what is wrong."""
+    """A record of the sink topic that no pipeline of the demo should have written; with the reason."""
 
 
 class Outputs(Protocol):
     """Outputs are texts, which are equal if and only if the outputs are."""
 
     def expected(self, fed: FedFlight) -> str | None:
-        """What a flight must become; None: nothing."""
+        """Return the expected output of a flight; None: no output."""
         ...
 
     def found(self, value: bytes) -> list[str]:
-        """The outputs that a committed record of the sink topic brings to its readers.
+        """Return the outputs of a committed record of the sink topic.
 
         Raises:
-            WrongOutputError: there are none, or not those that it says.
+            WrongOutputError: there are none, or they differ from the record's description.
         """
         ...
 
 
 PROJECTED = ("flight_id", "carrier", "origin", "destination", "arrival_delay_min")
-"""The fields that the pipeline `delayed-flights` keeps, in their order."""
+"""The fields that the pipeline `delayed-flights` keeps, in order."""
 
 
 class LateFlights:
-    """One record for each flight that was late, with the projected fields."""
+    """Expects one record for each late flight, with the projected fields."""
 
     def expected(self, fed: FedFlight) -> str | None:
         lap, flight = fed
@@ -47,5 +47,5 @@ class LateFlights:
             flight_id = str(record["flight_id"])
         except (orjson.JSONDecodeError, KeyError, TypeError):
             raise WrongOutputError(f"not a flight: {value!r}") from None
-        # What a record says beyond its id is remembered with it, to be compared with the CSV.
+        # The other fields are kept with the id, for the comparison with the CSV.
         return [orjson.dumps([flight_id, *(record.get(name) for name in PROJECTED[1:]), len(record)]).decode()]

@@ -11,15 +11,15 @@ SINK_TOPIC = "delayed-flights"
 PARTITIONS = 4
 INSTANCES = 2
 CORES = INSTANCES + 1
-"""One for each instance, and one for an audit beside them, with which a drill ends."""
+"""One core for each instance, and one for the audit at the end of a drill."""
 AUDIT_PLAN: dict[str, Any] = {"id_place": {"kind": "json", "path": PROJECTED[0]}, "padding_s": 60}
-"""By which id its flights are known, as the REST interface takes it; they are audited when somebody asks."""
+"""The audit id of its flights, as REST takes it; audits run on request only."""
 ID_PREFIX = f"fl.t.{NAME}."
-"""With what the transactional ids of its tasks begin."""
+"""The prefix of the transactional ids of its tasks."""
 
 
 def definition(*, cluster: str, spark_master: str) -> dict[str, Any]:
-    """Its definition as the REST interface takes it."""
+    """Return its definition as REST takes it."""
     return {
         "cluster": cluster,
         "source_topics": [SOURCE_TOPIC],
@@ -32,10 +32,10 @@ def definition(*, cluster: str, spark_master: str) -> dict[str, Any]:
                 {"op": "project", "fields": list(PROJECTED)},
             ],
         },
-        # A member that is killed holds its partitions for this long; the default is 10 s.
+        # The time for which a killed member keeps its partitions; the default is 10 s.
         "session_timeout_ms": 6_000,
         "instances": INSTANCES,
-        # The first thing that a newcomer is invited to do.
+        # Drills are the first thing that the demo suggests.
         "allows_drills": True,
         "spark": {"master": spark_master, "executor_memory_mb": 512},
     }

@@ -1,7 +1,7 @@
-"""Was every flight processed exactly once? Counted by a reader of its own, from the CSV outward.
+"""Check that every flight was processed exactly once, with a reader of its own and the CSV.
 
-It shares no code with the loop: what *must* be in the sink follows from the CSV and from the group's committed offsets,
-what *is* there from an ordinary `read_committed` consumer.
+It shares no code with the loop. The expected outputs follow from the CSV and the group's committed offsets, the actual
+ones come from an ordinary `read_committed` consumer.
 """
 
 import time
@@ -20,14 +20,14 @@ from app.products.demo.sink_reader import SinkReader
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one look at the sink showed.
+    """The result of one check of the sink.
 
-    fed: flights that were handed to the broker by then; what lies between them and `records_in` was not judged.
+    fed: flights handed to the producer by then; those between `records_in` and `fed` were not judged.
     records_in: flights whose offset the group has committed.
-    expected: those of them that become an output, each of which must be there once.
-    found: how many of the expected ones are there.
+    expected: the outputs of those flights, each of which must exist once.
+    found: the number of expected outputs that exist.
     duplicated: copies beyond the first, of any record.
-    wrong: outputs that no fed flight explains, or whose fields differ from the CSV's; shown, at most a few.
+    wrong: outputs of no fed flight, or with fields other than the CSV's; at most a few.
     """
 
     fed: int
@@ -43,7 +43,7 @@ class Verdict:
         return self.lost == 0 and self.duplicated == 0 and not self.wrong
 
     def sentence(self) -> str:
-        """One line for people."""
+        """Return it as one line for people."""
         line = (
             f"{self.records_in:,} flights read of {self.fed:,} fed · expected {self.expected:,} · "
             f"found {self.found:,} · lost {self.lost:,} · duplicated {self.duplicated:,}"
@@ -54,7 +54,7 @@ class Verdict:
 
 
 class Proof:
-    """Compares what was fed with what came out, as often as one likes; each look reads only what is new."""
+    """Compares input and output, repeatedly; each check reads only new records."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Proof:
     ) -> None:
         self._settle_s = settle_s
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0})
-        # It never joins: it only asks for the group's offsets, and does not wait for undecided ones.
+        # It never joins the group: it only reads the group's offsets, without waiting for pending ones.
         self._offsets = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -82,23 +82,23 @@ class Proof:
         self._group = group
         self._feed = feed
         self._outputs = outputs
-        # How many flights of each partition are in `_expected` already.
+        # The number of flights of each partition in `_expected`.
         self._counted = [0] * feed.partitions
         self._expected: set[str] = set()
 
     def close(self) -> None:
         self._reader.close()
         self._offsets.close()
-        # Not left to the garbage collector, which may run on a thread of this client's own and would end the process.
+        # Closed explicitly: the garbage collector may run on this client's own thread, which would end the process.
         self._admin.__exit__(None, None, None)
 
     def committed(self) -> list[int]:
-        """The group's committed offset in each source partition; 0 where it has none."""
+        """Return the group's committed offset in each source partition; 0 if there is none."""
         wanted = [TopicPartition(self._feed.topic, p) for p in range(self._feed.partitions)]
 
         def ask() -> list[TopicPartition]:
             # Not AdminClient.list_consumer_group_offsets: while the group's coordinator loads or moves, librdkafka
-            # 2.16.0 dereferences the group that an admin handle does not have, and the process is gone.
+            # 2.16.0 dereferences a group that an admin handle does not have. The process crashes.
             found = self._offsets.committed(wanted, ANSWER_S)
             for partition in found:
                 if partition.error is not None:
@@ -112,13 +112,13 @@ class Proof:
         return offsets
 
     def look(self) -> Verdict:
-        """Judge everything whose input offsets are committed by now.
+        """Judge all flights whose input offsets are committed by now.
 
-        1. the committed offsets    what lies before them is in the sink, or about to be: same transaction
-        2. the sink up to its end   it may show more than that, from transactions that committed in between
+        1. the committed offsets    outputs of earlier flights are in the sink, or about to be: same transaction
+        2. the sink up to its end   it may have more, from transactions that committed in between
         3. the sink again           until all is there or `settle_s` is over
-        The other order would call a record lost that was committed between the two looks. And a coordinator writes a
-        commit's markers to each partition on its own, so the group's offsets may be visible before the outputs are.
+        The other order would report a record as lost that was committed between the two reads. A coordinator writes the
+        markers to each partition separately, so the group's offsets may be visible before the outputs are.
         """
         committed = self.committed()
         fed_by_now = self._feed.sent
@@ -148,11 +148,11 @@ class Proof:
         return (output for flight in fed if (output := self._outputs.expected(flight)) is not None)
 
     def _unexplained(self) -> tuple[str, ...]:
-        """A few of the outputs that no fed flight explains."""
+        """Return a few of the outputs that no fed flight explains."""
         surplus = [output for output in self._reader.seen if output not in self._expected]
         if not surplus:
             return ()
-        # Committed after the offsets were read, but fed: that explains them.
+        # Fed flights that were committed after the offsets were read explain their outputs.
         ahead: set[str] = set()
         for partition in range(self._feed.partitions):
             ahead.update(self._outputs_of(self._feed.flights_in(partition)[self._counted[partition] :]))

@@ -1,4 +1,4 @@
-"""The real Fenceline server as a child process, and the few REST calls that the demo makes."""
+"""The real Fenceline server as a child process, and the REST calls of the demo."""
 
 import json
 import sys
@@ -17,15 +17,16 @@ from app.core.runs.task import TaskStatus
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.processes import ChildProcess
 from app.kit.patience import ASK_AGAIN_AFTER_S, STARTING_S, Patience
-from app.products.drills.drill import LONGEST_S
 
 _START = "import sys; from app.edges.cli import main; sys.argv[0] = 'fenceline'; main()"
 _AWAY = (429, 502, 503, 504)
 _ENDED = (RunState.STOPPED, RunState.FAILED)
+LONGEST_DRILL_S = 120.0
+"""A drill may freeze the server for at most so long; a request must not time out before."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What the demo looks at of a run."""
+    """The fields of a run that the demo uses."""
 
     id: str
     state: RunState
@@ -56,10 +57,10 @@ class DemoServer:
 
     @classmethod
     def start(cls, *, folder: Path, environment: Mapping[str, str]) -> "DemoServer":
-        """Start `fenceline serve` on free ports and wait until it says where it listens.
+        """Start `fenceline serve` on free ports and wait until it prints its addresses.
 
         Args:
-            folder: where its state and its log lie.
+            folder: of its state and its log.
             environment: of the server, with its settings (`FENCELINE_*`), and so of every driver that it submits.
         """
         state = folder / "state"
@@ -83,7 +84,7 @@ class DemoServer:
             return bool(found)
 
         try:
-            process.wait_until(has_announced, timeout_s=STARTING_S, what="saying where it listens")
+            process.wait_until(has_announced, timeout_s=STARTING_S, what="printing its addresses")
             token = (state / "token").read_text(encoding="utf-8").strip()
         except BaseException:
             process.kill()
@@ -91,8 +92,7 @@ class DemoServer:
         client = httpx.Client(
             base_url=f"{found[0].users_url}/api/v1",
             headers={"authorization": f"Bearer {token}"},
-            # Longer than a drill may take the server away.
-            timeout=LONGEST_S + 30,
+            timeout=LONGEST_DRILL_S + 30,
             trust_env=False,
         )
         return cls(process, found[0].users_url, found[0].login_url, client)
@@ -113,12 +113,12 @@ class DemoServer:
         return self._run(self._ask("GET", f"/runs/{run_id}"))
 
     def latest_run(self, pipeline: str) -> Run | None:
-        """The run that was started last, live or ended; None: it was never started."""
+        """Return the newest run, live or ended; None: it was never started."""
         listed = msgspec.json.decode(self._ask("GET", f"/runs?pipeline={pipeline}&limit=1"), type=_Runs)
         return listed.items[0] if listed.items else None
 
     def tasks(self, run_id: str) -> list[TaskStatus]:
-        """The last word of each task, by ordinal and task."""
+        """Return the newest report of each task, by ordinal and task."""
         return msgspec.json.decode(self._ask("GET", f"/runs/{run_id}/tasks"), type=_Tasks, strict=False).items
 
     def end_run(self, run_id: str, how: str, *, timeout_s: float) -> Run:
@@ -126,7 +126,7 @@ class DemoServer:
         return self.end_runs([run_id], how, timeout_s=timeout_s)[0]
 
     def end_runs(self, run_ids: Sequence[str], how: str, *, timeout_s: float) -> list[Run]:
-        """As `end_run`, all at once: each takes seconds, of which most are waiting."""
+        """Do `end_run` for all at once, as each mostly waits."""
         deadline = time.monotonic() + timeout_s
         for run_id in run_ids:
             if self.get_run(run_id).state not in _ENDED:
@@ -141,7 +141,7 @@ class DemoServer:
         return ended
 
     def stop(self) -> None:
-        """End the server, and only it: a run that lives would go on."""
+        """End only the server; a live run would continue."""
         self._http.close()
         self.process.stop(timeout_s=10)
 
@@ -149,9 +149,9 @@ class DemoServer:
         return msgspec.json.decode(body, type=Run)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        """The answer; asked again while the server or its database is away, which the show must outlive.
+        """Return the answer; repeated while the server or its database does not answer.
 
-        A command carries an idempotency key, so it is done once however often it is asked.
+        A command carries an idempotency key, so it is done once.
         """
         headers = {} if method == "GET" else {"Idempotency-Key": str(uuid.uuid4())}
         patience = Patience()
@@ -159,7 +159,7 @@ class DemoServer:
             try:
                 answer = self._http.request(method, path, json=body, headers=headers)
             except httpx.HTTPError as error:
-                # A server that was frozen closes the connections that it finds idle for too long when it goes on.
+                # A thawed server closes connections that were idle for too long.
                 if not self.process.is_running or not patience.lasts():
                     raise EmbeddedError(
                         f"the Fenceline server at {self.users_url} does not answer: {error}\n{self.process.log_tail()}"
@@ -173,7 +173,7 @@ class DemoServer:
 
 
 def _announcements(log: Path) -> list[_Announcement]:
-    """The line of JSON among the log's lines, once it is there whole."""
+    """Return the line of JSON among the log's lines, once it is complete."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     whole = [line for line in text.splitlines(keepends=True) if line.startswith('{"users_url"') and line.endswith("\n")]
     return [msgspec.json.decode(line, type=_Announcement) for line in whole]

@@ -1,4 +1,4 @@
-"""Reads what a pipeline of the demo has committed, as an ordinary downstream service would."""
+"""Read the committed outputs of a demo pipeline as an ordinary downstream service."""
 
 import time
 from collections import Counter
@@ -16,9 +16,9 @@ from app.products.demo.outputs import Outputs, WrongOutputError
 
 @dataclass(slots=True)
 class SinkReader:
-    """Reads a topic as an ordinary downstream service would: committed records only, each offset once.
+    """Reads a topic as an ordinary downstream service: committed records only, each offset once.
 
-    seen: how often each output was there. wrong: what is wrong with those that are none, shortened.
+    seen: the count of each output. wrong: the reason for each record that is no output, shortened.
     """
 
     bootstrap_servers: str
@@ -31,7 +31,7 @@ class SinkReader:
     _next: dict[int, int] = field(default_factory=dict[int, int])
 
     def read_to_end(self, admin: AdminClient) -> None:
-        """Read on up to the last stable offsets of this moment."""
+        """Read up to the current last stable offsets."""
         consumer = self._open(admin)
         ends = stable_offsets(admin, self.topic, self._partitions, is_end=True)
         deadline = time.monotonic() + BUSY_MACHINE_S
@@ -45,7 +45,7 @@ class SinkReader:
                 if error is None:
                     self._take(message.value())
                 elif error.code() == Code._PARTITION_EOF:  # noqa: SLF001 - its public name has the underscore
-                    # The end behind commit markers and aborted records, which are never delivered.
+                    # The position after commit markers and aborted records, which are never delivered.
                     self._read_up_to(message.partition(), message.offset())
                 else:
                     raise EmbeddedError(f"reading {self.topic}: {error.str()}")
@@ -67,7 +67,7 @@ class SinkReader:
             self._consumer = Consumer(
                 {
                     "bootstrap.servers": self.bootstrap_servers,
-                    # Never joined and never committed to: partitions are assigned by hand.
+                    # It never joins or commits: partitions are assigned by hand.
                     "group.id": "fenceline-demo-proof",
                     "enable.auto.commit": False,
                     "isolation.level": "read_committed",

@@ -1,4 +1,4 @@
-"""Everything that the demo plays on: Kafka, Postgres, Spark and the server, started together and stopped together."""
+"""The services of the demo: Kafka, Postgres, Spark and the server, started and stopped together."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-# Not in the list of public names of the package's admin module, so pyright must be told where it is.
+# Not in the list of public names of the package's admin module, so pyright needs its module.
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
@@ -34,7 +34,7 @@ from app.products.demo.feed import describe_error
 from app.products.demo.server import DemoServer
 
 CLUSTER = "demo"
-# Inherited by the server and by every driver that it detaches, so that none of them can be left behind.
+# Inherited by the server and by every driver that it detaches, so that all of them can be found and ended.
 _MARK = "DEMO_OF_FENCELINE"
 _ANSWER_S = 30.0
 
@@ -43,7 +43,7 @@ _ANSWER_S = 30.0
 class Stage:
     """The running services.
 
-    files_root: a folder for files, which goes with the rest.
+    files_root: a folder for files, which is deleted at the end.
     """
 
     kafka: KafkaCluster
@@ -56,7 +56,7 @@ class Stage:
         return self.kafka.bootstrap_servers
 
     def create_topics(self, names: tuple[str, ...], *, partitions: int) -> None:
-        """Fresh topics, with a leader for each partition when this returns."""
+        """Create topics, and return when each partition has a leader."""
         wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
         try:
             with AdminClient(
@@ -73,15 +73,15 @@ class Stage:
 
 @contextmanager
 def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
-    """Start everything and hand it over; on the way out, whatever the reason, nothing of it is left running.
+    """Start everything and yield it; on exit, end all of its processes.
 
     Args:
-        console: told what is being downloaded and started.
-        cores: how many Spark tasks can run at once.
+        console: shows the progress of downloads and starts.
+        cores: the number of Spark tasks that can run at once.
     """
     mark = uuid.uuid4().hex
     environment = {**os.environ, _MARK: mark}
-    # Undone from the last line to the first: the server, then what it works with, then drivers that are still there.
+    # Stopped in reverse order: the server, then its services, then the remaining drivers.
     with ExitStack() as stack:
         stack.enter_context(_interruptible())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fenceline-demo-")))
@@ -111,7 +111,7 @@ def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
                 environment={
                     **environment,
                     "FENCELINE_DATABASE_URL": postgres.url,
-                    # Never one that an instance needs to come back.
+                    # Never a port that an instance needs for its restart.
                     "FENCELINE_AUDIT_CORES": "1",
                     "FENCELINE_SPARK_MASTER_WEB_URLS": f"{spark.master_url}={spark.master_web_url}",
                 },
@@ -128,13 +128,13 @@ class _Stoppable(Protocol):
 
 
 def _stop_when_up(starting: Future[Any]) -> None:
-    """Stop what is up or just coming up; what could not start has cleaned up after itself."""
+    """Stop services that run or start; a failed start has cleaned up already."""
     if not starting.cancel() and starting.exception() is None:
         cast(_Stoppable, starting.result()).stop()
 
 
 def sweep(name: str, value: str) -> None:
-    """Kill every process of ours whose environment has `name=value`; drivers are detached, so nobody else does."""
+    """Kill every process of this user whose environment has `name=value`, as drivers are detached."""
     left = [process for process in psutil.process_iter() if _has_variable(process, name, value)]
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -148,15 +148,15 @@ def _has_variable(process: psutil.Process, name: str, value: str) -> bool:
     try:
         return process.environ().get(name) == value
     except (psutil.Error, OSError):
-        # Not ours to look into, or gone meanwhile.
+        # Owned by another user, or ended meanwhile.
         return False
 
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """SIGTERM ends the demo as Ctrl-C does, cleaning up on the way; afterwards both are as they were.
+    """SIGTERM ends the demo as Ctrl-C does, with its cleanup; afterwards both handlers are as before.
 
-    SIGINT is set too: a shell starts background jobs with it ignored, and the demo promises to hear it.
+    SIGINT is set too: a shell starts background jobs with SIGINT ignored, and the demo must handle it.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -174,6 +174,6 @@ def _interruptible() -> Generator[None]:
 
 
 def _ignore_interrupts() -> None:
-    """Cleaning up takes seconds and is bounded; an impatient second Ctrl-C must not leave half of it running."""
+    """Ignore a second Ctrl-C during the cleanup, which takes seconds and is bounded."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Creates the demo's pipelines over REST, as any client would, and waits until one is up."""
+"""Create the demo's pipelines over REST, as any client would, and wait until one runs."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def start_pipeline(stage: Stage) -> Run:
 
 
 def create_file_pipeline(stage: Stage) -> None:
-    """Create the second one, and leave it to somebody to start it."""
+    """Create the second pipeline, which the user starts."""
     stage.server.create_pipeline(
         file_pipeline.NAME,
         file_pipeline.definition(cluster=CLUSTER, spark_master=stage.spark.master_url, root=stage.files_root),
@@ -35,7 +35,7 @@ def create_file_pipeline(stage: Stage) -> None:
 
 def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
     """Wait until the tasks hold all partitions between them, and each instance some."""
-    with console.status("Spark brings up two applications"):
+    with console.status("Spark starts two applications"):
         started = time.monotonic()
 
         def is_up(reports: list[TaskReport]) -> bool:
@@ -52,7 +52,7 @@ def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
 
 def wait_for_file_partitions(stage: Stage, run: Run, console: Console) -> None:
     """Wait until the task of the second pipeline holds all partitions."""
-    with console.status("Spark brings up the second pipeline"):
+    with console.status("Spark starts the second pipeline"):
 
         def is_up(reports: list[TaskReport]) -> bool:
             return any(
@@ -66,7 +66,7 @@ def wait_for_file_partitions(stage: Stage, run: Run, console: Console) -> None:
 def wait_for_tasks(
     stage: Stage, run: Run, condition: Callable[[list[TaskReport]], bool], *, timeout_s: float, what: str
 ) -> None:
-    """Wait until the last words of all tasks fulfil the condition; says what was heard last when they do not."""
+    """Wait until the newest reports of all tasks fulfil the condition; the error has the newest reports."""
     deadline = time.monotonic() + timeout_s
     while True:
         reports = [status.last for status in stage.server.tasks(run.id)]
@@ -80,6 +80,6 @@ def wait_for_tasks(
             )
             raise EmbeddedError(
                 f"{timeout_s:.0f} s without {what}: the run is {now.state} ({now.end_reason or 'no end'}); "
-                f"{heard or 'no task was heard of'}\n{stage.server.process.log_tail()}"
+                f"{heard or 'no task has reported'}\n{stage.server.process.log_tail()}"
             )
         time.sleep(0.2)

@@ -1,1 +1,1 @@
-"""Commands about transactions and groups that ask the brokers themselves: no server of ours is needed."""
+"""Commands about transactions and groups that ask the brokers directly, without a Fenceline server."""

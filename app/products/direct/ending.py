@@ -1,4 +1,4 @@
-"""`fenceline fence` and `fenceline end`: shown first, done with --execute."""
+"""`fenceline fence` and `fenceline end`: a plan, and its execution with --execute."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.output import AsJson, Why, Yes, confirm_or_exit, console, print_json, say
 from app.products.direct.operations import RegisteredCluster, operations_of
 
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; without, it is only shown.")]
-Force = Annotated[bool, typer.Option("--force", help="Do it although something speaks against it; say why with --why.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Execute the plan; without it, the plan is only shown.")]
+Force = Annotated[bool, typer.Option("--force", help="Execute it despite objections; requires --why.")]
 
 
 def fence(
@@ -31,7 +31,7 @@ def fence(
     cluster: RegisteredCluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Abort what a transactional id has open, and refuse whoever uses the id now (InitProducerId)."""
+    """Abort the open transaction of a transactional id, and fence its producer (InitProducerId)."""
     operations = operations_of(bootstrap_server, config, cluster)
     plan = operations.plan_fence(transactional_id)
     if not _may_begin(plan, execute=execute, force=force, why=why, as_json=as_json):
@@ -41,8 +41,8 @@ def fence(
     if as_json:
         print_json({"is_done": True, "why": why, **as_document(done)})
         return
-    state = f"; its coordinator has it as {done.state}" if done.state else ""
-    say(f"fenced {transactional_id}: it is producer {done.producer_id} epoch {done.producer_epoch} now{state}")
+    state = f"; its coordinator reports {done.state}" if done.state else ""
+    say(f"fenced {transactional_id}: now at producer {done.producer_id}, epoch {done.producer_epoch}{state}")
 
 
 def end(
@@ -51,7 +51,7 @@ def end(
     *,
     start_offset: Annotated[
         int | None,
-        typer.Option(min=0, help="Which transaction, by where it begins; else the one that readers wait for."),
+        typer.Option(min=0, help="The transaction's first offset; by default the one that blocks consumers."),
     ] = None,
     execute: Execute = False,
     force: Force = False,
@@ -62,7 +62,7 @@ def end(
     cluster: RegisteredCluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a hanging transaction in one partition by an abort marker (WriteTxnMarkers)."""
+    """Abort a hanging transaction in one partition by an abort marker (WriteTxnMarkers)."""
     operations = operations_of(bootstrap_server, config, cluster)
     plan = operations.plan_end(topic, partition, start_offset)
     if not _may_begin(plan, execute=execute, force=force, why=why, as_json=as_json):
@@ -76,7 +76,7 @@ def end(
 
 
 def _may_begin(plan: Plan, *, execute: bool, force: bool, why: str | None, as_json: bool) -> bool:
-    """Show the plan; whether it is to be done. Raises CommandError where it is refused."""
+    """Show the plan, and return whether to execute it. Raises CommandError if it is refused."""
     if force and not (why or "").strip():
         raise CommandError("--force needs a reason: --why TEXT", code=ExitCode.USAGE)
     refusal = plan.refusal(force=force)
@@ -86,17 +86,17 @@ def _may_begin(plan: Plan, *, execute: bool, force: bool, why: str | None, as_js
     if not as_json:
         console.print(_shown(plan))
     if refusal is not None:
-        way_out = () if plan.impossible else ("--force --why TEXT does it all the same",)
+        way_out = () if plan.impossible else ("--force --why TEXT overrides the objections",)
         raise CommandError(f"refused: {refusal}", lines=way_out)
     if not execute:
-        say("nothing was done; --execute does it")
+        say("nothing was changed; --execute executes the plan")
     return execute
 
 
 def _shown(plan: Plan) -> RenderableType:
     lines: list[Any] = [Text(plan.what, style="bold")]
     lines += [Text.assemble("  lost: ", (loss, "yellow")) for loss in plan.losses]
-    lines += [Text.assemble("  against it: ", (objection, "red")) for objection in plan.objections]
+    lines += [Text.assemble("  objection: ", (objection, "red")) for objection in plan.objections]
     if plan.command:
         lines.append(Text(f"  {plan.command}", style="cyan", no_wrap=True, overflow="ignore"))
     return Group(*lines)

@@ -1,4 +1,4 @@
-"""`fenceline fencing`: who or what ended a producer, from the server's events; else from a cluster's own journal."""
+"""`fenceline fencing`: the causes of fencing events, from the server or from a cluster's own journal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STYLES = {Confidence.CERTAIN: "", Confidence.LIKELY: "yellow", Confidence.OPEN:
 
 
 class ToldEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as both sources tell it. moments, runbook: of one id in detail only."""
+    """An event from either source. moments, runbook: only in the details of one id."""
 
     transactional_id: str
     producer_id: int
@@ -64,18 +64,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventSource(Protocol):
-    """source: where events come from, in a few words. remark: what it cannot know; empty when nothing."""
+    """source: a short name of the source. remark: what it lacks; empty when complete."""
 
     source: str
     remark: str
 
     def events(self, wanted: Wanted) -> list[ToldEvent]:
-        """Newest first."""
+        """Return the events, newest first."""
         ...
 
 
 class OfServer:
-    """The server's own: whose it was, what workers felt and what we commanded included."""
+    """The server's events, with owners, client reports and commands."""
 
     source = "the server"
     remark = ""
@@ -105,7 +105,7 @@ class OfServer:
 
 
 class OfJournal:
-    """A cluster's own records, read by this command; each look reads only what the journal has more."""
+    """Events from a cluster's journals, read by this command; each call reads only new records."""
 
     source = transaction_state.TOPIC
 
@@ -120,7 +120,7 @@ class OfJournal:
         unread = self._live.reading.unreadable
         self.remark = "; ".join(
             [
-                "what clients felt, and what was commanded, a server of ours knows",
+                "client reports and commands are known to a Fenceline server only",
                 *(f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items()),
             ]
         )
@@ -165,30 +165,31 @@ def _told(event: FencingEvent, *, is_whole: bool) -> ToldEvent:
 
 def fencing(
     transactional_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The events of one transactional id, with what proves them.")
+        str | None, typer.Argument(metavar="ID", help="The events of one transactional id, with their evidence.")
     ] = None,
     *,
-    cause: Annotated[Cause | None, typer.Option(help="Only these; also what only looks like fencing.")] = None,
+    cause: Annotated[Cause | None, typer.Option(help="Only this cause, also if it is no fencing.")] = None,
     pipeline: Annotated[
-        str | None, typer.Option(help="Only this pipeline's.", autocompletion=names_of("pipelines"))
+        str | None, typer.Option(help="Only of this pipeline.", autocompletion=names_of("pipelines"))
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="Only this group's members, and with --cluster the ids that store its offsets.")
+        str | None,
+        typer.Option(help="Only of this group's members; with --cluster also of ids that store its offsets."),
     ] = None,
-    hours: Annotated[float | None, typer.Option(min=0, help="Only the last so many hours.")] = None,
-    with_what_is_none: Annotated[bool, typer.Option("--all", help="Also what only looks like fencing.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    hours: Annotated[float | None, typer.Option(min=0, help="Only the last hours.")] = None,
+    with_what_is_none: Annotated[bool, typer.Option("--all", help="Also events that are no fencing.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="The most events.")] = 50,
     timeout: Within = 60.0,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Only this cluster's, as it is registered.", autocompletion=names_of("clusters")),
+        typer.Option(help="Only of this registered cluster.", autocompletion=names_of("clusters")),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """Who or what ended a producer, a membership or a transaction: cause, confidence and proof, newest first."""
+    """Fencing events with their causes, confidence and evidence, newest first."""
     source: EventSource
     if bootstrap_server is None:
         if config:
@@ -197,7 +198,7 @@ def fencing(
     else:
         if any(one is not None for one in (cluster, pipeline, group)):
             raise CommandError(
-                "--cluster, --pipeline and --group are the server's: leave --bootstrap-server", code=ExitCode.USAGE
+                "--cluster, --pipeline and --group need the server: omit --bootstrap-server", code=ExitCode.USAGE
             )
         source = OfJournal(DirectCluster(bootstrap_server, config), timeout_s=timeout)
     wanted = Wanted(
@@ -220,7 +221,7 @@ def fencing(
 
 def _table(found: Sequence[ToldEvent]) -> RenderableType:
     return table(
-        ("WHEN", "CAUSE", "SURE", "TRANSACTIONAL ID", "PRODUCER#", "EPOCH#", "PIPELINE", "WHAT"),
+        ("TIME", "CAUSE", "CONFIDENCE", "TRANSACTIONAL ID", "PRODUCER#", "EPOCH#", "PIPELINE", "EVENT"),
         (
             (
                 ago(one.at),
@@ -234,7 +235,7 @@ def _table(found: Sequence[ToldEvent]) -> RenderableType:
             )
             for one in found
         ),
-        empty="No fencing: nobody lost a producer, a membership or a transaction.",
+        empty="No fencing events.",
     )
 
 
@@ -243,7 +244,7 @@ def _details(found: Sequence[ToldEvent]) -> RenderableType:
 
 
 def _detail(one: ToldEvent) -> list[RenderableType]:
-    others = f"; it could also be {', '.join(_words(other) for other in one.alternatives)}" if one.alternatives else ""
+    others = f"; alternatives: {', '.join(_words(other) for other in one.alternatives)}" if one.alternatives else ""
     head = Text.assemble(
         _cause(one), f"  {one.at:%Y-%m-%d %H:%M:%S} UTC  ", (f"{one.confidence}{others}", _STYLES[one.confidence])
     )

@@ -27,9 +27,9 @@ from app.products.direct.served import ServedCluster, group_detail, groups_table
 
 
 class Look:
-    """The groups of a cluster as they are now; each look reads only what the journal has more than the one before.
+    """The groups of a cluster as they are now; each call reads only new records of the journal.
 
-    source: where the last look got them. remark: what it cannot know.
+    source: of the newest call. remark: what it lacks.
     """
 
     def __init__(self, cluster: DirectCluster, *, timeout_s: float, is_wanted: Callable[[str], bool]) -> None:
@@ -59,7 +59,7 @@ class Look:
         if not told.groups and told.missing:
             raise why
         self.source = "ListGroups, the groups' descriptions, OffsetFetch"
-        unknown = "rebalances, generations of classic groups and whose a pending offset is are not known"
+        unknown = "rebalances, generations of classic groups and owners of pending offsets are not known"
         self.remark = "; ".join([f"{why.message}; {unknown}", *told.missing])
         return told.groups
 
@@ -67,11 +67,11 @@ class Look:
 def groups(
     group: Annotated[str | None, typer.Argument(metavar="GROUP", help="One group in detail.")] = None,
     *,
-    match: Annotated[str, typer.Option(help="Only groups with this in their name.")] = "",
+    match: Annotated[str, typer.Option(help="Only groups whose names contain this text.")] = "",
     only_pending: Annotated[
-        bool, typer.Option("--pending", help="Only those with offsets that an open transaction has written.")
+        bool, typer.Option("--pending", help="Only groups with pending offsets of an open transaction.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="The most groups.")] = 200,
     timeout: Within = 60.0,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -79,7 +79,7 @@ def groups(
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """Groups: generation or epoch, state, members, committed offsets and those that are pending."""
+    """Groups: generation or epoch, state, members, committed and pending offsets."""
     check_named(bootstrap_server, config, cluster)
     if cluster is not None:
         of_server = ServedCluster(connect(), cluster)
@@ -100,7 +100,7 @@ def groups(
     def read() -> dict[str, LiveGroup]:
         found = answered(look.groups)
         if group is not None and group not in found:
-            raise CommandError(f"there is no group {group} on this cluster ({look.source})")
+            raise CommandError(f"the group {group} was not found on this cluster ({look.source})")
         return found
 
     def chosen() -> tuple[list[LiveGroup], int]:
@@ -144,7 +144,7 @@ def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
             )
             for one in found
         ),
-        empty="No group: none ever committed here, or all have expired.",
+        empty="No groups: none has committed here, or all have expired.",
     )
 
 
@@ -157,7 +157,7 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
         f"  {one.kind} · {generation} · {count(one.member_count, 'member')}",
     )
     offsets = table(
-        ("TOPIC", "PARTITION#", "COMMITTED#", "BY", "WHEN", "PENDING#", "PENDING BY"),
+        ("TOPIC", "PARTITION#", "COMMITTED#", "BY", "TIME", "PENDING#", "PENDING BY"),
         (
             (
                 topic,
@@ -170,7 +170,7 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
             )
             for topic, partition, committed, pending in _positions(one)
         ),
-        empty=one.not_decoded or "It has committed nothing.",
+        empty=one.not_decoded or "No committed offsets.",
     )
     rebalances = table(
         ("REBALANCE", "GENERATION#", "MEMBERS#"),

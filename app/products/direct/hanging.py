@@ -1,4 +1,4 @@
-"""What hangs on a whole cluster, and whose offsets new owners wait for: all of it, and as a part of the list of ids."""
+"""Hanging transactions and pending offsets of a cluster, complete or as a part of the list of ids."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.kit.cli.output import ago, table
 from app.kit.storable import moment_of_ms
 from app.kit.words import count, number
 
-_ALL_WELL = "Nothing hangs: every transaction that holds readers up is one that its coordinator will end."
+_ALL_WELL = "No hanging transactions: a coordinator will end each transaction that blocks consumers."
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A hanging transaction as REST tells it, and this command."""
+    """A hanging transaction, from REST or from this command."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """An offset that a new owner waits for."""
+    """A pending offset that new owners of a partition wait for."""
 
     group: str
     topic: str
@@ -73,7 +73,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HangingAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The same whether the server searched all the time, or this command did once."""
+    """The result of a search, by the server or by this command."""
 
     items: tuple[Found, ...]
     pending_offsets: tuple[Waiting, ...]
@@ -82,11 +82,11 @@ class HangingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_of(report: SearchReport, bootstrap_servers: str) -> HangingAnswer:
-    """What one search by this command found. Pending offsets take a server that follows the groups' journal."""
+    """Search once. Pending offsets require a server that follows the groups' journal."""
     return HangingAnswer(
         items=tuple(_found(one, bootstrap_servers) for one in report.hanging),
         pending_offsets=(),
-        pending_problem="offsets that wait are told by a server (--cluster), those of one group by its name",
+        pending_problem="pending offsets need a server (--cluster), or the name of their group",
         search=Search(
             problem=report.problem,
             swept_at=_moment(report.swept_ms),
@@ -106,12 +106,12 @@ def answer_of(report: SearchReport, bootstrap_servers: str) -> HangingAnswer:
 
 
 def rendered(found: HangingAnswer) -> RenderableType:
-    """What hangs with what ends it, then whose offsets wait, then what is not known."""
+    """Show hanging transactions with their commands, pending offsets, and what is not known."""
     search = found.search
     parts: list[RenderableType] = list(_hanging(found.items))
     if not found.items:
         parts.append(
-            Text(_ALL_WELL, style="green") if _is_told(search) else Text("Whether anything hangs is not known.")
+            Text(_ALL_WELL, style="green") if _is_told(search) else Text("Hanging transactions are not known.")
         )
     if found.pending_offsets:
         parts.append(_offsets(found.pending_offsets))
@@ -119,22 +119,24 @@ def rendered(found: HangingAnswer) -> RenderableType:
     if search.unclear_count > len(search.unclear):
         parts.append(Text(f"… and {search.unclear_count - len(search.unclear)} more", style="magenta"))
     parts += [Text(one, style="magenta") for one in (search.problem, *search.silent) if one]
-    looked = f"{count(search.partitions, 'partition')} looked at {ago(search.swept_at)}"
-    asked = f"{looked}, {search.held_back:,} held back, {search.asked:,} asked about"
+    looked = f"{count(search.partitions, 'partition')} checked {ago(search.swept_at)}"
+    asked = f"{looked}, {search.held_back:,} blocked, {search.asked:,} examined"
     remark = f"; {found.pending_problem}" if found.pending_problem else ""
     parts.append(Text(f"{asked}{remark}", style="dim"))
     return Group(*parts)
 
 
 def beside_ids(found: HangingAnswer) -> list[RenderableType]:
-    """What stands above the list of ids: one that hangs is open in a partition, and in no state of its id."""
+    """Show hanging transactions above the list of ids, as they are in no state of their id."""
     parts: list[RenderableType] = []
     if found.items:
-        what = f"{count(len(found.items), 'transaction')} {'hangs' if len(found.items) == 1 else 'hang'}"
-        parts.append(Text(f"{what}: nobody will ever end what readers of committed data wait for", style="bold red"))
+        what = count(len(found.items), "hanging transaction")
+        parts.append(
+            Text(f"{what}: read_committed consumers stay blocked until an operator ends each", style="bold red")
+        )
         parts.append(
             table(
-                ("HANGS IN", "FROM OFFSET#", "PRODUCER#", "EPOCH#", "TRANSACTIONAL ID", "FOUND"),
+                ("PARTITION", "FIRST OFFSET#", "PRODUCER#", "EPOCH#", "TRANSACTIONAL ID", "FOUND"),
                 (
                     (
                         f"{one.topic}-{one.partition}",
@@ -154,7 +156,7 @@ def beside_ids(found: HangingAnswer) -> list[RenderableType]:
         parts.append(Text(_ALL_WELL, style="green"))
     if not _is_told(found.search):
         what = "more" if found.items else "anything"
-        parts.append(Text(f"Whether {what} hangs is not known: `fenceline stuck` says why.", style="magenta"))
+        parts.append(Text(f"Not known whether {what} hangs: `fenceline stuck` has the reason.", style="magenta"))
     return parts
 
 
@@ -165,12 +167,12 @@ def _is_told(search: Search) -> bool:
 def _hanging(items: Iterable[Found]) -> Iterable[RenderableType]:
     for one in items:
         yield Text(one.sentence, style="bold")
-        whose = one.transactional_id or "an id that no coordinator knows"
+        whose = one.transactional_id or "an id unknown to every coordinator"
         yield Text(
             f"  of {whose}, coordinator epoch {one.coordinator_epoch}, last written {ago(one.last_written_at)}, "
             f"found {ago(one.found_at)}"
         )
-        # For pasting: never broken over lines by us.
+        # Never wrapped, for copying.
         yield from (Text(f"  {line}", style="cyan", no_wrap=True, overflow="ignore") for line in one.commands)
 
 

@@ -34,9 +34,9 @@ _BY_WORD = {status.word: status for status in TransactionStatus}
 
 
 class Look:
-    """The ids of a cluster as they are now; each look reads only what the journal has more than the one before.
+    """The ids of a cluster as they are now; each call reads only new records of the journal.
 
-    source: where the last look got them. remark: what it cannot know.
+    source: of the newest call. remark: what it lacks.
     """
 
     def __init__(self, cluster: DirectCluster, *, timeout_s: float) -> None:
@@ -66,7 +66,7 @@ class Look:
             raise why
         self.source = "ListTransactions, DescribeTransactions"
         clocks = self._clocks.measured()
-        unknown = f"{why.message}; what ended, when, and earlier epochs are not known"
+        unknown = f"{why.message}; ended transactions, their times and earlier epochs are not known"
         self.remark = "; ".join(filter(None, [unknown, *(one.sentence for one in refused), self._clocks.remark]))
         return {name: _as_live(one, clocks) for name, one in known.items()}
 
@@ -74,21 +74,21 @@ class Look:
 def transactions(
     transactional_id: Annotated[str | None, typer.Argument(metavar="ID", help="One id in detail.")] = None,
     *,
-    match: Annotated[str, typer.Option(help="Only ids with this in them.")] = "",
-    only_open: Annotated[bool, typer.Option("--open", help="Only those with a transaction open.")] = False,
-    open_for: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Open for at least so long.")] = 0.0,
-    state: Annotated[str | None, typer.Option(metavar="STATE", help="In Kafka's words, such as Ongoing.")] = None,
-    owner: Annotated[Owner | None, typer.Option(help="With --cluster: whose ids.")] = None,
+    match: Annotated[str, typer.Option(help="Only ids that contain this text.")] = "",
+    only_open: Annotated[bool, typer.Option("--open", help="Only ids with an open transaction.")] = False,
+    open_for: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Open for at least this time.")] = 0.0,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help="A state of Kafka, such as Ongoing.")] = None,
+    owner: Annotated[Owner | None, typer.Option(help="With --cluster: only ids of this owner.")] = None,
     pipeline: Annotated[str | None, typer.Option(help="With --cluster: only this pipeline's ids.")] = None,
     hanging: Annotated[
         bool,
         typer.Option(
             "--hanging",
-            help="Search for what no coordinator will ever end, too; with --cluster the server has, and it is shown.",
+            help="Search for hanging transactions, too; with --cluster the server has them already.",
         ),
     ] = False,
-    sort: Annotated[TransactionSort, typer.Option(help="In which order.")] = TransactionSort.OLDEST,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
+    sort: Annotated[TransactionSort, typer.Option(help="The order.")] = TransactionSort.OLDEST,
+    limit: Annotated[int, typer.Option(min=1, help="The most ids.")] = 200,
     timeout: Within = 60.0,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -96,12 +96,12 @@ def transactions(
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """Transactional ids: state, producer and epoch, what is open since when; open ones first, the oldest on top."""
+    """Transactional ids: state, producer and epoch, and open transactions, which come first, the oldest on top."""
     check_named(bootstrap_server, config, cluster)
     if state is not None and state not in _BY_WORD:
-        raise CommandError(f"--state {state}: it is one of {', '.join(_BY_WORD)}", code=ExitCode.USAGE)
+        raise CommandError(f"--state {state}: expected one of {', '.join(_BY_WORD)}", code=ExitCode.USAGE)
     if hanging and transactional_id is not None:
-        raise CommandError("--hanging is about the whole cluster: leave the ID out", code=ExitCode.USAGE)
+        raise CommandError("--hanging is about the whole cluster: omit the ID", code=ExitCode.USAGE)
     if cluster is not None:
         of_server = ServedCluster(connect(), cluster)
         if transactional_id is not None:
@@ -129,14 +129,14 @@ def transactions(
         )
         return
     if owner is not None or pipeline is not None:
-        raise CommandError("whose an id is, the server knows: name it with --cluster", code=ExitCode.USAGE)
+        raise CommandError("the owners of ids need the server: name it with --cluster", code=ExitCode.USAGE)
     search = DirectOperations(bootstrap_server, config).hanging if hanging else None
     look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout)
 
     def ids() -> dict[str, LiveTransaction]:
         found = answered(look.ids)
         if transactional_id is not None and transactional_id not in found:
-            raise CommandError(f"there is no transactional id {transactional_id} on this cluster ({look.source})")
+            raise CommandError(f"the transactional id {transactional_id} was not found on this cluster ({look.source})")
         return found
 
     def chosen() -> tuple[list[LiveTransaction], int]:
@@ -179,7 +179,7 @@ def transactions(
         found, matching = chosen()
         said = f"{len(found)} of {count(matching, 'id')}, from {look.source}"
         remark = f"; {look.remark}" if look.remark else ""
-        unsearched = "; what hangs is found with --hanging" if search is None else ""
+        unsearched = "; --hanging finds hanging transactions" if search is None else ""
         above = [] if search is None else beside_ids(search())
         return Group(*above, _table(found, now_ms()), Text(f"{said}{remark}{unsearched}", style="dim"))
 
@@ -202,7 +202,7 @@ def _table(found: Sequence[LiveTransaction], at_ms: int) -> RenderableType:
             )
             for one in found
         ),
-        empty="No transactional id: none was ever used here, or all have expired.",
+        empty="No transactional ids: none was used here, or all have expired.",
     )
 
 
@@ -216,7 +216,9 @@ def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
     lines: list[RenderableType] = [head]
     if one.is_open:
         lines.append(Text(f"open for {span(at_ms - state.start_ms)} in {', '.join(state.partition_names)}"))
-    lines.append(Text(f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since the journal begins"))
+    lines.append(
+        Text(f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since the start of the journal")
+    )
     lines.append(
         table(
             ("WHEN", "STEP", "PRODUCER#", "EPOCH#"),
@@ -224,11 +226,11 @@ def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
                 (_ago(step.at_ms, at_ms), step.kind, str(step.producer_id), str(step.producer_epoch))
                 for step in one.steps
             ),
-            empty="No step of its producer id or epoch is known.",
+            empty="No epoch changes are known.",
         )
     )
     if one.steps_dropped:
-        lines.append(Text(f"{count(one.steps_dropped, 'older step')} not kept", style="dim"))
+        lines.append(Text(f"{count(one.steps_dropped, 'older change')} not kept", style="dim"))
     return Group(*lines)
 
 
@@ -265,7 +267,7 @@ def _ago(at_ms: int, now: int) -> str | None:
 
 
 def _as_live(known: KnownTransaction, clocks: BrokerClocks) -> LiveTransaction:
-    """An id without a past, as admin calls tell it, with its start by our clock."""
+    """An id without a history, from admin calls, with its start by the local clock."""
     clock = clocks.offsets.get(known.coordinator_id)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(known.partitions):

@@ -1,4 +1,4 @@
-"""Explaining and ending: by asking brokers directly, or by the server, which knows owners and keeps a command log."""
+"""Diagnosis and ending of transactions, by brokers directly, or by the server, which knows owners and logs commands."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ RegisteredCluster = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="Ask the server, about a cluster registered with it: it knows whose an id is, and keeps a command log.",
+        help="Ask the server, about a registered cluster: it knows the owners of ids, and keeps a command log.",
         autocompletion=names_of("clusters"),
     ),
 ]
 
 
 LOOKED_AT_ONCE = 500
-"""So many of the partitions that are held back are asked about by one command."""
+"""The most blocked partitions that one command examines."""
 
 
 class Operations(Protocol):
-    """What can be asked of one cluster. Every refusal is a CommandError."""
+    """The operations on one cluster. Every refusal is a CommandError."""
 
     def hanging(self) -> HangingAnswer: ...
 
@@ -49,13 +49,13 @@ class Operations(Protocol):
 
 
 def operations_of(bootstrap_server: str | None, config: list[str] | None, cluster: str | None) -> Operations:
-    """Those of the cluster that the options name, exactly one way."""
+    """Return the operations on the cluster that the options name."""
     check_named(bootstrap_server, config, cluster)
     return DirectOperations(bootstrap_server, config) if cluster is None else ServerOperations(cluster)
 
 
 def check_named(bootstrap_server: str | None, config: list[str] | None, cluster: str | None) -> None:
-    """Raises CommandError unless the options name a cluster, in exactly one way."""
+    """Raise CommandError unless the options name a cluster in exactly one way."""
     if (bootstrap_server is None) == (cluster is None):
         raise CommandError(
             "name the cluster: --bootstrap-server HOST:PORT asks its brokers, --cluster NAME asks the server",
@@ -66,7 +66,7 @@ def check_named(bootstrap_server: str | None, config: list[str] | None, cluster:
 
 
 class DirectOperations(DirectCluster):
-    """No command log is there to keep `why` in."""
+    """Brokers directly; `why` is ignored, as there is no command log."""
 
     def hanging(self) -> HangingAnswer:
         at_ms = now_ms()

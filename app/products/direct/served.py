@@ -1,4 +1,4 @@
-"""`transactions` and `groups` as the server's observer knows them: no journal is read again, and owners are known."""
+"""`transactions` and `groups` from the server's observer, with owners and without reading a journal again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServedOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """What REST answers of an id, as far as it is printed."""
+    """The printed fields of REST's answer about an id."""
 
     transactional_id: str
     owner: ServedOwner | None
@@ -47,7 +47,7 @@ class ServedTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """What REST answers of a group, as far as it is printed."""
+    """The printed fields of REST's answer about a group."""
 
     group: str
     kind: str
@@ -74,14 +74,14 @@ class ServedReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedCluster:
-    """A cluster that is registered with the server. Every refusal is a CommandError."""
+    """A registered cluster, by the server. Every refusal is a CommandError."""
 
     def __init__(self, client: Client, cluster: str) -> None:
         self._client = client
         self._path = f"/clusters/{quote(cluster, safe='')}"
 
     def list(self, what: str, *, limit: int, **query: str | int | None) -> dict[str, Any]:
-        """At most `limit` items of a list, with how many there are and how good the answer is."""
+        """Return at most `limit` items of a list, with their total and the answer's freshness."""
         found = self._client.get(f"{self._path}/{what}", limit=min(limit, 100), **query)
         items, after = found["items"], found["next_cursor"]
         while after is not None and len(items) < limit:
@@ -96,7 +96,7 @@ class ServedCluster:
 def transactions_table(found: dict[str, Any]) -> RenderableType:
     ids = [as_record(item, ServedTransaction) for item in found["items"]]
     shown = table(
-        ("TRANSACTIONAL ID", "USED BY", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "LAST CHANGE"),
+        ("TRANSACTIONAL ID", "OWNER", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "LAST CHANGE"),
         (
             (
                 one.transactional_id,
@@ -110,7 +110,7 @@ def transactions_table(found: dict[str, Any]) -> RenderableType:
             )
             for one in ids
         ),
-        empty="No transactional id is like that.",
+        empty="No matching transactional id.",
     )
     return Group(shown, _said(len(ids), found, "id"))
 
@@ -132,10 +132,10 @@ def transaction_detail(found: dict[str, Any]) -> RenderableType:
             )
             for step in found["steps"]
         ),
-        empty="No step of its producer id or epoch is known.",
+        empty="No epoch changes are known.",
     )
-    did = f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since reading began{open_for}"
-    return Group(head, Text(f"used by: {one.used_by} · {did}"), steps, _source(found))
+    did = f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since the observer's start{open_for}"
+    return Group(head, Text(f"owner: {one.used_by} · {did}"), steps, _source(found))
 
 
 def groups_table(found: dict[str, Any]) -> RenderableType:
@@ -155,7 +155,7 @@ def groups_table(found: dict[str, Any]) -> RenderableType:
             )
             for one in groups
         ),
-        empty="No group is like that.",
+        empty="No matching group.",
     )
     return Group(shown, _said(len(groups), found, "group"))
 
@@ -177,7 +177,7 @@ def group_detail(found: dict[str, Any]) -> RenderableType:
             )
             for at in found["offsets"]
         ),
-        empty=found.get("not_decoded") or "It has committed nothing.",
+        empty=found.get("not_decoded") or "No committed offsets.",
     )
     members = members_table(found["member_list"])
     return Group(head, Text(count(one.members, "member")), members, offsets, _source(found))
@@ -195,7 +195,7 @@ def members_table(members: Sequence[dict[str, Any]]) -> RenderableType:
             )
             for one in members
         ),
-        empty="It has no member.",
+        empty="No members.",
     )
 
 

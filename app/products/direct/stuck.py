@@ -1,4 +1,4 @@
-"""`fenceline stuck`: why a group, a topic's readers, or those of one partition do not get on."""
+"""`fenceline stuck`: why a group, or the consumers of a topic or partition, do not advance."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def stuck(
         str | None,
         typer.Argument(
             metavar="[GROUP|TOPIC[:PARTITION]]",
-            help="Who waits, or where. Without it: what hangs on the whole cluster.",
+            help="The blocked group, topic or partition. Without it: hanging transactions of the cluster.",
         ),
     ] = None,
     *,
     kind: Annotated[
-        Kind | None, typer.Option("--as", help="What TARGET is, where a group and a topic have the same name.")
+        Kind | None, typer.Option("--as", help="The kind of TARGET, if a group and a topic have the same name.")
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -50,7 +50,7 @@ def stuck(
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """Why readers wait: which transaction holds them, whose it is, when it ends, and what to do."""
+    """Why consumers are blocked: the open transaction, its owner, its end, and the recommended action."""
     operations = operations_of(bootstrap_server, config, cluster)
     if target is None:
         present(
@@ -73,7 +73,7 @@ def stuck(
 
 
 def chain(found: Explanation, at_ms: int) -> RenderableType:
-    """All that needs a look, link by link; what does not is summed up."""
+    """Show the chains that require attention, and count the others."""
     noisy = [one for one in found.partitions if one.verdict not in _QUIET]
     quiet = [one for one in found.partitions if one.verdict in _QUIET]
     parts: list[RenderableType] = []
@@ -84,7 +84,7 @@ def chain(found: Explanation, at_ms: int) -> RenderableType:
     if len(found.partitions) == 1:
         parts += [_told(one, at_ms) for one in quiet]
     elif quiet and noisy:
-        parts.append(Text(f"Nothing waits in {count(len(quiet), 'other partition')}.", style="dim"))
+        parts.append(Text(f"{count(len(quiet), 'other partition')} not blocked.", style="dim"))
     return Group(*parts)
 
 
@@ -92,7 +92,7 @@ def _told(one: Diagnosis, at_ms: int) -> RenderableType:
     lines: list[RenderableType] = [Text(one.headline, style="bold")]
     lines += [_link(link, at_ms) for link in one.links]
     lines.append(Text.assemble("  ", (one.verdict, _STYLES[one.verdict]), f": {one.advice}"))
-    # For pasting: never broken over lines by us.
+    # Never wrapped, for copying.
     lines += [Text(f"  {command}", style="cyan", no_wrap=True, overflow="ignore") for command in one.commands]
     return Group(*lines)
 

@@ -1,4 +1,4 @@
-"""Drills: ordered, watched, stopped."""
+"""REST: start, observe and stop drills."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.drills.drill import Drill
 from app.products.drills.schemas import DrillGiven
 from app.products.drills.service import drills
@@ -34,7 +36,7 @@ async def begin_drill(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.START_DRILL)],
 ) -> Response:
-    """Freeze or kill an instance of the pipeline's run, or take the server away. The answer comes before it is done."""
+    """Start a drill: freeze or kill an instance of the pipeline's run, or freeze the server. The answer comes first."""
 
     async def act() -> Drill:
         return await drills.begin_drill(
@@ -60,13 +62,13 @@ async def list_drills(
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Drill]]:
-    """Of all pipelines or of one, newest first."""
+    """List drills of all pipelines or of one, newest first."""
     return await drills.list_drills(uow, pipeline=pipeline, after=after, limit=limit)
 
 
 @router.get("/drills/{drill_id}", responses=refusals(404))
 async def get_drill(drill_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Drill]:
-    """One drill: what is expected, what was seen up to now, and in the end what came of it."""
+    """Return one drill with its expectations, its events so far, and its result at the end."""
     return await drills.get_drill(uow, drill_id)
 
 
@@ -79,7 +81,7 @@ async def stop_drill(
     by: Annotated[Principal, may(Verb.STOP_DRILL)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """Begin nothing more, and thaw what is frozen. What was killed stays so."""
+    """Stop a drill: no further action begins, and frozen processes are thawed. A kill cannot be undone."""
 
     async def act() -> Drill:
         return await drills.stop_drill(uow, drill_id, by=by, why=body.why, now=wiring.clock.now())

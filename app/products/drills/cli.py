@@ -1,4 +1,4 @@
-"""`fenceline drill`: failures on purpose, on pipelines that allow them, watched until it is known what came of them."""
+"""`fenceline drill`: deliberate failures on pipelines that allow them, observed until their verdict."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from app.kit.cli.watching import watching
 from app.products.drills.drill import DEFAULT_S, LONGEST_S, SHORTEST_S, Drill, DrillKind, DrillVerdict
 
 app = typer.Typer(
-    help="Drills: freeze or kill an instance, or take the server away, and see it survived.", no_args_is_help=True
+    help="Drills: freeze or kill an instance, or freeze the server, and observe the recovery.", no_args_is_help=True
 )
 
 Instance = Annotated[int, typer.Option("--instance", "-i", min=0, help="The instance's ordinal.")]
 Seconds = Annotated[
-    float, typer.Option("--for", min=SHORTEST_S, max=LONGEST_S, metavar="SECONDS", help="How long it lasts.")
+    float, typer.Option("--for", min=SHORTEST_S, max=LONGEST_S, metavar="SECONDS", help="Duration of the freeze.")
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the verdict; exit 1 unless it is survived.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the verdict; exit code 1 unless survived.")]
 DrillId = Annotated[str, typer.Argument(metavar="DRILL", help="A drill's id.")]
 ASK_EVERY_S = 1.0
 
@@ -41,7 +41,7 @@ def freeze(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stop the Python workers of an instance for a while (SIGSTOP), thawed by a watchdog on their host."""
+    """Freeze the Python workers of an instance (SIGSTOP). A watchdog on their host thaws them."""
     _begin(
         f"Freeze instance {instance} of {pipeline} for {for_s:g} s?",
         pipeline,
@@ -87,9 +87,9 @@ def server(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the server away for a while: it stops itself and comes back by itself; pipelines go on without it."""
+    """Freeze the server. A watchdog on its host thaws it; pipelines continue without it."""
     _begin(
-        f"Take the server away for {for_s:g} s, from everybody?",
+        f"Freeze the server for {for_s:g} s, for all users?",
         pipeline,
         DrillKind.FREEZE_SERVER,
         ordinal=None,
@@ -103,7 +103,7 @@ def server(
 
 @app.command()
 def stop(drill: DrillId, why: Why = None, as_json: AsJson = False) -> None:
-    """Begin nothing more, and thaw what is frozen."""
+    """Stop a drill: no further action begins, and frozen processes are thawed."""
     item = connect().post(f"/drills/{drill}/stop", {"why": why})
     if as_json:
         print_json(item)
@@ -113,7 +113,7 @@ def stop(drill: DrillId, why: Why = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(drill: DrillId, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """One drill: what is expected, what happened, what came of it."""
+    """Show one drill with its expectations, events and result."""
     client = connect()
     present(
         lambda: client.get(f"/drills/{drill}"),
@@ -125,12 +125,12 @@ def show(drill: DrillId, as_json: AsJson = False, watch_it: Watch = False) -> No
 
 @app.command("list")
 def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """Drills, newest first."""
+    """List drills, newest first."""
     show_list(
         "/drills",
-        ("DRILL", "PIPELINE", "KIND", "INSTANCE#", "STATE", "ORDERED", "BY", "WHAT CAME OF IT"),
+        ("DRILL", "PIPELINE", "KIND", "INSTANCE#", "STATE", "STARTED", "USER", "RESULT"),
         _row,
-        empty="No drill yet: fenceline drill freeze PIPELINE",
+        empty="No drills yet: fenceline drill freeze PIPELINE",
         pipeline=pipeline,
         limit=limit,
         as_json=as_json,
@@ -169,7 +169,7 @@ def _begin(
     body = {"kind": kind, "ordinal": ordinal, "for_s": for_s, "why": why}
     item = client.post(f"/pipelines/{pipeline}/drills", body)
     if not as_json:
-        say(f"ordered, drill {item['id']}; it ends early with: fenceline drill stop {item['id']}")
+        say(f"started drill {item['id']}; stop it with: fenceline drill stop {item['id']}")
         for expected in as_record(item, Drill).plan.expected:
             within = "" if expected.within_s is None else f" (within {expected.within_s:g} s)"
             say(f"  expected: {expected.sentence}{within}")
@@ -184,7 +184,7 @@ def _begin(
 
 
 def _wait(client: Client, item: Any) -> Any:
-    """Until it is over; a server that is taken away does not answer meanwhile, as was ordered."""
+    """Wait for the end of a drill. A frozen server does not answer meanwhile."""
     with watching():
         while item["ended_at"] is None:
             time.sleep(ASK_EVERY_S)
@@ -197,12 +197,12 @@ def _shown(drill: Drill) -> RenderableType:
         (drill.pipeline, "bold"),
         "  ",
         state(drill.verdict or drill.state),
-        f"  {drill.kind.replace('_', ' ')}, ordered {ago(drill.ordered_at)} by {drill.ordered_by}",
+        f"  {drill.kind.replace('_', ' ')}, started {ago(drill.ordered_at)} by {drill.ordered_by}",
     )
     if drill.sentence:
         head.append(f"\n{drill.sentence}")
     expected = table(
-        ("EXPECTED", "WITHIN#", "BECAUSE"),
+        ("EXPECTED", "WITHIN#", "REASON"),
         (
             (one.sentence, "–" if one.within_s is None else f"{one.within_s:g} s", one.because)
             for one in drill.plan.expected
@@ -211,13 +211,13 @@ def _shown(drill: Drill) -> RenderableType:
     )
     start = drill.begun_at or drill.ordered_at
     happened = table(
-        ("AFTER#", "WHAT HAPPENED"),
+        ("AFTER#", "EVENT"),
         ((f"{(entry.at - start).total_seconds():.1f} s", entry.sentence) for entry in drill.entries),
-        empty="Nothing yet.",
+        empty="No events yet.",
     )
     parts: list[RenderableType] = [head, Text(), expected, Text(), happened]
     frozen = [one for one in drill.targets if drill.is_open and one.state in ("claimed", "frozen")]
     if frozen:
         hosts = ", ".join(f"kill -CONT {one.pid} on {one.host}" for one in frozen)
-        parts.append(Text(f"\nto end it: fenceline drill stop {drill.id}; without a server: {hosts}"))
+        parts.append(Text(f"\nto stop it: fenceline drill stop {drill.id}; without a server: {hosts}"))
     return Group(*parts)

@@ -1,11 +1,11 @@
-"""A drill: a failure that is rehearsed on a running pipeline, and watched until it is known what came of it.
+"""A drill: a deliberate failure of a running pipeline, observed until its verdict.
 
 ORDERED ─▶ UNDERWAY ─▶ RECOVERING ─▶ AUDITING ─▶ ENDED
    │           │            │                      ▲
-   └───────────┴────────────┴──────────────────────┘ not begun by anybody, or stopped
+   └───────────┴────────────┴──────────────────────┘ not begun, or stopped
 
-ORDERED: whom it is for has not claimed it yet. UNDERWAY: processes are frozen or killed, or the server is away.
-RECOVERING: that is over, and the pipeline does not flow as before yet. AUDITING: the ids of the time are counted.
+ORDERED: no target has claimed it yet. UNDERWAY: processes are frozen or killed, or the server is frozen.
+RECOVERING: the action is over, and the pipeline has not recovered yet. AUDITING: an audit counts the ids.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from app.core.audit_figures import AuditFigures
+from app.core.wire.drill import Act
 from app.kit.errors import IllegalTransitionError
 from app.products.drills.timeline import Entry, Watched
 
@@ -24,22 +26,6 @@ class DrillKind(StrEnum):
     FREEZE_INSTANCE = "freeze_instance"
     KILL_INSTANCE = "kill_instance"
     FREEZE_SERVER = "freeze_server"
-
-
-class Act(StrEnum):
-    """What is done to a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
-
-    FREEZE = "freeze"
-    KILL = "kill"
-
-
-class ActStep(StrEnum):
-    """A word of a process that is drilled, or of the watchdog beside it, which also speaks while it is frozen."""
-
-    CLAIMED = "claimed"
-    FROZEN = "frozen"
-    THAWED = "thawed"
-    REFUSED = "refused"
 
 
 class DrillState(StrEnum):
@@ -51,11 +37,11 @@ class DrillState(StrEnum):
 
 
 DISTURBS = frozenset({DrillState.ORDERED, DrillState.UNDERWAY, DrillState.RECOVERING})
-"""What is seen in these is of this drill, or of nobody's: so only one at a time is in any of them."""
+"""States in which a drill affects pipelines. Only one drill at a time is in any of them, so effects are its own."""
 
 
 class DrillVerdict(StrEnum):
-    """SURVIVED takes an audit that found nothing. NOT_BEGUN: nothing was done to anybody."""
+    """SURVIVED requires a clean audit. NOT_BEGUN: no process was frozen or killed."""
 
     SURVIVED = "survived"
     NOT_SURVIVED = "not_survived"
@@ -66,9 +52,9 @@ class DrillVerdict(StrEnum):
 
 class TargetState(StrEnum):
     """
-    ORDERED ─▶ CLAIMED ─▶ FROZEN ─▶ THAWED   of a freeze; a watchdog that reaches no server leaves out FROZEN
-       └────────────────▶ KILLED ─▶ REFUSED  of a kill: granted; and the attempt was heard after it, so it lives
-       ORDERED, CLAIMED ─▶ REFUSED           the host would not do it, or the drill ended before it began
+    ORDERED ─▶ CLAIMED ─▶ FROZEN ─▶ THAWED   of a freeze; a watchdog without a server omits FROZEN
+       └────────────────▶ KILLED ─▶ REFUSED  of a kill: granted, then a heartbeat shows that the attempt is alive
+       ORDERED, CLAIMED ─▶ REFUSED           the host refused, or the drill ended before it began
     """
 
     ORDERED = "ordered"
@@ -97,18 +83,18 @@ TARGET_TRANSITIONS: dict[TargetState, frozenset[TargetState]] = {
 }
 
 BEGIN_WITHIN = timedelta(seconds=15)
-"""An order that nobody has claimed by then is void: a heartbeat brings it within a second."""
+"""Time after which an unclaimed order expires. A heartbeat delivers it within a second."""
 THAWED_WITHIN = timedelta(seconds=5)
-"""A watchdog that has not told its end so long after its time could not reach us; the process goes on all the same."""
+"""Time for a watchdog's report of the thaw. Without a report the server was unreachable, and the process continues."""
 LIVES_ON_AFTER = timedelta(seconds=8)
-"""An attempt that was granted to kill itself, and is still heard so long after, has not done it: the grant got lost."""
+"""Time after a granted kill. An attempt with later heartbeats did not receive the grant, and is alive."""
 KEPT_FOR = timedelta(days=90)
 SHORTEST_S, LONGEST_S = 1.0, 120.0
 DEFAULT_S = 15.0
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that is meant, and no other: an attempt of a task, or with `task` None a server."""
+    """One target process: an attempt of a task, or with `task` None a server."""
 
     host: str
     pid: int
@@ -124,18 +110,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_acted_on(self) -> bool:
-        """Whether it was, or is, or may be frozen or killed."""
+        """True if it was, is, or may be frozen or killed."""
         return self.state in (TargetState.CLAIMED, TargetState.FROZEN, TargetState.THAWED, TargetState.KILLED)
 
     def moved(self, to: TargetState, *, now: datetime, message: str = "") -> Target:
-        """Raises IllegalTransitionError."""
+        """Return the target in state `to`. Raises IllegalTransitionError."""
         if to not in TARGET_TRANSITIONS[self.state]:
             raise IllegalTransitionError(f"{self.name} of a drill cannot go from {self.state} to {to}")
         return replace(self, state=to, since=now, message=message)
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """What should happen, and why so soon. within_s: after the beginning; None: nothing that we know bounds it."""
+    """An expected event. within_s: seconds after the start of the action; None without a known bound."""
 
     sentence: str
     within_s: float | None = None
@@ -143,10 +129,10 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What will be done and what should come of it, made when it was ordered.
+    """The plan of a drill with its expectations, made at its order.
 
-    stands_still_s: at most so long no record of a partition should be committed; None: nothing that we know bounds it.
-    tasks: how many run when all is well. commits_every_s: the definition's commit interval; none flows more often.
+    stands_still_s: longest expected recovery time of a partition; None without a known bound.
+    tasks: number of tasks that run without failure. commits_every_s: the definition's commit interval.
     """
 
     for_s: float
@@ -158,28 +144,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     commits_every_s: float = 0.0
 
 
-class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit of the drill's time has counted, in ids; `read` and `expected` in records.
-
-    unexpected: outputs without an input. dangling: committed references to files that are missing or other ones.
-    incomplete: why it could not see everything; else empty.
-    """
-
-    audit_id: str
-    read: int
-    expected: int
-    lost: int
-    duplicated: int
-    unexpected: int = 0
-    dangling: int = 0
-    incomplete: str = ""
-
-
 class Drill(msgspec.Struct, frozen=True, kw_only=True):
-    """One drill of a pipeline. `ordinal` and `lease` are None where the server is meant.
+    """One drill of a pipeline. `ordinal` and `lease` are None for a server.
 
-    begun_at: the first claim. act_over_at: nobody is frozen any more. recovered_at: the pipeline flows as before.
-    no_audit: why there is none.
+    begun_at: the first claim. act_over_at: the last thaw. recovered_at: the recovery of the pipeline.
+    no_audit: the reason why it has no audit.
     """
 
     id: str
@@ -222,7 +191,7 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended_at is None
 
     def may_begin(self, now: datetime) -> bool:
-        """Whether a process that is meant may still claim it."""
+        """Return true if a target may still claim it."""
         return (
             self.state in (DrillState.ORDERED, DrillState.UNDERWAY)
             and self.stop_requested_at is None
@@ -230,11 +199,11 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def target_of(self, task: int | None, attempt: int | None) -> Target | None:
-        """That very attempt, if it is meant; a later one never is."""
+        """Return the target of exactly this attempt; a later attempt is no target."""
         return next((one for one in self.targets if (one.task, one.attempt) == (task, attempt)), None)
 
     def moved(self, to: DrillState, **changes: object) -> Drill:
-        """Raises IllegalTransitionError."""
+        """Return the drill in state `to`. Raises IllegalTransitionError."""
         if to not in TRANSITIONS[self.state]:
             raise IllegalTransitionError(f"a drill cannot go from {self.state} to {to}")
         return replace(self, state=to, **changes)

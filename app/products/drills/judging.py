@@ -1,4 +1,4 @@
-"""When a drill goes on to its next state, and what is said of it in the end."""
+"""The transitions and the verdict of a drill."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.core.audit_figures import AuditFigures
+from app.core.wire.drill import ActStep
 from app.products.drills.drill import (
     LIVES_ON_AFTER,
     TARGET_TRANSITIONS,
     THAWED_WITHIN,
-    ActStep,
-    AuditFigures,
     Drill,
     DrillKind,
     DrillState,
@@ -25,19 +25,19 @@ from app.products.drills.timeline import MAX_ENTRIES, Entry, EntryKind, Look, fl
 
 _DONE = frozenset({TargetState.FROZEN, TargetState.THAWED, TargetState.KILLED})
 WELL_FOR = timedelta(seconds=3)
-"""All is well when it has been so for this long."""
+"""Time for which all conditions of recovery must hold."""
 FLOWS_NOW = timedelta(seconds=2)
 COMMITS_TO_MISS = 2.5
-"""A pipeline that commits more seldom is given so many of its commit intervals."""
+"""Commit intervals without a commit after which a partition is overdue, if that is longer than FLOWS_NOW."""
 _NEVER_BEGUN = "the drill ended before it began"
 GIVES_UP_AFTER = timedelta(seconds=90)
-"""After the last bound that we know: who does not flow by then has not survived."""
+"""Time after the last known bound, after which a pipeline that has not recovered has not survived."""
 
 
 def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message: str = "") -> Drill:
-    """The drill after a word of a process or its watchdog. A word that comes late, or again, changes nothing.
+    """Return the drill after a report of a target or its watchdog. A late or repeated report has no effect.
 
-    The caller has asked `may_begin` before a CLAIMED.
+    The caller has checked `may_begin` before a CLAIMED.
     """
     if step is ActStep.CLAIMED:
         if target.state is not TargetState.ORDERED:
@@ -48,7 +48,7 @@ def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message:
         if drill.state is DrillState.ORDERED:
             drill = drill.moved(DrillState.UNDERWAY, begun_at=now)
         if is_kill:
-            drill = said(drill, EntryKind.ACT, f"{_name(target)} is to kill itself now (SIGKILL)", now=now)
+            drill = said(drill, EntryKind.ACT, f"{_name(target)} kills itself now (SIGKILL)", now=now)
         return drill
     to = TargetState(step)
     if to not in TARGET_TRANSITIONS[target.state]:
@@ -56,20 +56,20 @@ def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message:
     drill = drill.with_target(target.moved(to, now=now, message=message))
     words = {
         TargetState.FROZEN: f"{_name(target)} is frozen (SIGSTOP)",
-        TargetState.THAWED: f"{_name(target)} goes on (SIGCONT)",
-        TargetState.REFUSED: f"{_name(target)} is left alone: {message}",
+        TargetState.THAWED: f"{_name(target)} is thawed (SIGCONT)",
+        TargetState.REFUSED: f"{_name(target)} is not drilled: {message}",
     }
     return said(drill, EntryKind.ACT, words[to], now=now)
 
 
 def see(drill: Drill, look: Look) -> Drill:
-    """The drill with what the look has shown to be new."""
+    """Return the drill with the new events of a view."""
     watched, entries = follow(drill.watched, look, commits_every_s=drill.plan.commits_every_s)
     return _with_entries(replace(drill, watched=watched), entries)
 
 
 def advance(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
-    """The drill in the state that it is in by now; up to AUDITING, which `conclude` leaves."""
+    """Return the drill in its current state, up to AUDITING, which `conclude` leaves."""
     if drill.state is DrillState.ORDERED:
         drill = _from_ordered(drill, now=now)
     drill = _without_survivors(drill, now=now)
@@ -84,13 +84,13 @@ def advance(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
 
 
 def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: datetime) -> Drill:
-    """The end of an AUDITING: by the audit's figures, or why there are none."""
+    """End an AUDITING by the audit's figures, or by the reason why there are none."""
     if audit is not None:
-        # Of nothing, nothing can be lost: that is no proof.
-        no_audit = audit.incomplete or ("" if audit.expected else "no output was due in its time")
+        # Without expected outputs an audit proves nothing.
+        no_audit = audit.incomplete or ("" if audit.expected else "no output was expected in its time")
     drill = replace(drill, audit=audit, no_audit=no_audit)
     if drill.recovered_at is None:
-        return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not flow again", now=now)
+        return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not recover", now=now)
     if audit is not None and (audit.lost or audit.duplicated or audit.unexpected or audit.dangling):
         dangling = f"dangling references: {audit.dangling:,}, " if audit.dangling else ""
         counted = (
@@ -105,7 +105,7 @@ def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: da
 
 
 def stop(drill: Drill, *, by: str, now: datetime) -> Drill:
-    """The wish to end it early: nothing more is begun, what is frozen is thawed, and it is not audited."""
+    """Stop a drill: no further action begins, frozen processes are thawed, and it is not audited."""
     if drill.stop_requested_at is not None:
         return drill
     drill = replace(drill, stop_requested_at=now, stop_requested_by=by)
@@ -124,17 +124,17 @@ def _from_ordered(drill: Drill, *, now: datetime) -> Drill:
         return _ended(drill, DrillVerdict.NOT_BEGUN, _why_not_begun(drill), now=now)
     if now > drill.begin_by:
         within_s = (drill.begin_by - drill.ordered_at).total_seconds()
-        return _ended(drill, DrillVerdict.NOT_BEGUN, f"nobody began it within {within_s:g} s", now=now)
+        return _ended(drill, DrillVerdict.NOT_BEGUN, f"no target claimed it within {within_s:g} s", now=now)
     return drill
 
 
 def _why_not_begun(drill: Drill) -> str:
     reasons = sorted({one.message for one in drill.targets if one.message})
-    return f"nobody was drilled: {'; '.join(reasons) or 'it was granted, and nobody said that it was done'}"
+    return f"no process was drilled: {'; '.join(reasons) or 'it was granted, but no target reported the action'}"
 
 
 def _act_is_over(drill: Drill, *, now: datetime) -> bool:
-    """Whether nobody is frozen any more, and nobody can begin any more."""
+    """Return true if no process is frozen, and none can begin any more."""
     waits = [one for one in drill.targets if one.state is TargetState.ORDERED]
     if waits and drill.may_begin(now):
         return False
@@ -147,18 +147,18 @@ def _act_is_over(drill: Drill, *, now: datetime) -> bool:
 
 
 def _without_survivors(drill: Drill, *, now: datetime) -> Drill:
-    """The drill without those who should have killed themselves and are still heard: nothing was done to them."""
+    """Refuse the targets that were granted to kill themselves, but still send heartbeats."""
     for one in drill.targets:
         seen = drill.watched.tasks.get(f"{drill.ordinal}/{one.task}")
         if one.state is not TargetState.KILLED or seen is None or _is_back(drill, one):
             continue
         if seen.is_running and now - one.since > LIVES_ON_AFTER:
-            drill = hear(drill, one, ActStep.REFUSED, now=now, message="it was granted, and lives on all the same")
+            drill = hear(drill, one, ActStep.REFUSED, now=now, message="the kill was granted, but the process is alive")
     return drill
 
 
 def _is_back(drill: Drill, target: Target) -> bool:
-    """Whether a later attempt of what was killed has been seen; a last word of the dead one is no sign of life."""
+    """Return true after a report of a later attempt of the killed task; reports of the dead attempt do not count."""
     seen = drill.watched.tasks.get(f"{drill.ordinal}/{target.task}")
     return seen is not None and (seen.lease, seen.attempt) > (drill.lease or 0, target.attempt or 0)
 
@@ -168,7 +168,7 @@ def _from_recovering(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill
         return _ended(drill, DrillVerdict.STOPPED, f"stopped by {drill.stop_requested_by}", now=now)
     if not run_is_live:
         return _ended(drill, DrillVerdict.STOPPED, "the run ended before the pipeline had recovered", now=now)
-    assert drill.act_over_at is not None  # noqa: S101 - set by the way into this state
+    assert drill.act_over_at is not None  # noqa: S101 - set by the transition into this state
     if _is_well(drill, now=now):
         drill = drill if drill.well_since is not None else replace(drill, well_since=now)
         assert drill.well_since is not None  # noqa: S101 - set in the line above
@@ -176,16 +176,16 @@ def _from_recovering(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill
             drill = drill.moved(DrillState.AUDITING, recovered_at=drill.well_since)
             assert drill.recovered_at is not None  # noqa: S101
             after_s = (drill.recovered_at - (drill.begun_at or drill.ordered_at)).total_seconds()
-            sentence = f"all flows as before, {max(0.0, after_s):.1f} s after the beginning"
+            sentence = f"the pipeline has recovered {max(0.0, after_s):.1f} s after the start of the drill"
             return said(drill, EntryKind.DRILL, sentence, now=now)
         return drill
     bounds_s = [drill.plan.stands_still_s or 0.0, RETURNS_WITHIN_S]
     if now - drill.act_over_at > timedelta(seconds=max(bounds_s)) + GIVES_UP_AFTER:
         waited_s = (now - drill.act_over_at).total_seconds()
         drill = drill.moved(DrillState.AUDITING)
-        drill = said(drill, EntryKind.DRILL, f"it does not flow as before after {waited_s:.0f} s", now=now)
-        # An audit would wait for a pipeline that does not pass the window, and every other drill with it.
-        return conclude(drill, None, no_audit="the pipeline has not processed all of its time", now=now)
+        drill = said(drill, EntryKind.DRILL, f"the pipeline has not recovered after {waited_s:.0f} s", now=now)
+        # An audit would wait for the pipeline to pass the window, and other drills would wait for the audit.
+        return conclude(drill, None, no_audit="the pipeline has not processed all input of its time", now=now)
     return replace(drill, well_since=None)
 
 
@@ -216,40 +216,40 @@ def _ended(drill: Drill, verdict: DrillVerdict, sentence: str, *, now: datetime)
 def _figures(drill: Drill) -> Iterable[str]:
     watched, longest = drill.watched, drill.watched.longest
     if watched.at is None:
-        yield "nobody has looked at what came of it"
+        yield "not observed"
     elif longest is None:
-        yield "how long records stood still is not known: no partition flowed before"
+        yield "recovery time unknown: no partition had commits before"
     elif watched.unseen_s and drill.kind is DrillKind.FREEZE_SERVER:
-        yield f"{watched.committed_unseen:,} records were committed in the {watched.unseen_s:.1f} s that nobody looked"
+        yield f"{watched.committed_unseen:,} records were committed in {watched.unseen_s:.1f} s without observation"
     else:
         bound_s = drill.plan.stands_still_s
         expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
         if watched.unseen_s:
-            expected += f"; nobody looked for {watched.unseen_s:.1f} s of it"
+            expected += f"; {watched.unseen_s:.1f} s of it not observed"
         how_long = "at least" if watched.unseen_s else "at most"
-        yield f"records stood still for {how_long} {longest[1]:.1f} s ({longest[0]}{expected})"
+        yield f"recovery time {how_long} {longest[1]:.1f} s ({longest[0]}{expected})"
 
 
 def _over(drill: Drill) -> str:
     if drill.kind is DrillKind.KILL_INSTANCE:
-        return "the kill is done"
+        return "the kill is complete"
     silent = [one for one in drill.targets if one.state in (TargetState.CLAIMED, TargetState.FROZEN)]
     return "the time of the freeze is over" + (
-        f"; {', '.join(_name(one) for one in silent)} has not said so" if silent else ""
+        f"; no report from {', '.join(_name(one) for one in silent)}" if silent else ""
     )
 
 
 def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
-    """In the order of their times: a fencing is learnt later than it happened.
+    """Add entries in the order of their times, since a fencing event is detected after it happened.
 
-    A drill that has so many keeps the oldest, and goes on to tell what is done and how it ends.
+    A drill at the limit keeps the oldest entries, and adds only those about its actions and its end.
     """
     kept = list(drill.entries)
     for entry in entries:
         if len(kept) < MAX_ENTRIES or entry.kind in (EntryKind.DRILL, EntryKind.ACT):
             kept.append(entry)
         if len(kept) == MAX_ENTRIES:
-            sentence = f"more than {MAX_ENTRIES} lines: from here on only what is done is told"
+            sentence = f"more than {MAX_ENTRIES} events: from here on only actions are listed"
             kept.append(Entry(at=entry.at, kind=EntryKind.DRILL, sentence=sentence))
     return replace(drill, entries=tuple(sorted(kept, key=lambda entry: entry.at))) if entries else drill
 

@@ -1,7 +1,7 @@
-"""Follows the drills that are open: looks at their pipeline, notes what is new, judges it, and has their time audited.
+"""The loop of open drills: observe their pipelines, record events, judge, and request audits.
 
-What is done to instances is done by their own processes; only a server that is to be taken away is frozen here, by the
-one server that holds this loop's lock.
+The processes of instances freeze or kill themselves. Only a server is frozen here, by the server that holds this loop's
+lock.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from msgspec.structs import replace
 
 from app.core.observing.service.observations import Observations
 from app.core.runs.store.runs import RunStore
+from app.core.wire.drill import ActStep
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.products.drills import judging
-from app.products.drills.drill import ActStep, Drill, DrillKind, DrillState, Target
-from app.products.drills.ports import DrillAudits, FreezeSelf
-from app.products.drills.service.drills import notify
+from app.products.drills.drill import Drill, DrillKind, DrillState, Target
+from app.products.drills.ports import FreezeSelf
+from app.products.drills.service.drills import audit_word, notify
 from app.products.drills.service.looks import look_at
 from app.products.drills.store import DrillStore
 
 LOOK_EVERY_S = 0.5
-"""How exactly a standstill is measured."""
+"""Interval of observation, which is also the precision of recovery times."""
 SERVER_GOES_AFTER = timedelta(seconds=3)
-"""Whoever ordered it shall still see the page that says what will happen."""
+"""Delay before a server freezes, so that the user sees the page of the drill first."""
 
 
 class DrillWatch:
-    """One server at a time watches."""
+    """Observe open drills, on one server at a time."""
 
     name = "drills"
 
@@ -39,7 +40,6 @@ class DrillWatch:
         *,
         unit_of_work: UnitOfWorkFactory,
         observations: Observations,
-        audits: DrillAudits,
         freeze_self: FreezeSelf,
         clock: Clock,
         host: str,
@@ -47,7 +47,6 @@ class DrillWatch:
     ) -> None:
         self._unit_of_work = unit_of_work
         self._observations = observations
-        self._audits = audits
         self._freeze_self = freeze_self
         self._clock = clock
         self._host = host
@@ -58,7 +57,7 @@ class DrillWatch:
         async with self._unit_of_work() as uow:
             found = await uow.of(DrillStore).list_open()
         self.period_s = LOOK_EVERY_S if found else self._idle_s
-        # The one that is disturbed first: how exactly its standstill is measured hangs on when it is looked at.
+        # The running drill first: the precision of its recovery time depends on the time of observation.
         for drill in sorted(found, key=lambda one: one.state is DrillState.AUDITING):
             await self._follow(drill)
 
@@ -73,7 +72,7 @@ class DrillWatch:
             await self._take_the_server_away(drill)
 
     def interrupted(self) -> None:
-        """Nothing is remembered between turns: the drill is in Postgres."""
+        """Do nothing, as the loop has no state between turns."""
 
     async def _seen(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
         run = await uow.of(RunStore).get(drill.run_id)
@@ -82,7 +81,7 @@ class DrillWatch:
         return judging.advance(drill, now=now, run_is_live=run.ended_at is None)
 
     async def _take_the_server_away(self, drill: Drill) -> None:
-        """The row first, so that it is done once; then, with no transaction of this loop open, the freeze."""
+        """Commit the claim first, so that the server is frozen once, then freeze it without an open transaction."""
         target = Target(host=self._host, pid=os.getpid(), since=self._clock.now())
 
         async def claim(_: UnitOfWork, drill: Drill, now: datetime) -> Drill:
@@ -104,12 +103,12 @@ class DrillWatch:
         await self._change(claimed, over)
 
     async def _audited(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
-        word = await self._audits.ask(uow, drill)
+        word = await audit_word(uow, drill, now=now)
         drill = replace(drill, audit_id=word.audit_id)
         return judging.conclude(drill, word.figures, no_audit=word.no_audit, now=now) if word.is_through else drill
 
     async def _change(self, drill: Drill, change: Callable[[UnitOfWork, Drill, datetime], Awaitable[Drill]]) -> Drill:
-        """The drill after `change` of its locked row."""
+        """Apply `change` to the drill's locked row, and return the drill."""
         async with self._unit_of_work() as uow:
             before = await uow.of(DrillStore).get(drill.id, for_update=True)
             if not before.is_open:

@@ -1,4 +1,4 @@
-"""Drills: what may be broken here, what should come of it, and what came of it?"""
+"""The pages of a pipeline's drills, and of one drill."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.run import Run
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
@@ -79,18 +81,18 @@ def looking_at_one(drill_id: str) -> Look:
 
 
 def standstill_of(drill: Drill) -> tuple[str, str, str]:
-    """The number that people came for, what it says, and its tone."""
+    """Return the main figure of a drill, its explanation and its tone."""
     watched, bound_s = drill.watched, drill.plan.stands_still_s
     if drill.kind is DrillKind.FREEZE_SERVER and watched.unseen_s:
-        return f"{watched.committed_unseen:,}", f"records committed in the {watched.unseen_s:.1f} s nobody looked", ""
+        return f"{watched.committed_unseen:,}", f"records committed in {watched.unseen_s:.1f} s without observation", ""
     expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
     if watched.longest is None:
-        return "–", ("nobody has looked" if watched.at is None else "no partition flowed before") + expected, ""
+        return "–", ("not observed yet" if watched.at is None else "no partition had commits before") + expected, ""
     name, longest_s = watched.longest
     tone = "bad" if bound_s is not None and longest_s > bound_s else ""
     if watched.unseen_s:
-        # What is a lower bound must not look like a measurement that kept its promise.
-        return f"≥ {longest_s:.1f} s", f"{name}{expected}; nobody looked for {watched.unseen_s:.1f} s", tone or "warn"
+        # A lower bound must not appear as a measurement within the expectation.
+        return f"≥ {longest_s:.1f} s", f"{name}{expected}; {watched.unseen_s:.1f} s not observed", tone or "warn"
     return f"{longest_s:.1f} s", f"{name}{expected}", tone
 
 

@@ -1,4 +1,4 @@
-"""What should happen in a drill, and by when: from the definition that the pipeline runs, nothing measured."""
+"""The expectations of a drill, from the definition that the pipeline runs. Nothing is measured."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, PipelineDe
 from app.products.drills.drill import DrillKind, Expectation, Plan
 
 MARGIN_S = 3.0
-"""For rebalances, for what the client polls, and for looking."""
+"""Allowance for rebalances, polls of the client, and the interval of observation."""
 _COMMITS_IN_MARGIN_S = 1.0
-"""Two commit intervals up to this are in it, too."""
+"""MARGIN_S includes two commit intervals of up to this sum."""
 ABORT_SWEEP_S = 10.0
-"""`transaction.abort.timed.out.transaction.cleanup.interval.ms` where brokers do not say it, as they come."""
+"""Default of `transaction.abort.timed.out.transaction.cleanup.interval.ms`, if brokers do not report it."""
 HEARTBEAT_S = 3.0
-"""How often a member tells its group that it lives: the session runs from the last time."""
+"""Heartbeat interval of group members; the session timeout counts from the last heartbeat."""
 RETURNS_WITHIN_S = 30.0
-"""From the thaw or the kill to every task running again: Spark's retry, a producer's init, a rebalance."""
+"""Time from the thaw or the kill until all tasks run: Spark's retry, a producer's init, a rebalance."""
 
 
 class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the brokers know; None: they do not say.
+    """Settings of the brokers; None if they do not report them.
 
-    session_s: after which a silent member of a KIP-848 group is put out, where the group has no time of its own.
-    abort_sweep_s: how often they look for transactions that have timed out.
+    session_s: session timeout of a KIP-848 group without a setting of its own.
+    abort_sweep_s: interval of the check for timed-out transactions.
     """
 
     session_s: float | None = None
@@ -43,9 +43,9 @@ def plan_of(
     own: int,
     times: BrokerTimes = UNKNOWN,
 ) -> Plan:
-    """The plan of a drill.
+    """Return the plan of a drill.
 
-    own, others: how many tasks are drilled, and how many of the group go on.
+    own, others: numbers of drilled tasks, and of other tasks of the group.
     """
     bound_s = _stands_still_s(definition, kind, for_s=for_s, others=others, times=times)
     return Plan(
@@ -60,15 +60,18 @@ def plan_of(
 
 
 def _margin_s(definition: PipelineDefinition) -> float:
-    """A commit may have been due just when it began, and the next one comes an interval after all is well again, with
-    files once they are uploaded."""
+    """Return MARGIN_S plus the time for commits.
+
+    A commit may be due at the start of the drill. The next one follows an interval after the recovery, with files after
+    their upload.
+    """
     uploads_ms = 0 if definition.files is None else definition.files.upload_timeout_ms
     commits_s = (2 * definition.commits_every_ms + uploads_ms) / 1000
     return MARGIN_S + max(0.0, commits_s - _COMMITS_IN_MARGIN_S)
 
 
 def _session_s(definition: PipelineDefinition, times: BrokerTimes) -> float | None:
-    """With KIP-848 the brokers decide it."""
+    """Return the session timeout, which is a setting of the brokers with KIP-848."""
     is_theirs = definition.group_protocol is GroupProtocol.CONSUMER
     return times.session_s if is_theirs else definition.session_timeout_ms / 1000
 
@@ -77,8 +80,8 @@ def _session_words(definition: PipelineDefinition, session_s: float | None) -> s
     if definition.group_protocol is not GroupProtocol.CONSUMER:
         return f"session timeout {session_s:g} s"
     if session_s is None:
-        return "the brokers' own session timeout"
-    return f"the brokers' session timeout of {session_s:g} s, unless the group has been given another"
+        return "the brokers' session timeout"
+    return f"the brokers' session timeout of {session_s:g} s, unless the group has its own"
 
 
 def _sweep_s(times: BrokerTimes) -> float:
@@ -86,14 +89,14 @@ def _sweep_s(times: BrokerTimes) -> float:
 
 
 def _abort_s(definition: PipelineDefinition, times: BrokerTimes) -> float | None:
-    """When the coordinator has ended an open transaction of a producer that is silent; None where there is none."""
+    """Return the time until the coordinator aborts an open transaction; None without transactions."""
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         return None
     return definition.transaction_timeout_ms / 1000 + _sweep_s(times)
 
 
 def _new_owner_waits(definition: PipelineDefinition) -> bool:
-    """Whether a new owner has another id than the old one, so that only the timeout decides offsets left pending."""
+    """Return true if a new owner has another id, so that pending offsets last until the transaction timeout."""
     return definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
 
 
@@ -106,7 +109,7 @@ def _stands_still_s(
     if session_s is None:
         return None
     if kind is DrillKind.KILL_INSTANCE:
-        # Its next attempt takes the same ids again, which ends what was open; only the session has to run out.
+        # The next attempt initialises the same ids, which aborts open transactions. Only the session timeout counts.
         return session_s + margin_s
     if for_s < session_s:
         return for_s + margin_s
@@ -119,7 +122,7 @@ def _stands_still_s(
 def _bounded_by(
     definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int, times: BrokerTimes
 ) -> str:
-    """What ends the longest standstill of an instance's drill, in words: the same cases as of `_stands_still_s`."""
+    """Describe the bound of the recovery time, for the same cases as `_stands_still_s`."""
     session_s, abort_s = _session_s(definition, times), _abort_s(definition, times)
     if session_s is None or kind is DrillKind.KILL_INSTANCE:
         return _session_words(definition, session_s)
@@ -127,7 +130,9 @@ def _bounded_by(
         return "the thaw"
     if abort_s is None or not _new_owner_waits(definition) or abort_s <= session_s:
         return _session_words(definition, session_s)
-    return "the brokers' abort of what was open" if abort_s <= for_s else "the thaw, which comes before the abort"
+    return (
+        "the brokers' abort of the open transaction" if abort_s <= for_s else "the thaw, which comes before the abort"
+    )
 
 
 def _expected(
@@ -147,13 +152,13 @@ def _expected(
     if kind is DrillKind.KILL_INSTANCE:
         expected += [
             Expectation(
-                sentence="Spark begins the next attempt of each task that was killed",
+                sentence="Spark starts the next attempt of each killed task",
                 within_s=RETURNS_WITHIN_S,
-                because="it looks after its Python workers and tries again",
+                because="Spark retries failed tasks",
             ),
             *_taken_over(definition),
             Expectation(
-                sentence="the group gives the dead member's partitions to living ones, in a new generation",
+                sentence="the group assigns the dead member's partitions to live members, in a new generation",
                 within_s=_plus(session_s, MARGIN_S),
                 because=session,
             ),
@@ -161,19 +166,18 @@ def _expected(
     elif session_s is not None and for_s < session_s:
         expected.append(
             Expectation(
-                sentence="nobody but you notices: no rebalance, the partitions wait for the thaw"
+                sentence="no rebalance: the partitions wait for the thaw"
                 if for_s <= session_s - HEARTBEAT_S
-                else "it may go unnoticed, or cost a rebalance: its last heartbeat was up to "
-                f"{HEARTBEAT_S:g} s before the freeze",
+                else f"perhaps a rebalance: the last heartbeat was up to {HEARTBEAT_S:g} s before the freeze",
                 within_s=for_s + MARGIN_S,
-                because=f"{for_s:g} s are less than it takes: {session}",
+                because=f"{for_s:g} s, shorter than {session}",
             )
         )
     else:
-        whom = "others" if others else "nobody: no other task is in the group, so they wait for the thaw"
+        whom = "to other members" if others else "to none: the group has no other task, so they wait for the thaw"
         expected.append(
             Expectation(
-                sentence=f"the group takes its partitions away in a new generation, and gives them to {whom}",
+                sentence=f"the group reassigns its partitions in a new generation, {whom}",
                 within_s=_plus(session_s, MARGIN_S),
                 because=session,
             )
@@ -181,17 +185,17 @@ def _expected(
         if abort_s is not None and _new_owner_waits(definition):
             expected.append(
                 Expectation(
-                    sentence="what it had open is aborted by the brokers, if it had anything open; until then readers "
-                    "of the sink wait, and so does the new owner where offsets were pending",
+                    sentence="the brokers abort its open transaction, if any; until then consumers of the sink are "
+                    "blocked, and so is the new owner of partitions with pending offsets",
                     within_s=abort_s,
-                    because=f"transaction timeout {definition.transaction_timeout_ms / 1000:g} s, looked for "
-                    f"every {_sweep_s(times):g} s",
+                    because=f"transaction timeout {definition.transaction_timeout_ms / 1000:g} s, checked every "
+                    f"{_sweep_s(times):g} s",
                 )
             )
         expected.append(Expectation(sentence=_after_the_thaw(definition), within_s=for_s + RETURNS_WITHIN_S))
     expected.append(
         Expectation(
-            sentence="records of every partition flow again",
+            sentence="every partition has commits again",
             within_s=bound_s,
             because=_bounded_by(definition, kind, for_s=for_s, others=others, times=times),
         )
@@ -204,7 +208,7 @@ def _taken_over(definition: PipelineDefinition) -> list[Expectation]:
         return []
     return [
         Expectation(
-            sentence="it takes the same transactional id: a higher epoch, and what was open is aborted at once",
+            sentence="it initialises the same transactional id: a higher epoch, and the open transaction is aborted",
             within_s=RETURNS_WITHIN_S,
             because="ids belong to tasks, not to processes",
         )
@@ -213,28 +217,28 @@ def _taken_over(definition: PipelineDefinition) -> list[Expectation]:
 
 def _after_the_thaw(definition: PipelineDefinition) -> str:
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
-        return "after the thaw it goes on where it was and may write again what others have written: no guarantee"
+        return "after the thaw it continues at its position and may write duplicates: no guarantee"
     if definition.offset_fencing is OffsetFencing.GROUP_ONLY:
-        return "after the thaw its old transaction is refused by the epoch of its id, and it joins the group again"
-    return "after the thaw its old transaction is refused, as its membership or its epoch is old, and it joins again"
+        return "after the thaw its transaction is fenced by the epoch of its id, and it rejoins the group"
+    return "after the thaw its transaction is fenced by its generation or epoch, and it rejoins the group"
 
 
 def _without_server(for_s: float, bound_s: float | None) -> list[Expectation]:
     return [
         Expectation(
-            sentence="this page, the API and the workers' heartbeats get no answer, and then do again by themselves",
+            sentence="pages, REST and heartbeats have no answer until the thaw",
             within_s=for_s + MARGIN_S,
             because="a watchdog on the server's host thaws it",
         ),
         Expectation(
-            sentence="records flow on as if nothing had happened: no rebalance, no fencing, no standstill",
+            sentence="records continue without a rebalance, fencing or interruption",
             within_s=bound_s,
-            because="pipelines talk to Kafka by themselves and need no server",
+            because="pipelines need Kafka only, and no server",
         ),
         Expectation(
-            sentence="what tasks saw meanwhile is told afterwards",
+            sentence="tasks report their events afterwards",
             within_s=for_s + RETURNS_WITHIN_S,
-            because="they keep events until they are taken",
+            because="they keep events until the server has stored them",
         ),
     ]
 

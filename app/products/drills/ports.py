@@ -1,37 +1,8 @@
-"""What the watch over drills asks of the outside: a freeze of our own process, and an audit of a stretch of time."""
+"""The port of the drill loop: a freeze of the server's own process."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
-import msgspec
-
-from app.kit.db.unit_of_work import UnitOfWork
-from app.products.drills.drill import AuditFigures, Drill
-
-
-class FreezeSelf(Protocol):
-    async def __call__(self, for_s: float) -> str:
-        """Stop this very process, thawed by a watchdog that stands before; why it was not done, empty if it was."""
-        ...
-
-
-class AuditWord(msgspec.Struct, frozen=True, kw_only=True):
-    """How the audit of a drill is: not through yet, or counted, or `no_audit` says why there is none."""
-
-    audit_id: str | None = None
-    figures: AuditFigures | None = None
-    no_audit: str = ""
-
-    @property
-    def is_through(self) -> bool:
-        return self.figures is not None or bool(self.no_audit)
-
-
-class DrillAudits(Protocol):
-    async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
-        """Begin the audit of the drill's time, or ask how the one that was begun (`drill.audit_id`) is.
-
-        The caller holds the drill's row and commits: an audit that its drill does not know would be nobody's.
-        """
-        ...
+FreezeSelf = Callable[[float], Awaitable[str]]
+"""Freezes this process for that many seconds; a watchdog thaws it. Returns the reason of a failure, else empty."""

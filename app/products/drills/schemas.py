@@ -1,4 +1,4 @@
-"""Drills at the edge."""
+"""REST schemas of drills."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.products.drills.drill import DEFAULT_S, LONGEST_S, SHORTEST_S, DrillKin
 
 
 class DrillGiven(Body):
-    """ordinal: of the instance; null where the server is meant. for_s: how long a freeze lasts."""
+    """ordinal: of the instance; null for the server. for_s: duration of a freeze."""
 
     kind: Annotated[DrillKind, Field(strict=False)]
     ordinal: Annotated[int | None, Field(ge=0, lt=2**31)] = None
@@ -24,43 +24,44 @@ class DrillGiven(Body):
 
 @shows(drill.Expectation)
 class Expectation:
-    """within_s: seconds after the beginning; null: nothing that we know bounds it."""
+    """within_s: seconds after the start of the action; null without a known bound."""
 
 
 @shows(drill.Plan)
 class Plan:
-    """What is done and expected, made when it was ordered. stands_still_s: of any partition's records, at most."""
+    """The plan with its expectations, made at the order. stands_still_s: longest expected recovery time."""
 
 
 @shows(drill.Target)
 class Target:
-    """One process that is meant: an attempt of a task, or with `task` null a server."""
+    """One target process: an attempt of a task, or with `task` null a server."""
 
 
 @shows(timeline.Entry)
 class Entry:
-    """fencing_id: of the fencing event that it tells of."""
+    """fencing_id: id of the fencing event that it is about."""
 
 
 @shows(timeline.PartitionWatched, without=("at_end_at", "is_told"))
 class PartitionWatched:
-    """longest_s: between two commits of its offset that were seen. flowed: whether it is measured."""
+    """longest_s: longest observed time between two commits. flowed: true if it is measured."""
 
 
-# What the next look is compared with stays inside.
+# The fields for comparison with the next view are internal.
 @shows(timeline.Watched, without=("epochs", "fencings", "tasks"))
 class Watched:
-    """at: of the last look; null: nobody has looked yet, so that nothing here is known.
+    """at: time of the last observation; null before the first one, so that nothing is known.
 
-    rebalances: null while nobody has told the group's generation. committed: null while nobody has looked.
-    unseen_s: for how long nobody looked; committed_unseen: records that were committed meanwhile.
+    rebalances: null while the group's generation is not known. committed: null before the first observation.
+    unseen_s: time without observation; committed_unseen: records committed in that time.
     """
 
 
 @shows(drill.AuditFigures)
 class AuditFigures:
-    """Counted in ids; `read` and `expected` in records. unexpected: outputs without an input. dangling: references to
-    files that are missing or other ones.
+    """Counts in ids; `read` and `expected` in records.
+
+    unexpected: outputs without an input. dangling: references to files that are missing or differ.
     """
 
 

@@ -1,4 +1,4 @@
-"""Drills of pipelines, with what was seen of each."""
+"""The table of drills."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ drills = sa.Table(
     text("verdict", nullable=True),
     moment("ordered_at"),
     moment("ended_at", nullable=True),
-    # The whole of it; the columns are what is asked for.
+    # The complete drill; the other columns are for queries.
     json("drill"),
     one_of("kind", DrillKind),
     one_of("state", DrillState),
@@ -26,12 +26,12 @@ drills = sa.Table(
     sa.Index("ix_drills_ordered", "ordered_at", "id"),
     sa.Index("ix_drills_run", "run_id"),
 )
-# One at a time, whoever orders it and wherever: what two of them did could not be told apart.
+# One at a time over all pipelines, since the effects of two could not be distinguished.
 sa.Index(
     "uq_drills_disturbing",
     drills.c.ended_at.is_(None),
     unique=True,
     postgresql_where=drills.c.state.in_(sorted(DISTURBS)),
 )
-# Asked for once a second by each server.
+# Queried once a second by each server.
 sa.Index("ix_drills_open", drills.c.ordered_at, postgresql_where=drills.c.ended_at.is_(None))

@@ -1,8 +1,8 @@
-"""What is seen of a pipeline while it is drilled: looks, folded into what happened and how long records stood still.
+"""The timeline of a drill: views of the pipeline, reduced to events and recovery times.
 
-A partition stands still between two commits of its offset. Only partitions that flowed when the drill was ordered are
-measured, since one without input stands still by itself; and only between looks that follow each other: what happened
-while nobody looked is not known, except how many records were committed meanwhile.
+The recovery time of a partition is the longest time between two commits of its offset. Only partitions with commits
+before the order are measured, since one without input has none. It is measured between consecutive views only. For a
+time without observation, only the number of committed records is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOKS_FOLLOW_WITHIN = timedelta(seconds=3)
 
 
 class EntryKind(StrEnum):
-    """DRILL: a step of the drill itself. ACT: of a process that is drilled. The others are what came of it."""
+    """DRILL: a step of the drill. ACT: an action on a target. The others are effects."""
 
     DRILL = "drill"
     ACT = "act"
@@ -33,7 +33,7 @@ class EntryKind(StrEnum):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """fencing_id: of the fencing event that it tells of."""
+    """fencing_id: id of the fencing event that it is about."""
 
     at: datetime
     kind: EntryKind
@@ -42,9 +42,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLook(msgspec.Struct, frozen=True, kw_only=True):
-    """committed_at: by the brokers' clock, where their journal is read; else None, and the look's time is taken.
+    """committed_at: time by the brokers' clock if their journal is read; else None, and the view's time counts.
 
-    at_end_at: when its owner last said that it has read everything; until then it stood still by itself.
+    at_end_at: newest time at which its owner reported no lag, so that no commit was due until then.
     """
 
     committed: int
@@ -66,7 +66,7 @@ class FencingLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known at one moment; generation None: nobody says. Tasks by `ordinal/task`, epochs by their id."""
+    """The known state at one moment. generation: None if unknown. tasks: by `ordinal/task`. epochs: by id."""
 
     at: datetime
     generation: int | None
@@ -78,9 +78,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionWatched(msgspec.Struct, frozen=True, kw_only=True):
-    """longest_s: between two commits that follow each other, as far as it was seen. since: of the last commit.
+    """longest_s: longest observed time between consecutive commits. since: time of the last commit.
 
-    at_end_at: when it was last known that there was nothing more to read.
+    at_end_at: newest time without lag.
     """
 
     committed: int
@@ -92,15 +92,15 @@ class PartitionWatched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_since(self) -> datetime:
-        """What has nothing to read does not stand still."""
+        """The last commit, or the last time without lag if that is newer."""
         return self.since if self.at_end_at is None else max(self.since, self.at_end_at)
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """What the looks so far have shown; `at` is the last one's, None: nobody has looked.
+    """The result of all views so far. at: time of the last one, None before the first.
 
-    rebalances: None while nobody has told the group's generation; committed: None while nobody has looked.
-    unseen_s: for how long nobody looked; committed_unseen: how many records were committed meanwhile.
+    rebalances: None while the group's generation is not known. committed: None before the first view.
+    unseen_s: time without observation; committed_unseen: records committed in that time.
     """
 
     at: datetime | None = None
@@ -120,7 +120,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def longest(self) -> tuple[str, float] | None:
-        """The partition that stood still longest, and for how long; None where none flowed."""
+        """The partition with the longest recovery time, with that time; None if no partition is measured."""
         measured = self.measured
         if not measured:
             return None
@@ -129,13 +129,13 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 STANDS_STILL_S = 2.0
-"""A pause between commits that is worth a line."""
+"""Time without a commit after which an entry is written."""
 
 
 def follow(before: Watched, look: Look, *, commits_every_s: float = 0.0) -> tuple[Watched, list[Entry]]:
-    """What is known after the look, and what it has shown to be new, in the order of their kinds."""
+    """Return the state after the view, and its new events in the order of their kinds."""
     if before.at is None:
-        # Those who are meant may have been faster than the first look, and all of these are later than the order.
+        # Targets may have acted before the first view; all these fencing events are later than the order.
         return _first(look, commits_every_s), _fencings(look.fencings)
     entries: list[Entry] = []
     pause_s = (look.at - before.at).total_seconds()
@@ -146,7 +146,7 @@ def follow(before: Watched, look: Look, *, commits_every_s: float = 0.0) -> tupl
             Entry(
                 at=look.at,
                 kind=EntryKind.UNSEEN,
-                sentence=f"nobody looked for {pause_s:.1f} s; meanwhile {advanced:,} records were committed",
+                sentence=f"no observation for {pause_s:.1f} s, in which {advanced:,} records were committed",
             )
         )
     generation, rebalances = _follow_group(before, look, entries)
@@ -173,7 +173,7 @@ def follow(before: Watched, look: Look, *, commits_every_s: float = 0.0) -> tupl
 
 
 def flows(watched: Watched, *, now: datetime, within: timedelta) -> bool:
-    """Whether every partition that flowed before has been committed again within so long, or has nothing to read."""
+    """Return true if every measured partition has a commit, or no lag, within this time."""
     return all(now - one.stands_since <= within for one in watched.measured.values())
 
 
@@ -192,7 +192,7 @@ def _first(look: Look, commits_every_s: float) -> Watched:
             name: PartitionWatched(
                 committed=one.committed,
                 since=one.committed_at or look.at,
-                # Without the brokers' word on when, it flows from the first commit on that is seen.
+                # Without the brokers' time of the commit, it is measured from the first observed commit on.
                 flowed=one.committed_at is not None and look.at - one.committed_at <= flows_within,
                 at_end_at=one.at_end_at,
             )
@@ -223,7 +223,7 @@ def _follow_partitions(
             at = max(now.committed_at or look.at, known.since)
             stood_s = max(0.0, (at - known.stands_since).total_seconds())
             if known.is_told:
-                sentence = f"{name} flows again after {stood_s:.1f} s"
+                sentence = f"{name} has commits again after {stood_s:.1f} s"
                 entries.append(Entry(at=at, kind=EntryKind.RECORDS, sentence=sentence))
             is_first = now.committed_at is None and not known.flowed
             longest_s = known.longest_s if unseen or is_first else max(known.longest_s, stood_s)
@@ -242,14 +242,14 @@ def _follow_partitions(
             continue
         is_new = stood_s >= STANDS_STILL_S and not known.is_told
         if is_new:
-            sentence = f"{name} stands still since its offset {known.committed:,} was committed"
+            sentence = f"{name} has no commits since offset {known.committed:,}"
             entries.append(Entry(at=look.at, kind=EntryKind.RECORDS, sentence=sentence))
         partitions[name] = replace(known, longest_s=max(known.longest_s, stood_s), is_told=known.is_told or is_new)
     return partitions, advanced
 
 
 def _follow_group(before: Watched, look: Look, entries: list[Entry]) -> tuple[int | None, int | None]:
-    """The generation that was told last, and how often it has changed; both None while nobody has told one."""
+    """Return the newest generation, and the number of rebalances; both None while it is not known."""
     if look.generation is None or look.generation == before.generation:
         return before.generation, before.rebalances
     if before.generation is None:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from app.core.pipelines.pipeline_record import Pipeline
+from app.kit.db.unit_of_work import UnitOfWork
 from app.products.files.orphan_look import OrphanLook
-from app.products.files.service.showing import FileStanding
+from app.products.files.service.showing import FileStanding, standings_of_all
+from app.products.files.store.orphan_looks import OrphanLookStore
 
 
-def file_metrics(registry: CollectorRegistry, standings: Mapping[str, FileStanding]) -> None:
+async def file_metrics(
+    uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
+) -> Callable[[CollectorRegistry], None]:
+    """Of those of the pipelines that write files."""
+    standings = await standings_of_all(uow, pipelines, now=now)
+    orphans = await uow.of(OrphanLookStore).newest_findings(list(standings))
+
+    def write(registry: CollectorRegistry) -> None:
+        _files(registry, standings)
+        _orphans(registry, orphans)
+
+    return write
+
+
+def _files(registry: CollectorRegistry, standings: Mapping[str, FileStanding]) -> None:
     """Kept in Postgres: every server says the same, and a restart loses nothing. Of pipelines that write files only."""
     if not standings:
         return
@@ -54,7 +72,7 @@ def file_metrics(registry: CollectorRegistry, standings: Mapping[str, FileStandi
             looked.labels(name).set(watch.looked_at.timestamp())
 
 
-def orphan_metrics(registry: CollectorRegistry, looks: Mapping[str, OrphanLook]) -> None:
+def _orphans(registry: CollectorRegistry, looks: Mapping[str, OrphanLook]) -> None:
     """Of the newest look that judged files; nothing of a pipeline of which nobody has looked."""
     if not looks:
         return

@@ -12,10 +12,12 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, InvalidError
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen

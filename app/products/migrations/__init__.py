@@ -1,1 +1,1 @@
-"""From one producer a partition to one a task, and back, in an order in which no record can be processed twice."""
+"""Migrate a running pipeline between one producer for each partition and one for each task, without duplicates."""

@@ -1,4 +1,4 @@
-"""What must not happen while a pipeline migrates: an id that was given up lives, or an older member joins."""
+"""Alerts during and after a migration: a retired id was initialised again, or a stale member is active."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AlarmKind(StrEnum):
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """key: what it is about; the same one is told once. host, pid: of whom it is about, as far as anybody said it."""
+    """key: identifies the subject; each key is reported once. host, pid: the process concerned, if known."""
 
     kind: AlarmKind
     key: str
@@ -30,12 +30,12 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alarms_of(migration: Migration, look: Look) -> list[Alarm]:
-    """All that a look shows. Whoever keeps them tells each key once."""
+    """Return every alert that the state shows. The caller reports each key once."""
     return [*_given_up_ids(migration, look), *_older_members(migration, look), *_silent_members(migration, look)]
 
 
 def _given_up_ids(migration: Migration, look: Look) -> list[Alarm]:
-    """Ids that we have fenced for good, and that somebody has initialised since."""
+    """Find retired ids that another producer has initialised since Fenceline's fence."""
     found: list[Alarm] = []
     for name in _given_up(migration, look):
         fence, now = migration.gave_up(name), look.now_of(name)
@@ -44,14 +44,14 @@ def _given_up_ids(migration: Migration, look: Look) -> list[Alarm]:
         if now == fence.incarnation or now in look.fenced_by_hand:
             continue
         who = look.teller_of(now)
-        where = f"{who.name} (process {who.pid} on {who.host})" if who else "nobody has said who: look at the fencings"
+        where = f"{who.name} (process {who.pid} on {who.host})" if who else "see the fencing events for its client"
         found.append(
             Alarm(
                 kind=AlarmKind.GIVEN_UP_ID_LIVES,
                 key=now.words,
                 at=look.at,
-                sentence=f"{name} was given up at epoch {fence.incarnation.producer_epoch}, and somebody has "
-                f"initialised it since: it is at producer {now.producer_id}, epoch {now.producer_epoch}; {where}",
+                sentence=f"retired id {name} is in use: fenced at epoch {fence.incarnation.producer_epoch}, "
+                f"now at producer {now.producer_id}, epoch {now.producer_epoch}; {where}",
                 host=who.host if who else None,
                 pid=who.pid if who else None,
             )
@@ -66,7 +66,7 @@ def _older_members(migration: Migration, look: Look) -> list[Alarm]:
             kind=AlarmKind.OLDER_MEMBER,
             key=f"{stray.ordinal}/{stray.lease}/{stray.task}/{stray.attempt}",
             at=look.at,
-            sentence=f"task {stray.ordinal}.{stray.task} of lease {stray.lease}, which is over, was heard again as "
+            sentence=f"task {stray.ordinal}.{stray.task} of ended lease {stray.lease} sent a heartbeat as "
             f"{stray.mode}: process {stray.pid} on {stray.host}. End it there",
             host=stray.host,
             pid=stray.pid,
@@ -77,7 +77,7 @@ def _older_members(migration: Migration, look: Look) -> list[Alarm]:
 
 
 def _silent_members(migration: Migration, look: Look) -> list[Alarm]:
-    """Members of leases that are over, by the group's coordinator: they may be awake, and heard by nobody here."""
+    """Find members of ended leases in the coordinator's list; their processes may be alive without heartbeats."""
     forbidden = _forbidden(migration)
     current = {(one.ordinal, one.lease) for one in look.instances}
     return [
@@ -85,7 +85,7 @@ def _silent_members(migration: Migration, look: Look) -> list[Alarm]:
             kind=AlarmKind.OLDER_MEMBER,
             key=f"member {member.member_id}",
             at=look.at,
-            sentence=f"task {name.ordinal}.{name.task} of lease {name.lease}, which is over, is a member of the group "
+            sentence=f"task {name.ordinal}.{name.task} of ended lease {name.lease} is a member of the group "
             f"as {member.mode}: {member.name}. End its process{_process(member)} there",
             host=member.host,
             pid=member.pid,
@@ -100,7 +100,7 @@ def _process(member: Member) -> str:
 
 
 def _given_up(migration: Migration, look: Look) -> tuple[str, ...]:
-    """The ids that nobody may initialise any more in this stage."""
+    """Return the retired ids of this stage, which no client may initialise."""
     match migration.stage:
         case Stage.SECOND_BOUNCE | Stage.VERIFY if migration.goal is Mode.V2:
             return partition_ids(migration, look)

@@ -8,10 +8,8 @@ from app.products.migrations.migration import Migration, MigrationState
 
 
 def migration_alert(migration: Migration, alarm: Alarm, *, kafka_cluster_id: str) -> Alert:
-    """Of an alarm that has just been raised. The sentence names host and process as far as anybody has said them."""
-    effect = (
-        "Nothing is left to stop" if migration.state is MigrationState.DONE else "The migration stands still until then"
-    )
+    """Make the alert of an alarm that was just raised. The sentence names host and process where they are known."""
+    effect = "Nothing is left to stop" if migration.state is MigrationState.DONE else "No further step begins"
     return Alert(
         kind=AlertKind.MIGRATION_ALARM,
         state=AlertState.HAPPENED,

@@ -1,4 +1,4 @@
-"""What a gate is made of: clauses, each with what it asks for, what it has seen, and whether that is enough."""
+"""The conditions of a gate, each with its requirement, its finding and its status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.products.migrations.look import Look
 from app.products.migrations.migration import Migration, Step, StepKind
 
 NAMED = 5
-"""So many of many are named in a sentence."""
+"""More items than this are counted in a sentence, not named."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ def unknown(seen: str) -> Finding:
 
 
 def closed_unless(missing: Sequence[str], otherwise: str) -> Finding:
-    """Closed with what is missing, the first few of them named; open when nothing is."""
+    """Closed with the missing items, of which the first few are named; open if none is missing."""
     return closed(few(missing)) if missing else open_(otherwise)
 
 
@@ -42,9 +42,9 @@ def few(sentences: Sequence[str]) -> str:
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True):
-    """remedy: the step that opens it, where there is one; it is begun when every clause before it is open.
+    """remedy: the step that opens it, if there is one; it begins when every earlier condition is open.
 
-    is_waivable: somebody may answer for it with a reason (only where nothing can be processed twice without it).
+    is_waivable: a user may waive it with a reason (only where records cannot be duplicated without it).
     """
 
     name: str
@@ -62,7 +62,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepClause(msgspec.Struct, frozen=True, kw_only=True):
-    """The same of one step that is underway."""
+    """A condition of one step that is underway."""
 
     name: str
     asks: str
@@ -74,5 +74,5 @@ class StepClause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing_of(clauses: Sequence[Judged]) -> str:
-    """What keeps a gate shut, as a sentence; empty when nothing does."""
+    """Return the conditions that keep a gate closed as a sentence; empty if there are none."""
     return "; ".join(f"{one.name.replace('_', ' ')}: {one.seen}" for one in clauses if not one.is_open)

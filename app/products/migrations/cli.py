@@ -1,4 +1,4 @@
-"""`fenceline migrate`: from exactly_once to exactly_once_v2 and back, each stage proven before the next begins."""
+"""`fenceline migrate`: from exactly_once to exactly_once_v2 and back, with evidence for each stage."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from app.products.migrations.migration import ENDED, Migration, MigrationState, 
 from app.products.migrations.plan import WAY_BACK
 
 app = typer.Typer(
-    help="Migrations: from exactly_once to exactly_once_v2 and back, each stage proven before the next begins.",
+    help="Migrations: from exactly_once to exactly_once_v2 and back, with evidence for each stage.",
     no_args_is_help=True,
 )
 
 Goal = Annotated[Mode, typer.Option("--to", help="The mode that every instance ends in.")]
-BackTo = Annotated[Mode, typer.Option("--to", help="generation, or by way of it group_only.")]
+BackTo = Annotated[Mode, typer.Option("--to", help="generation, or group_only, which includes generation.")]
 Waived = Annotated[
     list[str] | None,
-    typer.Option("--waive", metavar="CLAUSE=REASON", help="Answer for a waivable clause; may be given several times."),
+    typer.Option("--waive", metavar="CONDITION=REASON", help="Waive a condition; may be given several times."),
 ]
 Target = Annotated[
     str,
@@ -46,7 +46,7 @@ ASK_EVERY_S = 1.0
 
 @app.command()
 def plan(pipeline: PipelineName, goal: Goal = Mode.V2, as_json: AsJson = False) -> None:
-    """What a migration would find and do now: nothing is changed."""
+    """Show the preflight and the steps of a migration. Changes nothing."""
     client = connect()
 
     def data() -> Any:
@@ -65,19 +65,19 @@ def start(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a migration; its first stage only looks, the others follow by themselves as each gate opens."""
+    """Start a migration. The first stage only checks; the others follow as each gate opens."""
     waived = dict(map(_waived, waive or []))
     confirm_or_exit(f"Migrate {pipeline} to {goal}, one instance at a time?", is_confirmed=yes)
     client = connect()
     item = client.post(f"/pipelines/{pipeline}/migrations", {"goal": goal, "waived": waived, "why": why})
     if not as_json:
-        say(f"begun, migration {item['id']}; watch it: fenceline migrate status {pipeline} --watch")
+        say(f"started, migration {item['id']}; watch it: fenceline migrate status {pipeline} --watch")
     _told(client, item, wait=wait, as_json=as_json)
 
 
 @app.command()
 def status(target: Target, as_json: AsJson = False, watch_it: Watch = False) -> None:
-    """Where it is, what is proven, what it waits for, and the way back."""
+    """Show the stage, the evidence, the missing conditions and the rollback."""
     client = connect()
     migration_id = _id_of(client, target)
     path = f"/migrations/{migration_id}"
@@ -97,7 +97,7 @@ def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = Fals
     """Migrations, newest first."""
     show_list(
         "/migrations",
-        ("MIGRATION", "PIPELINE", "TO", "STAGE", "STATE", "BEGUN", "BY", "WHAT IS MISSING"),
+        ("MIGRATION", "PIPELINE", "TO", "STAGE", "STATE", "STARTED", "BY", "MISSING"),
         _row,
         empty="No migration yet: fenceline migrate plan PIPELINE",
         pipeline=pipeline,
@@ -109,23 +109,23 @@ def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = Fals
 
 @app.command()
 def pause(target: Target, why: Why = None, as_json: AsJson = False) -> None:
-    """Begin no further step; an instance that is between two leases still comes back."""
+    """Begin no further step. An instance between two leases still gets its next lease."""
     _act(target, "pause", {"why": why}, as_json=as_json)
 
 
 @app.command()
 def resume(target: Target, why: Why = None, wait: Wait = False, as_json: AsJson = False) -> None:
-    """Go on. What stopped it is looked at again, and a late step is waited for anew."""
+    """Resume. Check every condition again, and give a late step its full time limit."""
     _act(target, "resume", {"why": why}, wait=wait, as_json=as_json)
 
 
 @app.command()
 def retry(target: Target, why: Why = None, wait: Wait = False, as_json: AsJson = False) -> None:
-    """Try a late step again: the same as resume, of a migration that has stopped."""
+    """Retry the late step of a stopped migration; the same as resume."""
     client = connect()
     migration_id = _id_of(client, target)
     if client.get(f"/migrations/{migration_id}")["state"] != MigrationState.STOPPED:
-        raise CommandError("it has not stopped: there is nothing to try again")
+        raise CommandError("the migration is not stopped: nothing to retry")
     _act(migration_id, "resume", {"why": why}, wait=wait, as_json=as_json)
 
 
@@ -138,28 +138,28 @@ def rollback(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn round: first to generations, and only from there to group_only."""
-    confirm_or_exit(f"Turn the migration of {target} round, to {to}?", is_confirmed=yes)
+    """Roll back: first to generation, and from there to group_only."""
+    confirm_or_exit(f"Roll back the migration of {target} to {to}?", is_confirmed=yes)
     _act(target, "rollback", {"to": to, "why": why}, wait=wait, as_json=as_json)
 
 
 @app.command()
 def abort(target: Target, why: Why = None, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Give it up where it is: every instance stays as it is, and another migration may go on from there."""
-    confirm_or_exit(f"Abort the migration of {target}? Its instances stay as they are.", is_confirmed=yes)
+    """Abort it. Every instance keeps its mode, and another migration may continue from there."""
+    confirm_or_exit(f"Abort the migration of {target}? Its instances keep their modes.", is_confirmed=yes)
     _act(target, "abort", {"why": why}, as_json=as_json)
 
 
 @app.command()
 def fence(
     target: Target,
-    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="Of an input partition that nobody holds.")],
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="Of a partition that no live task holds.")],
     why: Why = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fence an id that nobody takes over, in the first bounce."""
-    confirm_or_exit(f"Fence {transactional_id}? Whoever sleeps under it is refused.", is_confirmed=yes)
+    """Fence an id that no task takes over, in the first bounce."""
+    confirm_or_exit(f"Fence {transactional_id}? Its older producers are fenced.", is_confirmed=yes)
     _act(target, "fence", {"transactional_id": transactional_id, "why": why}, as_json=as_json)
 
 
@@ -197,7 +197,7 @@ def _id_of(client: Client, target: str) -> str:
 def _waived(text: str) -> tuple[str, str]:
     name, separator, reason = text.partition("=")
     if not separator or not reason.strip():
-        raise CommandError(f"--waive {text}: say CLAUSE=REASON")
+        raise CommandError(f"--waive {text}: expected CONDITION=REASON")
     return name.strip(), reason.strip()
 
 
@@ -217,9 +217,9 @@ def _row(item: Any) -> Sequence[RenderableType | str | None]:
 
 def _plan(item: Any) -> RenderableType:
     head = Text.assemble((item["pipeline"], "bold"), f"  to {item['goal']}: usually {_span(item['usually_s'])}")
-    head.append(" and an audit" + ("" if item["measured"] else "; the times are not this pipeline's own yet"))
+    head.append(" and an audit" + ("" if item["measured"] else "; not measured in this pipeline yet"))
     steps = table(
-        ("STAGE", "STEP", "USUALLY#", "WAY BACK"),
+        ("STAGE", "STEP", "USUALLY#", "ROLLBACK"),
         ((_words(one["stage"]), one["sentence"], _span(one["usually_s"]), one["way_back"]) for one in item["steps"]),
         empty="",
     )
@@ -233,11 +233,11 @@ def _shown(item: Any) -> RenderableType:
         (migration.pipeline, "bold"),
         f" to {migration.goal}  ",
         state(migration.state),
-        f"  {migration.stage.words} since {ago(migration.stage_since)}, begun {ago(migration.started_at)} "
+        f"  {migration.stage.words} since {ago(migration.stage_since)}, started {ago(migration.started_at)} "
         f"by {migration.started_by}",
     )
     for alarm in alarms:
-        head.append(f"\nalarm: {alarm['sentence']}", style="bold red")
+        head.append(f"\nalert: {alarm['sentence']}", style="bold red")
     if migration.missing:
         head.append(f"\nmissing: {migration.missing}", style="yellow")
     parts: list[RenderableType] = [head]
@@ -250,16 +250,16 @@ def _shown(item: Any) -> RenderableType:
     )
     parts += [Text(), steps]
     if migration.state not in ENDED:
-        parts.append(Text(f"\nway back: {WAY_BACK[migration.stage]}"))
+        parts.append(Text(f"\nrollback: {WAY_BACK[migration.stage]}"))
     return Group(*parts)
 
 
 def _clauses(clauses: Sequence[Any]) -> RenderableType:
     marks = {"open": "✔ proven", "closed": "… missing", "unknown": "? unknown"}
     return table(
-        ("", "CLAUSE", "WHAT THERE IS"),
+        ("", "CHECK", "FOUND"),
         ((marks[one["standing"]], _words(one["name"]), one["seen"]) for one in clauses),
-        empty="Nobody has looked yet.",
+        empty="Not checked yet.",
     )
 
 

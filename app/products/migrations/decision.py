@@ -1,8 +1,8 @@
-"""What happens next in a migration: pure, from what is written of it and from one look.
+"""Decide the next action of a migration from its rows and one view of the pipeline; pure.
 
-A stage's clauses are taken in their order. The first that is not open either has a remedy, which becomes the next step,
-or is waited for; so a step begins only when everything before it is proven, and the stage is left when nothing is
-missing. What does not come within its time stops the migration with what is missing. Nothing is ever passed over.
+The stage's conditions are taken in order. The first one that is not open decides: its remedy is the next step, or it is
+waited for. So a step begins only after everything before it is proven, and a stage ends when no condition is missing.
+Evidence that does not come in time stops the migration, with the missing conditions. No condition is skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TARGETS: dict[Stage, Mode] = {
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long evidence may take. bounce: a drain with its SIGTERM and SIGKILL, and a start."""
+    """The time limits for evidence. bounce: a drain with its SIGTERM and SIGKILL, and a start."""
 
     preflight: timedelta = timedelta(seconds=60)
     bounce: timedelta = timedelta(minutes=5)
@@ -47,7 +47,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing is to be done. clauses: those of the gate that is waited for."""
+    """Do nothing. `clauses`: the conditions of the gate that is waited for."""
 
     clauses: tuple[Judged, ...] = ()
 
@@ -78,7 +78,7 @@ class Complete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
-    """Evidence is missing for longer than it may."""
+    """Evidence is late."""
 
     missing: str
     clauses: tuple[Judged, ...] = ()
@@ -88,12 +88,12 @@ Decision = Wait | Begin | Finish | Enter | Complete | Stop
 
 
 def decide(migration: Migration, look: Look, *, patience: Patience | None = None, gates: Gates = GATES) -> Decision:
-    """The next thing that happens; at most one, so that the next look sees what became of it."""
+    """Return the next action; at most one, so that the next view includes its result."""
     patience = patience or Patience()
     if migration.state is not MigrationState.ACTIVE:
         return Wait()
     if not look.run_is_live:
-        return Stop(missing="its run has ended; start it again as it was, or abort the migration")
+        return Stop(missing="its run has ended; start the run again, or abort the migration")
     if migration.step is not None:
         return _follow(migration, migration.step, look, patience, gates)
     clauses = judged(migration, look, gates=gates)
@@ -115,7 +115,7 @@ def decide(migration: Migration, look: Look, *, patience: Patience | None = None
 
 
 def judged(migration: Migration, look: Look, *, gates: Gates = GATES) -> tuple[Judged, ...]:
-    """The clauses that the next thing waits for: of the step that is underway or late, else of the stage's gate."""
+    """Return the conditions that are checked now: of the step that is underway or late, else of the stage's gate."""
     step = migration.step
     if step is not None:
         return tuple(clause.judged(migration, look, step) for clause in gates.after[step.kind])
@@ -123,7 +123,7 @@ def judged(migration: Migration, look: Look, *, gates: Gates = GATES) -> tuple[J
 
 
 def next_stage(stage: Stage, goal: Mode) -> Stage | None:
-    """The stage after this one's gate; None: there is none."""
+    """Return the stage after this one's gate, or None."""
     match stage:
         case Stage.PREFLIGHT:
             return Stage.FIRST_BOUNCE if goal is Mode.V2 else Stage.BACK_TO_GENERATION
@@ -138,12 +138,12 @@ def next_stage(stage: Stage, goal: Mode) -> Stage | None:
 
 
 def go_back(migration: Migration, *, to: Mode, now: datetime) -> Migration:
-    """The same migration on its way back. Raises IllegalTransitionError where it is on its way already.
+    """Turn the migration to its rollback. Raises IllegalTransitionError if it is rolling back already.
 
-    Never from the preflight: nothing has been moved, and what it asks has not been proven for the way back either.
+    The preflight has no rollback: no instance was moved, and its conditions are not proven for the rollback either.
     """
     if migration.stage is Stage.PREFLIGHT:
-        raise IllegalTransitionError("nothing has been moved yet: there is no way back from the preflight")
+        raise IllegalTransitionError("the preflight has moved no instance: there is nothing to roll back")
     stage = migration.in_stage(Stage.BACK_TO_GENERATION, now=now)
     if migration.state is not MigrationState.ACTIVE:
         stage = stage.in_state(MigrationState.ACTIVE, now=now)
@@ -168,10 +168,10 @@ def left_by(stage: Stage, goal: Mode) -> frozenset[Mode]:
 
 
 def settled_targets(look: Look) -> dict[int, Mode]:
-    """Where each instance shall stay when a migration turns round or ends in the middle.
+    """Return the mode of each instance after a rollback or abort in the middle of a stage.
 
-    What runs stays as it is, and does not go on to where it was sent; what is between two leases begins in GENERATION,
-    which may run beside both of the others.
+    A running instance keeps its mode, and its target is dropped. An instance between two leases begins in GENERATION,
+    which may run beside both other modes.
     """
     runs = (InstanceState.RUNNING, InstanceState.STARTING, InstanceState.PAUSED, InstanceState.UNREACHABLE)
     return {
@@ -184,7 +184,7 @@ def _follow(migration: Migration, step: Step, look: Look, patience: Patience, ga
     clauses = judged(migration, look, gates=gates)
     if all(one.is_open for one in clauses):
         return Finish(step=step, clauses=clauses)
-    # Of many ids each that was fenced begins the waiting for the next anew.
+    # Each id that is fenced restarts the time limit, as a step may have many ids.
     done_at = [one.at for one in migration.fenced if one.step == step.number]
     since = migration.waits_since(max(step.began_at, migration.state_since, *done_at))
     return _wait(clauses, since=since, now=look.at, longest=patience.of_step(step.kind))

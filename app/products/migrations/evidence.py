@@ -1,4 +1,4 @@
-"""What the clauses of a gate find in a look. All of it is about incarnations of ids, never about an id alone."""
+"""Judge the conditions of a gate. The evidence is about incarnations of ids, never about an id alone."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from app.products.migrations.look import STABLE, Incarnation, InstanceNow, Look,
 from app.products.migrations.migration import Migration, Step
 
 STABLE_FOR = timedelta(seconds=5)
-"""A rebalance that begins between two looks ends in another generation: looks that agree have none between them."""
+"""A rebalance between two checks changes the generation, so two equal checks exclude one."""
 _UNREAD = "`__transaction_state` has not been read"
 
 
 def seen_since(_: Migration, look: Look) -> Finding:
-    """What was read or heard before a lease ended may be that lease's own doing."""
+    """Require reads and heartbeats after the newest end of a lease; older ones may describe that lease."""
     if look.read_at is None:
         return unknown(_UNREAD)
     if look.changed_at is None:
         return open_("no lease of this run has ended")
     if look.read_at <= look.changed_at:
         return unknown("the journal was last read before the newest end of a lease")
-    silent = [f"{task.name} was heard last before that" for task in look.tasks if task.heard_at <= look.changed_at]
+    silent = [f"{task.name} sent no heartbeat since then" for task in look.tasks if task.heard_at <= look.changed_at]
     if silent:
         return unknown(silent[0])
-    return open_("the journal was read, and every task heard, since the newest end of a lease")
+    return open_("the journal was read, and every task sent a heartbeat, since the newest end of a lease")
 
 
 def all_run(_: Migration, look: Look) -> Finding:
@@ -42,10 +42,10 @@ def all_run(_: Migration, look: Look) -> Finding:
 
 
 def group_is_stable(migration: Migration, look: Look) -> Finding:
-    """Whether the looks of the last seconds agree: a group that rebalances all the time is stable now and then."""
+    """Compare the checks of the last seconds: a group that rebalances constantly is Stable now and then."""
     seen = migration.group_seen
     if look.group is None or seen is None:
-        return unknown("the group's coordinator has not said how it is")
+        return unknown("the group's coordinator has not reported its state")
     if look.group.state != STABLE:
         return closed(f"the group is {look.group.state}")
     lasts = seen.at - seen.since if seen.group.is_as(look.group) else timedelta()
@@ -56,12 +56,12 @@ def group_is_stable(migration: Migration, look: Look) -> Finding:
 
 
 def members_known(_: Migration, look: Look) -> Finding:
-    """Whether each member is a live task of a current lease, of which the other clauses know the mode.
+    """Require that each member is a live task of a current lease; the other conditions know the mode of those.
 
-    A process whose lease is over may be awake, and in the group: it will be given partitions, and initialise their ids.
+    A process of an ended lease may be alive and in the group. It would get partitions and initialise their ids.
     """
     if look.group is None:
-        return unknown("the group's coordinator has not said who its members are")
+        return unknown("the group's coordinator has not reported its members")
     if look.changed_at is not None and look.group.asked_at <= look.changed_at:
         return unknown("its coordinator was asked before the newest end of a lease")
     missing = [sentence for one in look.group.members if (sentence := _not_known(look, one)) is not None]
@@ -88,35 +88,35 @@ def all_instances_in(wanted: Mode, look: Look) -> Finding:
 
 
 def ids_taken_over(migration: Migration, look: Look) -> Finding:
-    """Whether every input partition's id is, now, of a task that sends its generation, or of our own fence.
+    """Require that each input partition's id belongs to a task that sends its generation, or to Fenceline's fence.
 
-    An epoch that rose is not enough: a task in GROUP_ONLY may have raised it last. Who has the newest incarnation has
-    shut out everybody before.
+    A higher epoch is not enough: a task in GROUP_ONLY may have raised it last. The owner of the newest incarnation has
+    fenced all earlier ones.
     """
     if look.read_at is None:
         return unknown(_UNREAD)
     if not look.partitions:
-        return unknown("nobody has said which ids the input partitions have")
+        return unknown("the ids of the input partitions are not known")
     missing: list[str] = []
     for partition, now in _not_fenced(migration, look):
         holder = look.holder_of(now)
         if holder is None:
-            missing.append(f"{partition}: no live task says that it holds {now.words}")
+            missing.append(f"{partition}: no live task holds {now.words}")
         elif holder.mode is not Mode.GENERATION:
             missing.append(f"{partition}: {now.words} is held by {holder.name}, which is {holder.mode}")
         elif not holder.sends_generation:
-            missing.append(f"{partition}: {holder.name} holds {now.words} and has not said that it sends a generation")
+            missing.append(f"{partition}: {holder.name} holds {now.words}, and reports no generation of its offsets")
     return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks that send their generation")
 
 
 def ids_held(migration: Migration, look: Look) -> Finding:
-    """Whether every input partition's id is, now, of a live task or of our own fence, whatever the task sends."""
+    """Require that each input partition's id belongs to a live task of any mode, or to Fenceline's fence."""
     if look.read_at is None:
         return unknown(_UNREAD)
     if not look.partitions:
-        return unknown("nobody has said which ids the input partitions have")
+        return unknown("the ids of the input partitions are not known")
     missing = [
-        f"{partition}: no live task says that it holds {now.words}"
+        f"{partition}: no live task holds {now.words}"
         for partition, now in _not_fenced(migration, look)
         if look.holder_of(now) is None
     ]
@@ -124,7 +124,7 @@ def ids_held(migration: Migration, look: Look) -> Finding:
 
 
 def ids_fenced(migration: Migration, look: Look, ids: Sequence[str]) -> Finding:
-    """Whether our own fence is the newest thing that has happened to each of these ids."""
+    """Require that Fenceline's fence is the newest initialisation of each of these ids."""
     if look.read_at is None:
         return unknown(_UNREAD)
     missing: list[str] = []
@@ -135,10 +135,10 @@ def ids_fenced(migration: Migration, look: Look, ids: Sequence[str]) -> Finding:
         if fence is not None and look.read_at <= fence.at:
             return unknown(f"the journal has not been read since {name} was fenced")
         if fence is None or not now.is_at(fence.incarnation):
-            missing.append(f"{name} is at epoch {now.producer_epoch}, which is not of our fence")
+            missing.append(f"{name} is at epoch {now.producer_epoch}, which is not from Fenceline's fence")
         elif now.is_open:
             missing.append(f"a transaction is open under {name}")
-    return closed_unless(missing, f"the newest incarnation of all {len(ids)} is our fence")
+    return closed_unless(missing, f"the newest incarnation of all {len(ids)} is Fenceline's fence")
 
 
 def nothing_open_under(look: Look, ids: Iterable[str]) -> Finding:
@@ -150,24 +150,24 @@ def nothing_open_under(look: Look, ids: Iterable[str]) -> Finding:
 
 
 def readers_reach_the_end(migration: Migration, look: Look) -> Finding:
-    """Whether readers of committed data have come to where the log ended when they were first seen to wait.
+    """Require that the LSO has passed the end of the log as it was when consumers were first found blocked.
 
-    Under load some transaction is open at any moment, and they never get to the end of that very moment.
+    Under load some transaction is always open, so the LSO never reaches the current end.
     """
     if look.held_back is None:
         return unknown("the brokers have not been asked")
     missing = [
-        f"readers of committed data wait in {name} at {at:,}, before {migration.ends_seen.get(name, end):,}"
+        f"the LSO of {name} is {at:,}, below {migration.ends_seen.get(name, end):,}"
         for name, (at, end) in sorted(look.held_back.items())
         if at < migration.ends_seen.get(name, end)
     ]
-    return closed_unless(missing, "readers of committed data got to the end of every partition")
+    return closed_unless(missing, "the LSO reached the recorded end of every partition")
 
 
 def audited(_: Migration, look: Look) -> Finding:
     audit = look.audit
     if audit is None:
-        return unknown("there is no audit of its time")
+        return unknown("the time of the migration has no audit")
     if not audit.audit_id:
         return unknown(audit.problem)
     if not audit.is_through:
@@ -176,7 +176,7 @@ def audited(_: Migration, look: Look) -> Finding:
         dangling = f", dangling references {audit.dangling:,}" if audit.dangling else ""
         return closed(f"audit {audit.audit_id}: lost {audit.lost:,}, duplicated {audit.duplicated:,}{dangling}")
     if audit.problem or not audit.expected:
-        return unknown(f"audit {audit.audit_id}: {audit.problem or 'no output was due in its time'}")
+        return unknown(f"audit {audit.audit_id}: {audit.problem or 'no output was expected in its window'}")
     return open_(f"audit {audit.audit_id}: lost 0, duplicated 0 of {audit.expected:,} expected records")
 
 
@@ -193,12 +193,12 @@ def moved(_: Migration, look: Look, step: Step) -> Finding:
 
 
 def drained(migration: Migration, look: Look, step: Step) -> Finding:
-    """Whether nothing that the replaced leases held can still be open.
+    """Require that no transaction of the replaced leases can still be open.
 
-    An id is idle, or open at a higher epoch than they held: of a live task that says so. Whoever came to that epoch
-    has ended what was before it. Who is at an idle one need not be known here: a task that was killed, or that gave its
-    partition up, before it was heard again leaves an incarnation that nobody ever tells of, and nobody takes over where
-    its id is not used any more. That it shuts nobody out is asked by the gates, of every id.
+    An id passes if it is idle, or open at a higher epoch than they held and a live task reports that epoch. The
+    higher epoch has ended the earlier transaction. The owner of an idle incarnation need not be known here. A task that
+    was killed, or revoked a partition, before its next heartbeat leaves an incarnation without a report. An unused id
+    is not initialised again. The gates require of every id that no frozen producer can write under it.
     """
     if look.read_at is None:
         return unknown(_UNREAD)
@@ -221,7 +221,7 @@ def step_fenced(migration: Migration, look: Look, step: Step) -> Finding:
         for name in step.ids
         if name not in done
     ]
-    return closed_unless(missing, f"all {len(step.ids)} were initialised by us")
+    return closed_unless(missing, f"all {len(step.ids)} were initialised by the server")
 
 
 def partition_ids(migration: Migration, look: Look) -> tuple[str, ...]:
@@ -239,36 +239,36 @@ def task_ids(migration: Migration, look: Look) -> tuple[str, ...]:
 def _undrained(migration: Migration, look: Look, held: Incarnation) -> str | None:
     now = look.ids.get(held.transactional_id)
     if now is None:
-        # Its coordinator has forgotten it; whoever was at it is refused.
+        # The id has expired at its coordinator, which rejects its older producers.
         return None
     if not now.is_open:
         return None
     if now.is_at(held):
         return f"a transaction of {held.words} is open"
     newest = Incarnation(held.transactional_id, now.producer_id, now.producer_epoch)
-    # Of a lease that has ended too: what it left open is asked of it, and not of those before.
+    # Ended leases count too: the transaction that each left open is judged with that lease, not with earlier ones.
     known = [one for lease in migration.held for one in lease.ids if one.transactional_id == held.transactional_id]
     if newest in known:
         return None
     if _is_our_fence(migration, newest) or newest in look.fenced_by_hand or look.holder_of(newest) is not None:
         return None
-    return f"{held.words} was held, and a transaction is open of {newest.words}, which nobody known holds"
+    return f"{held.words} was held, and a transaction of {newest.words} is open, which no known task holds"
 
 
 def _not_known(look: Look, member: Member) -> str | None:
     if member.task is None:
-        return f"{member.name} is a member, and none of ours"
+        return f"{member.name} is a member, and no task of Fenceline"
     task = look.task_of(member)
     if task is None:
         mode = "" if member.mode is None else f" ({member.mode})"
         return f"{member.name}{mode} is a member, and no live task of a current lease"
     if task.mode is Mode.GENERATION and task.generation is not None and not task.sends_generation:
-        return f"{task.name} ({member.name}) is {task.mode}, and sends offsets for the group alone"
+        return f"{task.name} ({member.name}) is {task.mode}, and commits offsets without its generation"
     return None
 
 
 def _not_fenced(migration: Migration, look: Look) -> Iterator[tuple[str, Incarnation]]:
-    """The newest incarnation of each input partition's id, where it is not of our own fence."""
+    """Yield the newest incarnation of each input partition's id that is not from Fenceline's fence."""
     for partition, name in sorted(look.partitions.items()):
         now = look.now_of(name)
         if now is not None and not _is_our_fence(migration, now) and now not in look.fenced_by_hand:

@@ -1,7 +1,7 @@
-"""The migration of an application that Fenceline does not launch: planned and watched, while its operator bounces it.
+"""The migration of an application that Fenceline does not start: planned and watched, while its operator bounces it.
 
-What the brokers' journals say is judged as in a migration of our own. What only the application could say is no clause:
-it is named as evidence that cannot be had (`LACKING`), and whoever bounces answers for it.
+The brokers' journals are judged as in a migration of a managed pipeline. Evidence that only the application has is not
+a condition. It is listed in `LACKING`, and the operator is responsible for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESTS_FOR_MS = 60_000
 
 class ForeignStage(StrEnum):
     """
-    PREFLIGHT ─▶ FIRST_BOUNCE ─▶ SECOND_BOUNCE ─▶ VERIFY ─▶ DONE: each as its operator says that it begins.
+    PREFLIGHT ─▶ FIRST_BOUNCE ─▶ SECOND_BOUNCE ─▶ VERIFY ─▶ DONE: the operator begins each.
     """
 
     PREFLIGHT = "preflight"
@@ -46,23 +46,21 @@ class ForeignStage(StrEnum):
 
 LACKING: Mapping[ForeignStage, tuple[str, ...]] = {
     ForeignStage.PREFLIGHT: (
-        "In which mode each instance runs: no journal says what a client sends with its offsets.",
-        "Which ids the application will use for its tasks.",
+        "The mode of each instance: no journal records which offsets a client sends with a generation.",
+        "The ids that the application will use for its tasks.",
     ),
     ForeignStage.FIRST_BOUNCE: (
-        "That whoever initialised an id sends its generation: the journals hold none. Its version must say it.",
-        "What a process held that was stopped: nobody reports it, so only that nothing is open can be seen.",
+        "The generation of each producer: it is not in the journals. The application's version decides.",
+        "The ids that a stopped process held: no report exists, so only open transactions can be checked.",
     ),
     ForeignStage.SECOND_BOUNCE: (
-        "That an instance has one producer a task: only that the old ids rest, and that the group's members are new.",
-        "That nobody sleeps under an old id: fence each of them once, by `fenceline fence`, and look here again.",
+        "One producer for each task: only the idle old ids and the new members can be checked.",
+        "A frozen producer under an old id: fence each old id once with `fenceline fence`, then check again.",
     ),
-    ForeignStage.VERIFY: (
-        "That no record is in the output twice: without its definition no audit knows which ids are due.",
-    ),
+    ForeignStage.VERIFY: ("Duplicates in the output: without a definition, no audit knows the expected ids.",),
     ForeignStage.DONE: (),
 }
-"""Evidence that cannot be had of somebody else's application, by stage."""
+"""Evidence that Fenceline cannot get for a foreign application, by stage."""
 
 
 class ForeignMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,9 +70,9 @@ class ForeignMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignId(msgspec.Struct, frozen=True, kw_only=True):
-    """moves_with_commits: its client is one of KIP-890, whose epoch rises with each transaction and proves no init.
+    """moves_with_commits: its client implements KIP-890, so a higher epoch proves no initialisation.
 
-    rests_ms: for how long nothing was written under it, at least, by its coordinator's clock; None: not known.
+    rests_ms: the least time since the last write under it, by its coordinator's clock; None: not known.
     """
 
     now: IdNow
@@ -84,7 +82,7 @@ class ForeignId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignLook(msgspec.Struct, frozen=True, kw_only=True):
-    """group_state, members: by the group's coordinator; None where it does not say. versions: of the brokers."""
+    """group_state, members: from the group's coordinator; None if it has not answered. versions: of the brokers."""
 
     at: datetime
     read_at: datetime | None
@@ -95,7 +93,7 @@ class ForeignLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A stage that was left: by whom, and what was proven then. ids, members: as they were when the next one began."""
+    """A completed stage: its user, and what was proven. ids, members: the state when the next stage began."""
 
     stage: ForeignStage
     at: datetime
@@ -107,7 +105,7 @@ class ForeignMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignMigration(msgspec.Struct, frozen=True, kw_only=True):
-    """prefix: how the old ids begin, one for each input partition. marks: the stages that were left, in their order."""
+    """prefix: the start of the old ids, one id for each input partition. marks: the completed stages, in order."""
 
     id: str
     cluster: str
@@ -123,11 +121,11 @@ class ForeignMigration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def began(self) -> ForeignMark | None:
-        """What was so when the present stage began."""
+        """Return the state when the present stage began."""
         return self.marks[-1] if self.marks else None
 
     def moved(self, look: ForeignLook, *, by: str, why: str | None) -> ForeignMigration:
-        """In the next stage, with what is proven now. Past DONE there is none: a ValueError."""
+        """Return it in the next stage, with what is proven now. Raises ValueError if it is DONE."""
         after = self.stage.after
         if after is None:
             raise ValueError("it is done")
@@ -151,7 +149,7 @@ class _Clause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judged_foreign(migration: ForeignMigration, look: ForeignLook) -> tuple[Judged, ...]:
-    """The clauses of its stage that the brokers can answer."""
+    """Judge the conditions of its stage that the brokers' state decides."""
     found = ((clause, clause.judge(migration, look)) for clause in GATES[migration.stage])
     return tuple(
         Judged(name=clause.name, asks=clause.asks, standing=finding.standing, seen=finding.seen)
@@ -161,12 +159,12 @@ def judged_foreign(migration: ForeignMigration, look: ForeignLook) -> tuple[Judg
 
 def _brokers(_: ForeignMigration, look: ForeignLook) -> Finding:
     if not look.versions:
-        return unknown("no broker has told its version")
+        return unknown("no broker has reported its version")
     old = [name for name, version in look.versions.items() if version is not None and version < NEEDED_VERSION]
     if old:
-        return closed(f"broker {old[0]} is before 2.5, and takes offsets of members that have left (KIP-447)")
+        return closed(f"broker {old[0]} is before 2.5, and accepts offsets of stale members (KIP-447)")
     silent = [name for name, version in look.versions.items() if version is None]
-    return unknown(f"broker {silent[0]} does not tell its version") if silent else open_("all are of 2.5 or later")
+    return unknown(f"broker {silent[0]} has not reported its version") if silent else open_("all have 2.5 or later")
 
 
 def _ids_found(migration: ForeignMigration, look: ForeignLook) -> Finding:
@@ -192,7 +190,7 @@ def _stable(_: ForeignMigration, look: ForeignLook) -> Finding:
 
 
 def _members_new(migration: ForeignMigration, look: ForeignLook) -> Finding:
-    """A client that begins anew joins as another member, unless it is a static one."""
+    """A restarted client joins as a new member, except a static member."""
     began = migration.began
     if look.members is None or began is None:
         return unknown("the group's coordinator has not answered")
@@ -206,7 +204,7 @@ def _initialised(migration: ForeignMigration, look: ForeignLook) -> Finding:
     if look.read_at is None or began is None:
         return unknown("`__transaction_state` has not been read")
     if any(one.moves_with_commits for one in look.ids.values()):
-        return unknown("its clients raise the epoch with every transaction (KIP-890), so that a rise proves no init")
+        return unknown("its clients raise the epoch with each transaction (KIP-890), so a higher epoch proves nothing")
     missing = [
         f"{name} is still at producer {held.producer_id}, epoch {held.producer_epoch}"
         for name, held in sorted(began.ids.items())
@@ -233,7 +231,7 @@ def _unmoved(_: ForeignMigration, look: ForeignLook) -> Finding:
     ]
     dark = [name for name, one in ids if one.rests_ms is None]
     if dark and not late:
-        return unknown(f"when {dark[0]} was written last is not known: the clock of its coordinator is not measured")
+        return unknown(f"the last write under {dark[0]} is not known: the clock of its coordinator is not measured")
     return closed_unless(late, "nothing was written under them for a minute")
 
 
@@ -246,7 +244,7 @@ _MEMBERS_NEW = _Clause(name="members_new", asks="Every member has joined since t
 _AT_REST = _Clause(name="nothing_open", asks="No transaction is open under an old id.", judge=_at_rest)
 GATES: Mapping[ForeignStage, Sequence[_Clause]] = {
     ForeignStage.PREFLIGHT: (
-        _Clause(name="brokers", asks="Every broker is of 2.5 or later.", judge=_brokers),
+        _Clause(name="brokers", asks="Every broker has version 2.5 or later.", judge=_brokers),
         _Clause(name="ids_found", asks="The old ids are in the journal.", judge=_ids_found),
         _Clause(name="transaction_timeout", asks="Transactions time out within 10 s.", judge=_timeouts),
         _STABLE,
@@ -256,7 +254,7 @@ GATES: Mapping[ForeignStage, Sequence[_Clause]] = {
         _MEMBERS_NEW,
         _Clause(
             name="ids_initialised",
-            asks="Every old id was initialised since the bounce began: that shuts out who sleeps under it.",
+            asks="Every old id was initialised since the bounce began, which fences frozen producers.",
             judge=_initialised,
         ),
     ),

@@ -1,4 +1,4 @@
-"""Which clauses open the gate of which stage, and of which step. The table of docs/migration.md is made from here."""
+"""The conditions of the gate of each stage, and of each step. The table of docs/migration.md is made from here."""
 
 from __future__ import annotations
 
@@ -150,10 +150,10 @@ STAGE_GATES: StageGates = {
 """By stage and the mode that the migration ends in."""
 
 WAIVABLE = frozenset(clause.name for gate in STAGE_GATES.values() for clause in gate if clause.is_waivable)
-"""Clauses that somebody may answer for, with a reason."""
+"""Conditions that a user may waive, with a reason."""
 
 BEFORE_BOUNCE: Sequence[Clause] = (ALL_RUN, GROUP_STABLE)
-"""An instance is taken away only while all others are there."""
+"""An instance is bounced only while all others run."""
 
 MOVED = StepClause(
     name="moved", asks="The instance's next lease runs in its new mode, with all of its tasks.", judge=evidence.moved
@@ -167,7 +167,7 @@ FENCED = StepClause(name="fenced", asks="The server has initialised each id.", j
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them. `without` is for the tests that show what each clause is for."""
+    """All gates. `without` is for the tests that show the effect of each condition."""
 
     stages: StageGates
     before_bounce: Sequence[Clause]
@@ -192,6 +192,6 @@ GATES = Gates(
 
 
 def ids_to_fence(clause: str, migration: Migration, look: Look) -> tuple[str, ...]:
-    """Those that the clause asks to have fenced and that the journal has."""
+    """Return the ids that the condition requires to be fenced and that the journal has."""
     ids = evidence.partition_ids if clause == OLD_IDS_FENCED.name else evidence.task_ids
     return tuple(name for name in ids(migration, look) if name in look.ids)

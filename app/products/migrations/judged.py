@@ -1,4 +1,4 @@
-"""A clause of a gate as it stood at one moment."""
+"""A condition of a gate with its status at one moment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Standing(StrEnum):
-    """UNKNOWN keeps a gate as shut as CLOSED does; only it does not say that anything is to be done."""
+    """UNKNOWN closes a gate as CLOSED does, but requires no action."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -16,7 +16,7 @@ class Standing(StrEnum):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A clause as it stands. asks: the sentence on the screen. seen: what there is, or what is missing."""
+    """A condition as judged. asks: the requirement, as the page shows it. seen: the finding, or what is missing."""
 
     name: str
     asks: str

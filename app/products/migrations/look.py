@@ -1,4 +1,4 @@
-"""What is known of a pipeline that migrates at one moment: what its rows, its tasks and the brokers' journals say."""
+"""A view of a migrating pipeline at one moment: its rows, its tasks and the brokers' journals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.core.runs.mode import Mode
 
 
 class Incarnation(msgspec.Struct, frozen=True, order=True):
-    """One life of a transactional id: what an InitProducerId has given to one producer, and to no other."""
+    """A transactional id with the producer id and epoch that one InitProducerId gave to one producer."""
 
     transactional_id: str
     producer_id: int
@@ -25,10 +25,10 @@ class Incarnation(msgspec.Struct, frozen=True, order=True):
 
 
 class IdNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A transactional id as its journal has it. was_aborted: the newest record is the coordinator's end of an abort.
+    """A transactional id in its journal. was_aborted: its newest record completes an abort.
 
-    partition, offset, at: where that record lies in `__transaction_state`, and when it was appended; -1 and None where
-    the coordinator was asked instead.
+    partition, offset, at: the place of that record in `__transaction_state`, and its append time; -1 and None if the
+    coordinator was asked instead.
     """
 
     producer_id: int
@@ -44,9 +44,9 @@ class IdNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceNow(msgspec.Struct, frozen=True, kw_only=True):
-    """The current lease of an ordinal. mode None: its revision is of none that a migration knows.
+    """The current lease of an ordinal. mode None: its revision has a mode that no migration knows.
 
-    target: the mode in which its next lease will begin; where it is another one, that is on its way.
+    target: the mode of its next lease; if it differs from mode, a bounce is under way.
     """
 
     ordinal: int
@@ -61,11 +61,11 @@ class InstanceNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskNow(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest attempt of a task of a current lease. is_live: it runs, and was heard lately.
+    """The newest attempt of a task of a current lease. is_live: it runs, and its heartbeats are recent.
 
-    holds: its producers now; those that it has given up since are not in it.
-    generation: what its offsets are sent with, by its own word: the lowest of its partitions; -1: some are sent for the
-        group alone; None: it has not said so, as it has no partition yet.
+    holds: its current producers, without revoked ones.
+    generation: the lowest generation that it reports for the offsets of its partitions.
+        -1: some offsets carry no generation. None: it has reported none, as it has no partition yet.
     """
 
     ordinal: int
@@ -91,9 +91,9 @@ class TaskNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A member of the group. task: what its client id says of whom it is; None: it is none of ours.
+    """A member of the group. task: the task that its client id names; None: it names none of Fenceline's.
 
-    mode: of that lease; None also where this run has had no such lease. pid: of that attempt, if it was ever heard.
+    mode: of that lease; None also if this run had no such lease. pid: of that attempt, if it sent a heartbeat.
     """
 
     member_id: str
@@ -109,7 +109,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupNow(msgspec.Struct, frozen=True, kw_only=True):
-    """The consumer group. state: in Kafka's words, of its coordinator. generation: of the journal, -1 if not known."""
+    """The consumer group. state: from its coordinator. generation: from the journal, -1 if not known."""
 
     state: str
     generation: int
@@ -117,7 +117,7 @@ class GroupNow(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: datetime
 
     def is_as(self, other: GroupNow) -> bool:
-        """The same generation with the same members, stable both times."""
+        """Return whether both have the same generation and members, in state Stable."""
         return self.state == other.state == STABLE and (
             (self.generation, {one.member_id for one in self.members})
             == (other.generation, {one.member_id for one in other.members})
@@ -128,7 +128,7 @@ STABLE = "Stable"
 
 
 class Stray(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt of a lease that is over, and that was heard all the same."""
+    """An attempt of an ended lease that sent a heartbeat after its end."""
 
     ordinal: int
     lease: int
@@ -141,10 +141,10 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditNow(msgspec.Struct, frozen=True, kw_only=True):
-    """The audit of the migration's time; `audit_id` is empty where there is none.
+    """The audit of the migration's time; `audit_id` is empty if there is none.
 
-    dangling: references to files that are missing or other ones.
-    problem: why there is none, or why it could not count everything; else empty.
+    dangling: dangling references, whose files are missing or differ.
+    problem: why there is no audit, or why it is incomplete; else empty.
     """
 
     audit_id: str
@@ -157,7 +157,7 @@ class AuditNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """The highest epoch of each id that a lease was heard to hold, also of such as it gave up in between."""
+    """The highest epoch of each id that a lease reported, with the ids that it has released since."""
 
     ordinal: int
     lease: int
@@ -165,7 +165,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[Incarnation, ...]
 
     def with_heard(self, heard: tuple[Incarnation, ...]) -> Held:
-        """With the newer of what is known and what is heard; a new producer id is newer than any epoch of another."""
+        """Merge in newer incarnations; a new producer id is newer than any epoch of another one."""
         ids = {one.transactional_id: one for one in self.ids}
         for one in heard:
             known = ids.get(one.transactional_id)
@@ -175,13 +175,13 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreflightFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the preflight asks.
+    """Facts that only the preflight requests.
 
-    versions: (major, minor) of each broker, None where it did not tell. features: a sentence about the cluster's.
-    rights_refused: for each id that we may not describe or write under, why not; None: of no id is it known.
-    rights_unknown: why it cannot be known, of all or of some ids; else empty.
-    hanging: transactions that hang, each a sentence; hanging_unknown: why there may be more.
-    owned_by_others: ids of ours that another pipeline owns. abort_sweep_ms: the longest of any broker.
+    versions: (major, minor) of each broker, None if it did not report one. features: a sentence about the cluster's.
+    rights_refused: the reason for each id that Fenceline may not describe or write under; None: no id is known.
+    rights_unknown: why the permissions of all or some ids cannot be known; else empty.
+    hanging: hanging transactions, each as a sentence; hanging_unknown: why there may be more.
+    owned_by_others: ids of this pipeline that another one owns. abort_sweep_ms: the longest of any broker.
     """
 
     versions: Mapping[str, tuple[int, int] | None]
@@ -197,20 +197,19 @@ class PreflightFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment.
+    """A view of the pipeline at one moment.
 
-    read_at: everything that `__transaction_state` held then is in `ids`; None: it has not been read.
-    ids: those of them that the journal has. partitions: the id of each input partition, by its name.
-    task_ids: those of tasks in V2. instances: of all ordinals that the run shall have, as far as they were leased.
-    ordinals, tasks_per_instance: how many there shall be.
-    changed_at: when a lease of the run ended last; what was read or heard before it may be of that lease.
-    group: as its coordinator has it; None: nobody says. heard: what each lease was last heard to hold.
-    fenced_by_hand: what people's fences of these ids were answered: nobody writes under them either.
-    refused_fences: what a coordinator has answered to a fence that was asked for just now, by its id.
-    held_back: of partitions of the sink whose readers of committed data do not get to the log's end now, how far they
-        get, and the end; None: not asked.
-    preflight: what only that asks; None in every other stage.
-    lost_offsets: why a task that began now would refuse to (docs/adr/0007); empty: it would not, or it is not known.
+    read_at: `ids` has everything that `__transaction_state` held at that time; None: it has not been read.
+    ids: the ids that the journal has. partitions: the id of each input partition, by its name.
+    task_ids: the ids of tasks in V2. instances: of all desired ordinals that have had a lease.
+    ordinals, tasks_per_instance: the desired numbers.
+    changed_at: the newest end of a lease of the run; older reads and heartbeats may describe that lease.
+    group: from its coordinator; None: it has not answered. `heard`: the ids that each lease reported last.
+    fenced_by_hand: the answers to users' fences of these ids, under which no producer writes either.
+    refused_fences: the coordinator's answer to a fence that was refused just now, by id.
+    held_back: LSO and end of each blocked partition of the sink; None: not requested.
+    preflight: the facts that only it requests; None in every other stage.
+    lost_offsets: why a new task would refuse to start (docs/adr/0007); empty: it would start, or it is not known.
     """
 
     at: datetime
@@ -238,18 +237,18 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.instances if one.ordinal == ordinal), None)
 
     def holder_of(self, held: Incarnation) -> TaskNow | None:
-        """The live task that says that this incarnation is its own."""
+        """Return the live task that reports this incarnation as its own."""
         return next((task for task in self.tasks if task.is_live and held in task.holds), None)
 
     def task_of(self, member: Member) -> TaskNow | None:
-        """The live task of a current lease that says that it is this very member.
+        """Return the live task of a current lease that reports this member id.
 
-        Its client id alone could be that of a task of a run before, whose leases were counted from 1 as well.
+        The client id is not enough: a task of an earlier run may have it, as leases of each run count from 1.
         """
         return next((one for one in self.tasks if one.is_live and one.member_id == member.member_id), None)
 
     def teller_of(self, held: Incarnation) -> TaskNow | None:
-        """The task that has said so, live or not."""
+        """Return the task that reported this incarnation, live or not."""
         return next((task for task in self.tasks if held in task.holds), None)
 
     def now_of(self, transactional_id: str) -> Incarnation | None:

@@ -1,7 +1,7 @@
-"""Drives the migrations that are open: looks, decides, and does what was decided, one at a time and rows first.
+"""Drive open migrations: view the pipeline, decide, and do one thing at a time; rows are written first.
 
-Nothing that counts is remembered between turns. A server that dies in the middle leaves the rows: a bounce is a target
-that the reconciler follows, and a fence is a list of ids of which some are done.
+No state is kept in memory between turns. If a server dies in the middle, the rows remain. A bounce is the
+target of an instance, and a fence is a list of ids of which some are done.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from app.products.migrations.store.migrations import MigrationStore
 log = logging.getLogger(__name__)
 
 _WATCHED_EVERY = 10
-"""Turns; the first one of a server always."""
+"""In turns; the first turn of a server always checks."""
 _REFUSED_AT_ONCE = 3
-"""Each may have waited for an answer as long as it can: the look must not wait for all of a hundred."""
+"""Each request may wait for its full timeout: the next view must not wait for a hundred of them."""
 _FENCING_FOR = timedelta(seconds=5)
-"""Of a thousand ids some are fenced in each turn: others wait for theirs, and whoever looks on sees how far it is."""
+"""A turn fences some of a step's ids, so that other migrations continue and the page shows the progress."""
 
 
 class _Answers(NamedTuple):
-    """What only the stage asks, if it asks anything."""
+    """The facts that only the current stage requests."""
 
     asked_at: datetime | None = None
     group: GroupDescription | None = None
@@ -49,7 +49,7 @@ class _Answers(NamedTuple):
 
 
 class MigrationDriver:
-    """One server at a time drives; others show what it has written."""
+    """Drives migrations. One server at a time drives; others show the rows that it has written."""
 
     name = "migration driver"
 
@@ -89,7 +89,7 @@ class MigrationDriver:
         await self._watch()
 
     async def _watch(self) -> None:
-        """Ids that were archived may come alive long after it was done; that need not be seen within a second."""
+        """Check archived ids of completed migrations. A check every few turns is enough."""
         self._turns += 1
         if self._turns % _WATCHED_EVERY != 1:
             return
@@ -104,13 +104,13 @@ class MigrationDriver:
                 await uow.commit()
 
     def interrupted(self) -> None:
-        """Nothing is remembered between turns: the migration is in Postgres."""
+        """Do nothing: no state is kept in memory between turns."""
 
     async def _follow(self, migration: Migration) -> None:
         refused = await self._fence(migration)
         answers = await self._answers(migration)
         async with self._unit_of_work() as uow:
-            # Before the look: another server that drives as well, its lock having been lost, may have just moved it.
+            # Read before the view: a second driver, whose lock was lost, may have just moved the migration.
             await lock(uow, migration.id)
             now = self._clock.now()
             migration, audit = await self._audited(uow, migration.id)
@@ -134,10 +134,10 @@ class MigrationDriver:
             log.info("migration %s of %s: %s", migration.id, migration.pipeline, type(decision).__name__.lower())
 
     async def _fence(self, migration: Migration) -> dict[str, str]:
-        """Each id by itself, written down as soon as it is answered: what is done is not done again.
+        """Fence each id, and record each answer at once, so that a retry skips the completed ones.
 
-        Those that were refused, with the answer. They are asked for again, until their step is late. What one turn has
-        no time for is for the next.
+        Returns the refused ids with the answers; they are retried until their step is late. A turn without time left
+        leaves the remaining ids for the next one.
         """
         async with self._unit_of_work() as uow:
             waiting = await driving.ids_to_fence(uow, migration.id)
@@ -162,7 +162,7 @@ class MigrationDriver:
         return refused
 
     async def _answers(self, migration: Migration) -> _Answers:
-        """Asked with no transaction of the database open: brokers may take their time."""
+        """Ask the brokers outside of a database transaction, as they may be slow."""
         if migration.state is not MigrationState.ACTIVE:
             return _Answers()
         at = self._clock.now()
@@ -170,7 +170,7 @@ class MigrationDriver:
         if migration.stage is Stage.VERIFY:
             return _Answers(at, group, held_back=await self._questions.held_back(migration))
         if migration.stage is not Stage.PREFLIGHT:
-            # Before a bounce only: between two leases of the only instance nobody is there to be asked for.
+            # Only before a bounce: between two leases of the only instance no task can be asked.
             may_bounce = migration.stage in TARGETS and migration.step is None
             lost = await self._questions.lost_offsets(migration) if may_bounce else ""
             return _Answers(at, group, lost_offsets=lost)
@@ -181,7 +181,7 @@ class MigrationDriver:
         return _Answers(at, group, preflight=await self._questions.preflight(migration, ids))
 
     async def _audited(self, uow: UnitOfWork, migration_id: str) -> tuple[Migration, AuditNow | None]:
-        """Begun once, and known by the migration in the same transaction: else it would be nobody's."""
+        """Start the audit, and record its id in the same transaction; otherwise no migration would own it."""
         migration = await uow.of(MigrationStore).get(migration_id)
         if migration.stage is not Stage.VERIFY or migration.state is not MigrationState.ACTIVE:
             return migration, None

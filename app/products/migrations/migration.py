@@ -1,4 +1,4 @@
-"""A migration: its stages, its steps, and what is written down of them.
+"""A migration with its stages and steps:
 
     PREFLIGHT ─▶ FIRST_BOUNCE ─▶ SECOND_BOUNCE ─▶ VERIFY ─▶ (done)
         │             │               │             │ ▲
@@ -8,10 +8,10 @@
                               │                       │
                               └▶ BACK_TO_GROUP_ONLY ──┘
 
-Each stage is left only through its gate (gates.py), and each gate opens only on evidence. The state says who drives:
+A stage ends only through its gate (gates.py), and a gate opens only on evidence. The state shows who may continue:
 
-    ACTIVE ⇄ PAUSED (by somebody);  ACTIVE ─▶ STOPPED (evidence is missing, or an alarm) ─▶ ACTIVE (retried)
-    ACTIVE ─▶ DONE;  ACTIVE, PAUSED, STOPPED ─▶ ABORTED: everything stays as it is, and a new migration may go on
+    ACTIVE ⇄ PAUSED (by a user);  ACTIVE ─▶ STOPPED (evidence is missing, or an alert) ─▶ ACTIVE (retried)
+    ACTIVE ─▶ DONE;  ACTIVE, PAUSED, STOPPED ─▶ ABORTED: instances keep their modes, and a new migration may continue
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MigrationState(StrEnum):
 
 
 class StepKind(StrEnum):
-    """BOUNCE: an instance begins anew in the stage's mode. FENCE: ids are initialised by us, and left so."""
+    """BOUNCE: an instance restarts in the stage's mode. FENCE: Fenceline initialises ids, and no producer follows."""
 
     BOUNCE = "bounce"
     FENCE = "fence"
@@ -59,7 +59,7 @@ class StepKind(StrEnum):
 
 class StepState(StrEnum):
     """
-    UNDERWAY ─▶ DONE, or LATE (⇄ UNDERWAY, when it is retried); DROPPED: the migration went another way meanwhile.
+    UNDERWAY ─▶ DONE, or LATE (⇄ UNDERWAY, when it is retried); DROPPED: the migration was rolled back meanwhile.
     """
 
     UNDERWAY = "underway"
@@ -92,19 +92,19 @@ STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
 }
 ENDED = frozenset({_M.DONE, _M.ABORTED})
 SHUTS_OUT: dict[Stage, Mode] = {_G.FIRST_BOUNCE: Mode.GROUP_ONLY, _G.BACK_TO_GENERATION: Mode.V2}
-"""The mode that nobody commits in any more when the gate of the stage is open."""
+"""The mode that no producer may commit in after the gate of the stage has opened."""
 
 
 UNWATCHED = timedelta(seconds=90)
-"""Looks come every second, or after fences that brokers do not answer; when none has come for so long, no server was
-there to see what was waited for."""
+"""Checks come every second, or later after fences that brokers do not answer. A longer gap without checks means that no
+server was driving, and does not count as waiting."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One act within a stage, written down before it is done.
+    """One restart or fence within a stage, recorded before it is done.
 
-    ordinal, lease: of a BOUNCE, the instance and the lease that it replaces. to: the mode that it is moved to.
-    ids: of a FENCE, those that are to be initialised. missing: of a LATE one, what it waited for.
+    ordinal, lease: of a BOUNCE, the instance and the lease that it replaces. to: its new mode.
+    ids: of a FENCE, the ids to initialise. missing: of a LATE one, what it waited for.
     """
 
     number: int
@@ -121,7 +121,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
 
     def moved(self, state: StepState, **changes: object) -> Step:
-        """Raises IllegalTransitionError."""
+        """Return it in this state. Raises IllegalTransitionError."""
         if state not in STEP_TRANSITIONS[self.state]:
             raise IllegalTransitionError(f"step {self.number} cannot go from {self.state} to {state}")
         return replace(self, state=state, **changes)
@@ -134,7 +134,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """What our own fence of an id was answered: whoever was before it is refused from then on."""
+    """The answer to Fenceline's own fence of an id, which fences all older producers."""
 
     incarnation: Incarnation
     at: datetime
@@ -142,30 +142,30 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The group as the looks since `since` have found it, each the same as the one before; `at` is the last of them."""
+    """The group, equal in all checks since `since`; `at` is the newest check."""
 
     group: GroupNow
     since: datetime
     at: datetime
 
     def after(self, group: GroupNow, *, at: datetime) -> GroupSeen:
-        """With one more look."""
+        """Add one check."""
         same = self.group.is_as(group)
         return GroupSeen(group=group, since=self.since if same else at, at=at)
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
-    """One migration of one run. `goal` is the mode that it ends in; going back only changes it.
+    """One migration of one run. `goal` is the mode that it ends in; a rollback changes only the goal.
 
     revisions: the pipeline's revision of each mode that it needs. missing: of a STOPPED one, what it waits for.
-    waived: clauses of the preflight that somebody has answered for, with the reason.
-    offsets: what the group had committed before it began, by partition; what an audit and a person compare with.
-    audit_id: of the audit of its time. group_seen: the group over the last looks.
-    shut_out: when it was proven that no producer of a mode can commit any more, which is what its other neighbour asks.
-    archived: the ids of the partitions as they were when they were given up, by partition.
-    gate: what it waits for, as the last look has found it.
-    ends_seen: of partitions of the sink where readers were seen to wait in the last stage, where the log ended then.
-    looked_at, watched_since: when a server looked last, and since when looks have followed each other.
+    waived: conditions that a user has waived, with the reason.
+    offsets: the group's committed offsets before it began, by partition, for comparison.
+    audit_id: of the audit of its time. group_seen: the group over the newest checks.
+    shut_out: when the last producer of a mode was proven unable to commit; the mode two steps away requires it.
+    archived: the ids of the partitions when they were retired, by partition.
+    gate: the conditions of the gate, as the newest check found them.
+    ends_seen: for blocked partitions of the sink in the last stage, the end of the log when first found.
+    looked_at, watched_since: the newest check, and the start of the uninterrupted checks.
     """
 
     id: str
@@ -204,31 +204,31 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> Step | None:
-        """The one that is underway or late: there is at most one."""
+        """The step that is underway or late; there is at most one."""
         return next((one for one in self.steps if one.state in (StepState.UNDERWAY, StepState.LATE)), None)
 
     @property
     def last_step_at(self) -> datetime:
-        """Since when nothing is done but waiting for the stage's gate."""
+        """The end of the newest step, since which the migration only waits for the stage's gate."""
         ended = [one.ended_at for one in self.steps if one.ended_at is not None and one.stage is self.stage]
         return max([self.stage_since, self.state_since, *ended])
 
     def waits_since(self, began_at: datetime) -> datetime:
-        """Since when something that began then is waited for: while no server looks, nothing can be seen to come."""
+        """Return the start of the wait for something begun then, without the time in which no server checked."""
         return began_at if self.watched_since is None else max(began_at, self.watched_since)
 
     def looked(self, at: datetime) -> Migration:
-        """With one more look."""
+        """Add one check."""
         goes_on = self.looked_at is not None and at - self.looked_at <= UNWATCHED
         return replace(self, looked_at=at, watched_since=self.watched_since if goes_on else at)
 
     def fence_of(self, transactional_id: str) -> Fenced | None:
-        """The newest of ours; two of one step where two servers have asked, of which the later one counts."""
+        """Return Fenceline's newest fence of the id. Two servers may have fenced in one step; the later one counts."""
         found = [one for one in self.fenced if one.incarnation.transactional_id == transactional_id]
         return max(found, key=lambda one: (one.step, one.at), default=None)
 
     def gave_up(self, transactional_id: str) -> Fenced | None:
-        """Our newest fence of the id, if its stage has given the id up for good; not one that somebody asked for."""
+        """Return Fenceline's newest fence of the id, if its stage retired the id; a user's request does not."""
         for_good = {one.number for one in self.steps if one.kind is StepKind.FENCE and one.by is None}
         fence = self.fence_of(transactional_id)
         return fence if fence is not None and fence.step in for_good else None
@@ -237,24 +237,24 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.held if (one.ordinal, one.lease) == (ordinal, lease)), None)
 
     def in_state(self, state: MigrationState, *, now: datetime, missing: str = "") -> Migration:
-        """Raises IllegalTransitionError."""
+        """Return it in this state. Raises IllegalTransitionError."""
         if state not in TRANSITIONS[self.state]:
             raise IllegalTransitionError(f"a migration cannot go from {self.state} to {state}")
         ended_at = now if state in ENDED else None
         return replace(self, state=state, state_since=now, missing=missing, ended_at=ended_at)
 
     def in_stage(self, stage: Stage, *, now: datetime) -> Migration:
-        """Raises IllegalTransitionError."""
+        """Return it in this stage. Raises IllegalTransitionError."""
         if stage not in NEXT_STAGES[self.stage]:
             raise IllegalTransitionError(f"a migration cannot go from {self.stage} to {stage}")
         return replace(self, stage=stage, stage_since=now, ends_seen={})
 
     def next_step(self, kind: StepKind, *, began_at: datetime, **fields: Any) -> Step:
-        """A step of this stage, under the next number."""
+        """Make a step of this stage with the next number."""
         number = max((one.number for one in self.steps), default=0) + 1
         return Step(number=number, stage=self.stage, kind=kind, began_at=began_at, **fields)
 
     def with_step(self, step: Step) -> Migration:
-        """With this step in the place of the one of its number, or after the last."""
+        """Replace the step of this number, or add it."""
         others = tuple(one for one in self.steps if one.number != step.number)
         return replace(self, steps=tuple(sorted((*others, step), key=lambda one: one.number)))

@@ -1,4 +1,4 @@
-"""What a migration would do, before it is begun: each step with how long it usually takes, and its way back."""
+"""The plan of a migration: each step with its usual duration and its rollback."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from app.products.migrations.evidence import STABLE_FOR
 from app.products.migrations.migration import Stage, StepKind
 
 BOUNCE_S = 45.0
-"""A drain, and a start of Spark: what is said until a bounce of this pipeline was measured."""
+"""A drain and a start of Spark; used until a bounce of this pipeline was measured."""
 FENCE_S = 0.2
 WAY_BACK: dict[Stage, str] = {
-    Stage.PREFLIGHT: "Nothing is touched: abort it.",
-    Stage.FIRST_BOUNCE: "Back to group_only: each instance that sends its generation begins anew without it, one at a "
-    "time. Both may run beside each other.",
-    Stage.SECOND_BOUNCE: "Back to generation: each instance that is v2 begins anew with a producer for each partition, "
-    "and the ids of its tasks are fenced; only from there to group_only.",
-    Stage.BACK_TO_GENERATION: "None but forward again, as another migration, when this one is done or aborted.",
-    Stage.BACK_TO_GROUP_ONLY: "None but forward again, as another migration, when this one is done or aborted.",
-    Stage.VERIFY: "As from the stage before: everything can still be turned round.",
+    Stage.PREFLIGHT: "Abort: nothing has changed yet.",
+    Stage.FIRST_BOUNCE: "To group_only: each instance that sends its generation restarts without it, one at a time. "
+    "Both modes may run at the same time.",
+    Stage.SECOND_BOUNCE: "To generation: each v2 instance restarts with a producer for each partition, and the ids of "
+    "its tasks are fenced; only from there to group_only.",
+    Stage.BACK_TO_GENERATION: "Forward only: as another migration, when this one is done or aborted.",
+    Stage.BACK_TO_GROUP_ONLY: "Forward only: as another migration, when this one is done or aborted.",
+    Stage.VERIFY: "As in the stage before: a full rollback is possible.",
 }
 """The way back from each stage, as the plan and the page say it."""
 WHY: dict[Stage, str] = {
-    Stage.PREFLIGHT: "It asks brokers, group and tasks whether all that the other stages rest on is so.",
-    Stage.FIRST_BOUNCE: "Every instance must send its generation with its offsets, and every input partition's id must "
-    "have been initialised by one that does: that shuts out a producer that sleeps without a generation.",
-    Stage.SECOND_BOUNCE: "Only now one producer a task is enough: who left the group is refused by its generation. The "
-    "ids of the partitions are then fenced once, and archived.",
-    Stage.BACK_TO_GENERATION: "A producer for each partition again, beside those of tasks; the ids of the tasks are "
-    "fenced when the last of these has gone.",
-    Stage.BACK_TO_GROUP_ONLY: "Only when nobody has a producer for a task may offsets be sent without a generation: "
-    "such clients do not wait for offsets that another one has pending.",
-    Stage.VERIFY: "Readers get to the end, nothing is open under what was given up, and an audit of the time counts "
+    Stage.PREFLIGHT: "Checks brokers, group and tasks for the conditions that the later stages rely on.",
+    Stage.FIRST_BOUNCE: "Every instance must commit offsets with its generation, and initialise its partitions' ids. "
+    "That fences frozen producers without a generation.",
+    Stage.SECOND_BOUNCE: "One producer for each task is enough now: the generation fences stale members. The ids of "
+    "the partitions are then fenced once, and archived.",
+    Stage.BACK_TO_GENERATION: "A producer for each partition again, while others have one for each task. The ids of "
+    "the tasks are fenced after the last v2 instance has ended.",
+    Stage.BACK_TO_GROUP_ONLY: "Offsets may be committed without a generation only when no task has its own producer: "
+    "such clients do not wait for pending offsets.",
+    Stage.VERIFY: "The sink's LSO advances, no transaction is open under a retired id, and an audit of the time counts "
     "every record once.",
 }
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """kind None: the stage only looks. usually_s: None: as long as the audit takes."""
+    """kind None: the stage only checks. usually_s: None: not known, as for an audit."""
 
     stage: Stage
     kind: StepKind | None
@@ -51,7 +51,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 def planned(
     modes: dict[int, Mode | None], goal: Mode, *, partition_ids: int, task_ids: int, bounce_s: float = BOUNCE_S
 ) -> tuple[PlannedStep, ...]:
-    """The steps from the modes of instances, by ordinal, to the goal. Ids that nobody ever used are not fenced."""
+    """Plan the steps from the instances' modes, by ordinal, to the goal. Ids that were never used are not fenced."""
     steps: list[PlannedStep] = []
     now = dict(modes)
     for stage in stages_to(goal):
@@ -60,7 +60,7 @@ def planned(
 
 
 def stages_to(goal: Mode) -> tuple[Stage, ...]:
-    """In their order."""
+    """Return the stages in order."""
     stages = [Stage.PREFLIGHT]
     while (after := next_stage(stages[-1], goal)) is not None:
         stages.append(after)
@@ -76,9 +76,9 @@ def _of_stage(
         return PlannedStep(stage=stage, kind=kind, sentence=sentence, usually_s=usually_s, way_back=back)
 
     if stage is Stage.PREFLIGHT:
-        return [step(None, "ask brokers, group and tasks; nothing is changed", STABLE_FOR.total_seconds())]
+        return [step(None, "check brokers, group and tasks; changes nothing", STABLE_FOR.total_seconds())]
     if stage is Stage.VERIFY:
-        return [step(None, "look at readers and open transactions, and audit the time of the migration", None)]
+        return [step(None, "check consumers and open transactions, and audit the time of the migration", None)]
     to = TARGETS[stage]
     leaves = left_by(stage, goal)
     found: list[PlannedStep] = []

@@ -1,4 +1,4 @@
-"""What the loop that drives migrations asks of the outside, beside the rows and the observed journals."""
+"""The outside operations of the migration driver, beside the rows and the observed journals."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from app.products.migrations.migration import Migration
 
 
 class MigrationActs(Protocol):
-    """A bounce needs none of it: its row is the target of the instance, and the reconciler does the moving."""
+    """Commands to brokers. A bounce needs none: its row is the instance's target, which the reconciler follows."""
 
     async def fence(self, migration: Migration, transactional_id: str, *, step: int) -> Incarnation:
-        """Initialise the id and leave it so; what the coordinator answered. To repeat it is safe.
+        """Initialise the id, which leaves it fenced, and return the coordinator's answer. Safe to repeat.
 
-        Raises a FencelineError where it was not done, or nobody said that it was.
+        Raises a FencelineError if the fence failed or was not confirmed.
         """
         ...
 
 
 class MigrationQuestions(Protocol):
-    """What only one stage asks. Each says itself what it could not learn; none raises because of the brokers."""
+    """Questions of single stages. Each answer names what is unknown; no broker failure raises."""
 
     async def preflight(self, migration: Migration, ids: tuple[str, ...]) -> PreflightFacts: ...
 
     async def group(self, migration: Migration) -> GroupDescription | None:
-        """As its coordinator has it now; None: it did not say."""
+        """Describe the group as its coordinator has it now; None: no answer."""
         ...
 
     async def of_cluster(self, cluster: str, group: str) -> tuple[GroupDescription | None, Survey | None]:
-        """A group, ours or not, and the cluster's brokers. Raises NotFoundError where there is no such cluster."""
+        """Describe any group, and the cluster's brokers. Raises NotFoundError for an unknown cluster."""
         ...
 
     async def held_back(self, migration: Migration) -> Mapping[str, tuple[int, int]] | None:
-        """Of partitions of the sink whose readers of committed data do not get to the end, how far, and the end.
+        """Return LSO and end of each partition of the sink with an LSO below its high watermark.
 
-        None: the brokers are away.
+        None: the brokers do not answer.
         """
         ...
 
     async def lost_offsets(self, migration: Migration) -> str:
-        """Why tasks that began now would refuse to: the group has lost committed offsets. Else, or not known, empty."""
+        """Return why new tasks would refuse to start, as the group lost committed offsets; empty also if not known."""
         ...
 
     async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
-        """The audit of the migration's time: begun, if there is none yet. The caller holds its row and commits."""
+        """Return the audit of the migration's time, and start it if needed. The caller holds its row and commits."""
         ...

@@ -1,4 +1,4 @@
-"""What must be so before anything is touched. To ask it changes nothing."""
+"""The conditions of the preflight. They change nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ _Judge = Callable[[Migration, Look, PreflightFacts], Finding]
 
 def _of_facts(judge: _Judge) -> Callable[[Migration, Look], Finding]:
     def judged(migration: Migration, look: Look) -> Finding:
-        return (
-            unknown("it has not been asked yet") if look.preflight is None else judge(migration, look, look.preflight)
-        )
+        return unknown("not checked yet") if look.preflight is None else judge(migration, look, look.preflight)
 
     return judged
 
@@ -31,23 +29,23 @@ def _brokers(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     if facts.brokers_problem:
         return unknown(facts.brokers_problem)
     if not facts.versions:
-        return unknown("no broker has told its version")
+        return unknown("no broker has reported its version")
     old = [
-        f"broker {name} is of {_dotted(version)}"
+        f"broker {name} has version {_dotted(version)}"
         for name, version in facts.versions.items()
         if version and version < NEEDED_VERSION
     ]
     if old:
         return closed(
-            f"{'; '.join(old)}: brokers before 2.5 take offsets of members that have left the group, and give out "
-            "offsets while a transaction has newer ones pending (KIP-447)"
+            f"{'; '.join(old)}: brokers before 2.5 accept offsets of stale members, and return committed offsets "
+            "while a transaction has newer ones pending (KIP-447)"
         )
     silent = [name for name, version in facts.versions.items() if version is None]
     if silent:
-        return unknown(f"broker {silent[0]} does not tell its version")
+        return unknown(f"broker {silent[0]} has not reported its version")
     oldest = min(version for version in facts.versions.values() if version is not None)
-    those = "the broker is" if len(facts.versions) == 1 else f"the oldest of {len(facts.versions)} brokers is"
-    return open_(f"{those} of {_dotted(oldest)} or later; {facts.features}")
+    those = "the broker has" if len(facts.versions) == 1 else f"all {len(facts.versions)} brokers have"
+    return open_(f"{those} version {_dotted(oldest)} or later; {facts.features}")
 
 
 def _rights(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
@@ -57,13 +55,13 @@ def _rights(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
         return closed_unless(facts.rights_refused, "")
     if facts.rights_unknown:
         return unknown(facts.rights_unknown)
-    return open_("the coordinators describe every id to us, and take what we write under it")
+    return open_("the coordinators allow Fenceline to describe every id and to write under it")
 
 
 def _no_hanging(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     if facts.hanging:
         return closed_unless(facts.hanging, "")
-    return unknown(facts.hanging_unknown) if facts.hanging_unknown else open_("none is found")
+    return unknown(facts.hanging_unknown) if facts.hanging_unknown else open_("none found")
 
 
 def _no_collision(migration: Migration, look: Look, facts: PreflightFacts) -> Finding:
@@ -73,23 +71,25 @@ def _no_collision(migration: Migration, look: Look, facts: PreflightFacts) -> Fi
     for name in (*evidence.partition_ids(migration, look), *evidence.task_ids(migration, look)):
         now = look.now_of(name)
         if now is not None and look.ids[name].is_open and look.holder_of(now) is None:
-            missing.append(f"a transaction is open under {name} (epoch {now.producer_epoch}), by nobody of ours")
-    return closed_unless(missing, "every id is this pipeline's, and nobody else writes under it")
+            missing.append(
+                f"a transaction is open under {name} (epoch {now.producer_epoch}), by a client outside Fenceline"
+            )
+    return closed_unless(missing, "this pipeline owns every id, and no other client writes under one")
 
 
 def _timeout(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     timeout_ms = facts.transaction_timeout_ms
     if timeout_ms <= LONGEST_TIMEOUT_MS:
         return open_(f"it is {span(timeout_ms)}")
-    return closed(f"it is {span(timeout_ms)}: so long may a step wait for what a killed instance left open")
+    return closed(f"it is {span(timeout_ms)}: a step may wait that long for open transactions of a killed instance")
 
 
 def _sweep(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     if facts.abort_sweep_ms is None:
-        return unknown("the brokers do not tell it")
+        return unknown("the brokers have not reported it")
     if facts.abort_sweep_ms <= LONGEST_TIMEOUT_MS:
-        return open_(f"they look every {span(facts.abort_sweep_ms)}")
-    return closed(f"they look only every {span(facts.abort_sweep_ms)}: so much longer may a transaction live")
+        return open_(f"they check every {span(facts.abort_sweep_ms)}")
+    return closed(f"they check only every {span(facts.abort_sweep_ms)}: a transaction may stay open that much longer")
 
 
 def _modes(migration: Migration, look: Look) -> Finding:
@@ -97,7 +97,7 @@ def _modes(migration: Migration, look: Look) -> Finding:
     missing += [f"instance {n} has no lease" for n in range(look.ordinals) if look.instance(n) is None]
     modes = {one.mode for one in look.instances}
     if Mode.GROUP_ONLY in modes and Mode.V2 in modes:
-        missing.append(f"{Mode.GROUP_ONLY} and {Mode.V2} run beside each other")
+        missing.append(f"{Mode.GROUP_ONLY} and {Mode.V2} run at the same time")
     if not missing and modes == {migration.goal}:
         return closed(f"every instance is {migration.goal} already")
     return closed_unless(missing, ", ".join(f"instance {one.ordinal} is {one.mode}" for one in look.instances))
@@ -105,8 +105,8 @@ def _modes(migration: Migration, look: Look) -> Finding:
 
 def _offsets(migration: Migration, _: Look) -> Finding:
     if not migration.offsets:
-        return closed("what the group has committed could not be written down")
-    return open_(f"of {len(migration.offsets)} partitions, as they were when it began")
+        return closed("the group's committed offsets could not be recorded")
+    return open_(f"of {len(migration.offsets)} partitions, as of the start")
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -1,4 +1,4 @@
-"""What is kept of a migration beside itself: the evidence that opened a gate, with what was seen when it did."""
+"""The evidence of a migration: the state that opened a gate or ended a step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.products.migrations.migration import Migration, Stage
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """One id at that moment: its newest incarnation by the journal, whose it is, and what says so.
+    """The evidence for one id: its newest incarnation in the journal, its owner, and the sources.
 
-    partition, offset, journal_at: the record of `__transaction_state`; -1 and None where its coordinator was asked.
-    ordinal, task, lease, attempt, host, pid, heard_at, generation: of the task that says that it holds it.
-    fenced_in: the step in which we initialised it ourselves.
+    partition, offset, journal_at: the record of `__transaction_state`; -1 and None if its coordinator was asked.
+    ordinal, task, lease, attempt, host, pid, heard_at, generation: of the task that reports that it holds the id.
+    fenced_in: the step in which Fenceline initialised it.
     """
 
     transactional_id: str
@@ -39,9 +39,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A gate that opened, or a step that was begun or finished. look: all that was seen; proofs: of it the ids.
+    """A gate that opened, or a step that began or ended. look: the complete state; proofs: its ids.
 
-    step: its number; None: of the stage's gate. who: in whose name it was decided. server: which one drove.
+    step: its number; None: it is about the stage's gate. `who`: the user of the decision. server: the driving server.
     """
 
     at: datetime
@@ -56,7 +56,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def proofs_of(migration: Migration, look: Look) -> tuple[Proof, ...]:
-    """Each id that the journal has, by name."""
+    """Return the evidence of each id in the journal, by name."""
     return tuple(_proof(migration, look, name, now) for name, now in sorted(look.ids.items()))
 
 

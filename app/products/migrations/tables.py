@@ -18,14 +18,14 @@ migrations = sa.Table(
     text("state"),
     moment("started_at"),
     moment("ended_at", nullable=True),
-    # The whole of it but its steps; the columns are what is asked for.
+    # The complete migration without its steps; the other columns are for queries.
     json("migration"),
     one_of("stage", Stage),
     one_of("state", MigrationState),
     sa.CheckConstraint("(ended_at IS NULL) = (state NOT IN ('aborted', 'done'))", name="end"),
     sa.Index("ix_migrations_started", "started_at", "id"),
 )
-# Two of them at once would send the same instances to and fro.
+# Two open migrations would send the same instances to different modes.
 sa.Index("uq_migrations_open", migrations.c.pipeline_id, unique=True, postgresql_where=migrations.c.ended_at.is_(None))
 
 migration_steps = sa.Table(
@@ -39,7 +39,7 @@ migration_steps = sa.Table(
     one_of("kind", StepKind),
     one_of("state", StepState),
 )
-# One act at a time.
+# One open step at a time.
 sa.Index(
     "uq_migration_steps_underway",
     migration_steps.c.migration_id,
@@ -70,7 +70,7 @@ migration_alarms = sa.Table(
     sa.UniqueConstraint("migration_id", "kind", "key", name="uq_migration_alarms_one"),
 )
 
-# Of applications that Fenceline does not launch: there is no pipeline and no run.
+# Foreign migrations have no pipeline and no run.
 foreign_migrations = sa.Table(
     "foreign_migrations",
     metadata,

@@ -11,15 +11,15 @@ from app.products.offset_log.check import Finding
 
 
 def contradiction_alert(pipeline: Pipeline, finding: Finding, *, others: int, now: datetime) -> Alert:
-    """others: how many more were found at the same time."""
+    """others: the number of other contradictions found at the same time."""
     name = f"{finding.topic}-{finding.partition}"
-    more = f" {others} more were found at the same time." if others else ""
+    more = f" {others} more contradictions were found at the same time." if others else ""
     return Alert(
         kind=AlertKind.OFFSETS_CONTRADICTED,
         state=AlertState.HAPPENED,
         subject=subject_of("offsets", pipeline.name, finding.group, name, finding.kind, finding.start),
         at=now,
-        sentence=f"What the tasks of {pipeline.name} recorded of {name} contradicts itself: {finding.message}.{more}",
+        sentence=f"The offset events of {pipeline.name} contradict each other in {name}: {finding.message}.{more}",
         page=f"/pipelines/{quote(pipeline.name, safe='')}/offsets",
         cluster=pipeline.cluster,
         pipeline=pipeline.name,

@@ -1,4 +1,4 @@
-"""What the tasks of a pipeline recorded of their offsets: how it stands, and a check of any stretch of time."""
+"""REST: the offset log of a pipeline, with its status, contradictions and a check of any time range."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from app.core.access.signed_in import may
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import Moment, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.offset_log import service as offset_log
 from app.products.offset_log.check import PipelineCheck
 from app.products.offset_log.service import OffsetLog
@@ -20,7 +22,7 @@ router = APIRouter(prefix="/pipelines/{name}/offset-log", tags=["pipelines"])
 
 @router.get("", responses=refusals(404))
 async def get_offset_log(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[OffsetLog]:
-    """How the newest live check ended, and every contradiction that is kept."""
+    """Return the newest live check, and every contradiction that is kept."""
     return await offset_log.look(uow, pipeline=name)
 
 
@@ -30,7 +32,9 @@ async def check_offset_log(
     uow: Uow,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
-    since: Annotated[Moment | None, Query(description="Without it, all that is kept: 14 days.")] = None,
+    since: Annotated[
+        Moment | None, Query(description="Start of the range; by default all that is kept, 14 days.")
+    ] = None,
 ) -> Shown[PipelineCheck]:
-    """Replay what tasks told since then: gaps, overlaps, commits without ownership, rewinds. Nothing is written."""
+    """Replay the offset events since then: gaps, overlaps, commits without ownership, rewinds. Nothing is written."""
     return await offset_log.verify(uow, wiring.observations, pipeline=name, since=since, now=wiring.clock.now())

@@ -1,4 +1,4 @@
-"""A pipeline's offset log, replayed partition by partition: what an operator is shown."""
+"""Replay of a pipeline's offset log, partition by partition, in the form that pages, CLI and REST show."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from app.products.offset_log.stretch import Stretch
 from app.products.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Standing, summed
 
 MAX_SIDES = 8
-"""Events that are shown beside one contradiction: those nearest to it."""
+"""Most events shown with one contradiction: those nearest to it."""
 MAX_DOUBTS = 20
 MAX_FINDINGS = 100
-"""Contradictions of one partition that are shown and kept, the half of them with the lowest offsets and the half with
-the highest: a loop that is wrong at every checkpoint is wrong thousands of times an hour."""
+"""Most contradictions shown and kept for one partition: half with the lowest offsets, half with the highest. A loop
+that is wrong at every checkpoint causes thousands an hour."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt recorded there, and who it was."""
+    """One event of a contradiction, with the attempt that recorded it."""
 
     run_id: str
     ordinal: int
@@ -37,17 +37,17 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def said(self) -> str:
-        """What was recorded, for a person."""
+        """The event as a text."""
         return _describe(self.event)
 
     @property
     def at(self) -> datetime | None:
-        """When, by the clock of its host."""
+        """The time by the clock of the attempt's host."""
         return None if self.event.at_ms is None else moment_of_ms(self.event.at_ms)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A contradiction in one partition. `start` up to, not including, `end`: the offsets that it is about."""
+    """A contradiction in one partition, in the offsets from `start` up to and excluding `end`."""
 
     group: str
     topic: str
@@ -60,7 +60,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """contradictions: how many there are; of more than MAX_FINDINGS `findings` has only so many."""
+    """contradictions: their number, of which `findings` has at most MAX_FINDINGS."""
 
     group: str
     topic: str
@@ -74,7 +74,7 @@ class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelineCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """since, until: what was told in between was replayed; None: all that is kept."""
+    """since, until: the time range whose events were replayed; since None: all that is kept."""
 
     since: datetime | None
     until: datetime
@@ -94,13 +94,13 @@ class PipelineCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """As sentences, each with its partition; the first MAX_DOUBTS."""
+        """The first MAX_DOUBTS as sentences, each with its partition."""
         said = [f"{one.topic}-{one.partition}: {doubt.message}" for one in self.partitions for doubt in one.doubts]
         return tuple(said[:MAX_DOUBTS])
 
     @property
     def standing(self) -> Standing | None:
-        """The worst of all partitions; None: nothing was told, so there is nothing to compare."""
+        """The worst of all partitions; None without any event to compare."""
         said = {one.standing for one in self.partitions}
         worst = (Standing.CONTRADICTED, Standing.CANNOT_TELL, Standing.CONSISTENT)
         return next((standing for standing in worst if standing in said), None)
@@ -114,11 +114,11 @@ def check(
     since: datetime | None,
     until: datetime,
 ) -> PipelineCheck:
-    """Replay all that is given.
+    """Replay all given events.
 
     Args:
-        unheard: why attempts may have committed of which nothing was heard (see `hearing`).
-        attempted: every attempt of which anything was heard, of whatever partition (see `silence`).
+        `unheard`: reasons why attempts without any report may have committed (see `hearing`).
+        attempted: every attempt with a report, about any partition (see `silence`).
     """
     ordered = sorted(heard, key=lambda one: one.place)
     checked = [
@@ -161,8 +161,11 @@ def _of_partition(heard: list[Heard], unheard: Sequence[str], attempted: Sequenc
 
 
 def _sides(found: Contradiction, heard: Sequence[Heard]) -> tuple[Side, ...]:
-    """The events that touch the offsets in question, of those whose records say it, or of all; and of a commit without
-    ownership how the partition had been lost. In the order of the clocks of those who recorded them."""
+    """Return the events that touch the contradiction's offsets, ordered by their own clocks.
+
+    They are those of the attempts that prove it, or of all attempts. For a commit without ownership, the preceding
+    loss of the partition is included.
+    """
     sides: list[Side] = []
     for one in heard:
         if found.tellers and one.teller not in found.tellers:
@@ -177,7 +180,7 @@ def _sides(found: Contradiction, heard: Sequence[Heard]) -> tuple[Side, ...]:
 
 
 def _touches(event: Event, stretch: Stretch) -> bool:
-    """Whether it is about these offsets, or ends or begins beside them."""
+    """Return true if the event lies in these offsets, or borders on them."""
     match event:
         case Positioned(offset=offset):
             return stretch.start <= offset and (stretch.end is None or offset <= stretch.end)
@@ -206,12 +209,12 @@ def _describe(event: Event) -> str:
         case Assigned(generation=generation):
             return "was assigned the partition" + ("" if generation is None else f" in generation {generation}")
         case GivenUp(how=how):
-            return f"gave the partition up: {how}"
+            return f"released the partition: {how}"
         case Positioned(offset=offset, found=found):
             return f"began to read at {offset}: {found.replace('_', ' ')}"
         case Checkpoint():
             start = next((at for at in (event.begins, event.first) if at is not None), None)
             span = f"up to {event.next}" if start is None else f"from {start} up to {event.next}"
             several = f" in {event.checkpoints} checkpoints" if event.checkpoints > 1 else ""
-            word = "was not told whether it committed" if event.outcome is Outcome.UNKNOWN else str(event.outcome)
+            word = "unknown outcome" if event.outcome is Outcome.UNKNOWN else str(event.outcome)
             return f"{word} {span}{several}"

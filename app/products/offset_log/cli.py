@@ -1,4 +1,4 @@
-"""`fenceline verify`: do the records that a pipeline's tasks made of their offsets contradict each other?"""
+"""`fenceline verify`: search a pipeline's offset log for contradictions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def verify(
     pipeline: PipelineName,
     since: Annotated[
         str | None,
-        typer.Option(metavar="90m|24h|7d|TIME", help="From when on; without it all that is kept, 14 days."),
+        typer.Option(metavar="90m|24h|7d|TIME", help="Start of the range; by default all that is kept, 14 days."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay what tasks recorded of their offsets: gaps, overlaps, commits without ownership, rewinds.
+    """Search the offset log for contradictions: gaps, overlaps, commits without ownership, rewinds.
 
-    Exit code 0 if nothing contradicts and nothing is missing, 1 if something contradicts, 6 if it cannot be told.
+    Exit code 0 if consistent, 1 if contradicted, 6 if events are missing and the range cannot be verified.
     """
     moment = None if since is None else moment_option(since, "--since", now=datetime.now(UTC))
     found = connect().get(
@@ -54,7 +54,7 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
     standing = None if found["standing"] is None else Standing(found["standing"])
     if standing is None:
         return Text(
-            f"Nothing was told of {pipeline} in this time: tasks tell of their offsets as exactly_once_v2 only.",
+            f"{pipeline} has no offset events in this range. Pipelines with at_least_once do not record any.",
             style="yellow",
         )
     findings = [as_record(one, Finding) for partition in found["partitions"] for one in partition["findings"]]
@@ -62,8 +62,8 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
     total = sum(one["contradictions"] for one in found["partitions"])
     figures = found["figures"]
     said = {
-        Standing.CONSISTENT: "consistent: nothing that was told contradicts, and nothing is missing in between",
-        Standing.CANNOT_TELL: "cannot be told: nothing contradicts, and not everything was heard",
+        Standing.CONSISTENT: "consistent: no contradiction, no missing events",
+        Standing.CANNOT_TELL: "cannot be verified: no contradiction, but events are missing",
         Standing.CONTRADICTED: "contradicted once" if total == 1 else f"contradicted {number(total)} times",
     }[standing]
     parts: list[RenderableType] = [Text(f"{pipeline}: {said}", style=_STYLES[standing])]
@@ -72,14 +72,14 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
             Text(""),
             Text(f"{finding.topic}-{finding.partition}  {finding.kind}  {finding.message}", style="red"),
             table(
-                ("TASK", "LEASE#", "ATTEMPT#", "HOST", "EVENT#", "AT", "RECORDED"),
+                ("TASK", "LEASE#", "ATTEMPT#", "HOST", "EVENT#", "TIME", "EVENT"),
                 (_side(side) for side in finding.sides),
-                empty="nothing that is kept",
+                empty="no events kept",
             ),
         ]
     if total > len(findings):
-        parts.append(Text(f"and {number(total - len(findings))} more, between those that are shown", style="red"))
-    parts += [Text(f"in doubt: {doubt}", style="yellow") for doubt in doubts]
+        parts.append(Text(f"and {number(total - len(findings))} more, between those shown", style="red"))
+    parts += [Text(f"cannot be verified: {doubt}", style="yellow") for doubt in doubts]
     count = len(found["partitions"])
     parts.append(
         Text(

@@ -1,4 +1,4 @@
-"""What has arrived of the attempts' records of one partition, and what of it is sure to be all."""
+"""The received offset events of one partition by attempt, and their completeness."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.core.wire.offset_events import Event, Teller, Telling
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt has told of one partition.
+    """The events that one attempt reported of one partition.
 
-    recorded, is_open, is_over: as in report.py, by the newest report that is kept.
-    complete_at: up to when, by the server's clock, all that had happened was told or counted; None: unknown.
+    recorded, is_open, is_over: as in offset_report.py, by the newest report that is kept.
+    complete_at: time by the server's clock up to which all events were reported or counted; None if unknown.
     newest_at: when the newest of `events` first arrived; None without events.
-    life: as in events.py.
+    life: as in offset_events.py.
     """
 
     group: str
@@ -39,10 +39,10 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tellings(heard: Sequence[Heard]) -> list[Telling]:
-    """Those of one partition, for the replay.
+    """Return the events of one partition for the replay.
 
-    An attempt that is still there is heard out if it has told of itself, or has said that there is nothing to tell,
-    after what the others told had arrived, and has no checkpoint open that may have been committed meanwhile.
+    A live attempt is complete if it reported, even without events, after the newest events of the others arrived. It
+    must have no open checkpoint that may have been committed meanwhile.
     """
     found: list[Telling] = []
     for one in heard:

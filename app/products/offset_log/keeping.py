@@ -1,4 +1,4 @@
-"""Which contradictions are kept: a loop that is wrong at every checkpoint finds thousands an hour, for weeks."""
+"""The bound on kept contradictions: a loop that is wrong at every checkpoint causes thousands an hour, for weeks."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from app.products.offset_log.check import Finding
 from app.products.offset_log.verdict import Kind
 
 MOST_FINDINGS = 200
-"""Of one partition: the first that were found, and the last one, which tells how far it goes and since when not."""
+"""For each partition: the first ones, and the newest one, which shows how far the contradictions reach."""
 
 Place = tuple[str, str, int]
 """Group, topic, partition."""
 
 
 class Known(NamedTuple):
-    """What is kept of one partition: of each contradiction its kind and where it begins; `last`: of the newest."""
+    """The kept contradictions of one partition, each as kind and start; `last`: the newest one."""
 
     keys: frozenset[tuple[Kind, int]] = frozenset()
     last: tuple[Kind, int] | None = None
 
 
 class Keeping(NamedTuple):
-    """first: to be added. instead: to be added, each for the newest of its partition, which goes."""
+    """first: to be added. instead: to be added, each in place of the newest one of its partition."""
 
     first: list[Finding]
     instead: list[Finding]
 
 
 def keeping(found: Iterable[Finding], known: Mapping[Place, Known]) -> Keeping:
-    """What to keep of what was found beside what is known."""
+    """Select the found contradictions to keep in addition to the known ones."""
     new: dict[Place, dict[tuple[Kind, int], Finding]] = {}
     for one in found:
         place = one.group, one.topic, one.partition
@@ -42,7 +42,7 @@ def keeping(found: Iterable[Finding], known: Mapping[Place, Known]) -> Keeping:
         ordered = sorted(of_place.values(), key=lambda one: (one.start, one.kind))
         room = max(0, MOST_FINDINGS - len(kept.keys))
         result.first.extend(ordered[:room])
-        # What was passed over before is found again at every check: only what lies behind the newest is newer.
+        # Every check finds the skipped ones again: only those at higher offsets than the newest one are newer.
         if room == 0 and kept.last is not None and ordered[-1].start > kept.last[1]:
             result.instead.append(ordered[-1])
     return result

@@ -1,4 +1,4 @@
-"""The offset log, replayed live: the first contradiction is marked and told within seconds."""
+"""The live replay of offset logs, which reports a contradiction within seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class OffsetWatch:
-    """The loop that checks each pipeline of which something was told since its last turn. One server at a time does."""
+    """Check each pipeline with new events since the last turn, on one server at a time."""
 
     name = "offsets"
 
@@ -46,8 +46,8 @@ class OffsetWatch:
             except UnavailableError:
                 raise
             except Exception as error:
-                # The pipelines behind it are checked all the same, and it is tried again at the next turn.
-                log.exception("what tasks of %s recorded of their offsets could not be checked", name)
+                # The other pipelines are checked now, and this one again at the next turn.
+                log.exception("the offset log of %s could not be checked", name)
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -58,12 +58,11 @@ class OffsetWatch:
             try:
                 new = await check_live(uow, self._observations, pipeline=name, now=self._clock.now())
             except NotFoundError:
-                # Deleted since it was named.
-                return
+                return  # the pipeline was deleted meanwhile
             await uow.commit()
         if new:
-            log.error("what tasks of %s recorded of their offsets contradicts itself: %d new contradictions", name, new)
+            log.error("the offset events of %s contradict each other: %d new contradictions", name, new)
 
     def interrupted(self) -> None:
-        """The next turn looks at an hour again: another server may have checked meanwhile."""
+        """Make the next turn check an hour again, since another server may have checked meanwhile."""
         self._checked_at = None

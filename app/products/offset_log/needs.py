@@ -1,4 +1,4 @@
-"""What the offset log shows that needs a person."""
+"""The issue of contradicting offset events."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from app.products.offset_log.check import MAX_FINDINGS
 
 
 def contradiction_need(pipeline: str, contradictions: int) -> Need:
-    """That records were skipped or processed twice, as the tasks' own records say; of many, only so many are kept."""
+    """Return the issue for this number of contradictions, of which at most MAX_FINDINGS are kept."""
     at_least = "at least " if contradictions >= MAX_FINDINGS else ""
     places = "once" if contradictions == 1 else f"{at_least}{contradictions} times"
     return Need(
         pipeline=pipeline,
         run_id=None,
         severity=Severity.WRONG,
-        sentence=f"what its tasks recorded of their offsets contradicts itself {places}: "
-        "records were skipped or processed twice",
-        next_step="see which in its offset log, and audit that time",
+        sentence=f"its offset events contradict each other {places}: records were skipped or processed twice",
+        next_step="see the offset log for the records, and audit that time",
         explained="offsets",
         mark="contradicted",
     )

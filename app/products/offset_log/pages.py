@@ -1,4 +1,4 @@
-"""A pipeline's offset log: what contradicts, with both sides, and a check of any stretch of time."""
+"""The page of a pipeline's offset log: contradictions with the events of both sides, and checks of a time range."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.core.overview import service as overview
+from app.core.access.signed_in import may
 from app.core.pipelines.store import PipelineStore
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
@@ -22,11 +22,11 @@ _SPANS = ((1, "last hour"), (24, "last day"), (168, "last week"), (336, "all tha
 
 
 def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
-    """`hours`: what was told in them is replayed with each look; None: nothing is."""
+    """hours: the range that each view replays; None: no replay."""
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        log = await overview.offset_log_of(uow, await uow.of(PipelineStore).get(name))
+        log = await offset_log.log_of(uow, await uow.of(PipelineStore).get(name))
         check = None
         if hours is not None and log is not None:
             check = await offset_log.verify(
@@ -51,5 +51,5 @@ async def show(
     name: str,
     hours: Annotated[int | None, Query(ge=1, le=336)] = None,
 ) -> Response:
-    # What is asked for is an answer of that moment, and does not change under its reader.
+    # A requested check is a result of that moment, so it is not updated live.
     return await screen.live(request, wiring, by, looking_at(wiring, name, hours=hours), is_live=hours is None)

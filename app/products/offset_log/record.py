@@ -1,4 +1,4 @@
-"""What is kept of checks: how the newest one ended, and every contradiction that was found."""
+"""The kept results of checks: the newest one, and every contradiction."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from app.products.offset_log.check import Finding
 from app.products.offset_log.verdict import Figures, Standing
 
 KEPT_FOR = timedelta(days=14)
-"""What was told. The replay of what is left of it cannot be surer than what is left."""
+"""Retention of offset events."""
 FINDINGS_KEPT_FOR = timedelta(days=30)
 MARKED_FOR = timedelta(days=7)
-"""So long a pipeline is marked after its newest contradiction, wherever it is shown."""
+"""Time for which a pipeline is marked after its newest contradiction."""
 MOST_EVENTS = 10_000
-"""Of one attempt and partition; what is older is a hole from then on. A task that aborts ten times a second for days
-would otherwise fill the disk with it."""
+"""Most events of one attempt and partition. Older ones count as missing: a task that aborts ten times a second for days
+would otherwise fill the disk."""
 
 
 class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """since: from when on what was told was replayed. partitions: how many stand how."""
+    """since: start of the replayed range. partitions: number of partitions by status."""
 
     checked_at: datetime
     since: datetime | None

@@ -1,16 +1,25 @@
-"""All attempts' records of one partition of one group, replayed together: do they contradict each other?
+"""Search the events of all attempts on one partition of one group for contradictions.
 
-What is committed is compared as stretches of offsets, in whatever order it was heard: in one life of a group each
-offset is committed in one checkpoint, and every one that lies between two others is. Who came before whom is told by
-the group's generation, or for attempts of one task by lease and attempt; clocks of different hosts are never compared.
+Committed offsets are compared as ranges, in any order of arrival. In one life of a group each offset is committed in
+one checkpoint, and so is every offset between two others. Owners are ordered by the group's generation, and attempts of
+one task by lease and attempt. Clocks of different hosts are never compared.
 
-No contradiction: a checkpoint that was aborted, and read again; offsets without a record (markers, aborted records,
-compaction); what retention deleted before it was read; an attempt that works on beside its successor and is refused.
-A doubt, never a contradiction: a gap that somebody may have filled of whom not everything was heard (in a partition of
-which he never told a word, too, between the owners that he may have come between), and anything
-across a point where the group had forgotten its offsets. That point is put before or after others by run and
-generation; so a group that somebody deletes in the middle of a run, whose generations begin again, may be taken for a
-gap or an overlap: its records are skipped or processed twice in truth, and it was not the loop that did it.
+No contradiction:
+
+- an aborted checkpoint that is repeated
+- offsets without a record (markers, aborted records, compaction)
+- records that retention deleted before they were read
+- an attempt that continues beside its successor and is refused
+
+Cannot be verified, and so never a contradiction:
+
+- a gap that an attempt with missing events may have filled. It may also have owned a partition of which it never
+  reported, between two known owners.
+- a comparison across a point where the group had no committed offsets any more
+
+Run and generation place that point before or after others. The generations of a group that is deleted during a run
+begin again, so a gap or an overlap may be reported. Its records are really skipped or processed twice, but the loop is
+not the cause.
 """
 
 from __future__ import annotations
@@ -28,12 +37,12 @@ from app.products.offset_log.verdict import Contradiction, Doubt, Figures, Kind,
 
 
 def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = (), silent: Sequence[Silent] = ()) -> Verdict:
-    """What everything that was recorded of one partition says.
+    """Replay all events of one partition.
 
     Args:
-        tellings: of each attempt that recorded anything of it, in any order.
-        unheard: why an attempt may have committed of which nothing was heard at all (see `hearing`); sentences.
-        silent: attempts that may have had the partition without a word of it.
+        tellings: those of each attempt with an event of it, in any order.
+        `unheard`: reasons why an attempt without any report may have committed (see `hearing`), as sentences.
+        `silent`: attempts that may have owned the partition without a report of it.
     """
     contradictions: list[Contradiction] = []
     doubts: list[Doubt] = []
@@ -55,7 +64,7 @@ def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = (), silent: 
 
 
 class _Around(NamedTuple):
-    """What a gap is judged by besides the tenures: what attempts say of themselves, and who was not heard."""
+    """Other evidence about a gap than tenures: contradictions within attempts, and attempts without reports."""
 
     own: list[Contradiction]
     unheard: Sequence[str]
@@ -72,8 +81,8 @@ def _across(readings: list[Reading], around: _Around) -> tuple[list[Contradictio
         Doubt(
             None,
             None,
-            f"the group had committed nothing when its generation {cut[1]} was assigned the partition: what was "
-            "committed before it is not compared with what was committed since",
+            f"the group had no committed offset when the partition was assigned in generation {cut[1]}: commits "
+            "before and after that are not compared",
         )
         for cut in cuts
         if any(tenure.committed and _age(tenure) < cut for tenure in tenures)
@@ -86,12 +95,12 @@ def _across(readings: list[Reading], around: _Around) -> tuple[list[Contradictio
         contradictions += found
         doubts += unsure
     if elsewhere:
-        doubts.append(Doubt(None, None, "of some commits it is not known whether they were before that or since"))
+        doubts.append(Doubt(None, None, "some commits may be from before that or from after it"))
     return contradictions, doubts
 
 
 def _judge(tenures: list[Tenure], readings: list[Reading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
-    """Tenures of one life; the rest of what the readings say holds wherever it meets them."""
+    """Judge tenures of one life; the other parts of the readings apply wherever they meet these."""
     overlaps = _overlaps(tenures)
     known = around.own + overlaps
     contradictions = overlaps + [
@@ -103,15 +112,15 @@ def _judge(tenures: list[Tenure], readings: list[Reading], around: _Around) -> t
     for hole in _gaps(tenures, readings):
         if any(found.kind is Kind.GAP and found.stretch.meets(hole) for found in around.own):
             continue
-        message = f"offsets {hole.start} to {(hole.end or 0) - 1} were committed by nobody, and later ones were"
+        message = f"offsets {hole.start} to {(hole.end or 0) - 1} were not committed, but later ones were"
         reasons = list(around.unheard)
         if any(stretch.meets(hole) for reading in readings for stretch in reading.unheard):
-            reasons.append("not all has been heard of an attempt that may have had them")
+            reasons.append("events are missing of an attempt that may have committed them")
         before, after = _owners_around(hole, tenures)
         if any(one.may_lie_between(before, after) for one in around.silent):
-            reasons.append("an attempt of which not all was heard may have had the partition without a word of it")
+            reasons.append("an attempt with missing events may have owned the partition without a report of it")
         if reasons:
-            doubts.append(Doubt(Kind.GAP, hole, f"{message}, as far as was heard: {'; '.join(reasons)}"))
+            doubts.append(Doubt(Kind.GAP, hole, f"{message}, as far as was reported: {'; '.join(reasons)}"))
         else:
             contradictions.append(Contradiction(Kind.GAP, hole, (), message))
     return contradictions, doubts
@@ -133,7 +142,7 @@ def _overlaps(tenures: list[Tenure]) -> list[Contradiction]:
 
 
 def _rewinds(tenures: list[Tenure]) -> list[Contradiction]:
-    """Tenures that began behind what an earlier one committed; of equal generations neither is the earlier one."""
+    """Find tenures that began before the end of an earlier one; equal generations have no order."""
     found: list[Contradiction] = []
     reached: dict[int, tuple[int, Tenure]] = {}
     ordered = sorted(
@@ -146,8 +155,8 @@ def _rewinds(tenures: list[Tenure]) -> list[Contradiction]:
             end, owner = max(earlier, key=lambda far: far[0], default=(0, tenure))
             if tenure.began is not None and tenure.began < end:
                 message = (
-                    f"generation {generation} began to read at {tenure.began}, and the owner of generation "
-                    f"{owner.generation} committed {end}"
+                    f"generation {generation} began to read at {tenure.began}, but the owner of generation "
+                    f"{owner.generation} had committed {end}"
                 )
                 found.append(
                     Contradiction(Kind.REWOUND, Stretch(tenure.began, end), (owner.teller, tenure.teller), message)
@@ -161,7 +170,7 @@ def _rewinds(tenures: list[Tenure]) -> list[Contradiction]:
 
 def _gaps(tenures: list[Tenure], readings: list[Reading]) -> list[Stretch]:
     covered = [stretch for tenure in tenures for stretch in tenure.committed]
-    # Where somebody began is where others had come to, even while he has committed nothing yet.
+    # The start of a tenure is the end of the one before, even while it has committed nothing yet.
     covered += [(tenure.began, tenure.began) for tenure in tenures if tenure.began is not None]
     if not covered:
         return []
@@ -174,7 +183,7 @@ def _gaps(tenures: list[Tenure], readings: list[Reading]) -> list[Stretch]:
 
 
 def _owners_around(hole: Stretch, tenures: list[Tenure]) -> tuple[Age | None, Age | None]:
-    """How old those are who committed up to it, and those who went on behind it; None: not known."""
+    """Return the ages of the owners before and after the hole; None if not known."""
     before = [tenure for tenure in tenures if any(end == hole.start for _, end in tenure.committed)]
     after = [
         tenure
@@ -190,12 +199,12 @@ def _first_of(owners: list[Tenure], order: Callable[[list[Age]], Age]) -> Age | 
 
 
 def _age(tenure: Tenure) -> tuple[int, int, int]:
-    """Of tenures of one partition; one generation has one owner there, who knows in which order he found things."""
+    """Return the order of a partition's tenures; one generation has one owner, which counts its lost offsets."""
     return tenure.teller.run, -1 if tenure.generation is None else tenure.generation, tenure.forgotten
 
 
 def _splits(tenure: Tenure, tenures: list[Tenure]) -> bool:
-    """Whether the group had committed nothing at its assignment, and another one was, or may have been, before it."""
+    """Return true if the group had no committed offset at its assignment, and another tenure may be earlier."""
     return (
         tenure.is_forgotten
         and tenure.generation is not None

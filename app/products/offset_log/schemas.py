@@ -1,4 +1,4 @@
-"""The offset log at the edge: checks, contradictions with the events of both sides, and doubts."""
+"""REST schemas of the offset log: checks, contradictions with the events of both sides, and unverifiable ranges."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.kit.web.api.shown import Shown, shows
 from app.products.offset_log import check, record, verdict
 from app.products.offset_log import service as offset_log
 
-INDEX = "Of the attempt's events about the partition; a missing one is a hole."
+INDEX = "Number of the event among the attempt's events of the partition; a skipped number is a missing event."
 NUMBER = "The task's ownership number of the partition."
-FOLLOWS = "How many checkpoints the event before it stands for; null: it is the first, or not said."
-AT = "By the clock of its host."
+FOLLOWS = "Number of checkpoints of the previous event; null: this is the first event, or not reported."
+AT = "Time by the clock of its host."
 
 
 @shows(events.Assigned)
@@ -43,13 +43,13 @@ class PositionedEvent:
 
 @shows(events.Checkpoint)
 class CheckpointEvent:
-    """The partition's share of a checkpoint, or of several committed ones that follow on each other."""
+    """The partition's share of a checkpoint, or of several consecutive committed ones."""
 
     index = INDEX
     number = NUMBER
     follows = FOLLOWS
-    begins = "The position before its first poll; null: nothing was read yet."
-    next = "The offset that was, or would have been, committed."
+    begins = "Position before its first poll; null: nothing was read yet."
+    next = "The offset to commit."
     at_ms = AT
     until_ms = AT
 
@@ -61,15 +61,15 @@ class Side:
 
 @shows(check.Finding)
 class Finding:
-    """A contradiction: no correct loop can have recorded this."""
+    """A contradiction: events that a correct loop cannot record."""
 
-    end = "Not included; null: however far."
-    sides = "What was recorded there, by whom."
+    end = "Excluded; null: without an end."
+    sides = "The events there, each with its attempt."
 
 
 @shows(verdict.Figures)
 class Figures:
-    records = "Of committed checkpoints that say how many they hold."
+    records = "Records of the committed checkpoints that count theirs."
 
 
 def _messages(doubts: tuple[check.Doubt, ...]) -> list[str]:
@@ -78,25 +78,25 @@ def _messages(doubts: tuple[check.Doubt, ...]) -> list[str]:
 
 @shows(check.PartitionCheck)
 class PartitionCheck:
-    attempts = "How many attempts told of it."
-    contradictions = "How many there are, also of those that are not listed."
+    attempts = "Number of attempts with events of it."
+    contradictions = "Their number, including those that are not listed."
     findings = "At most 100: those with the lowest and highest offsets."
     doubts: Annotated[list[str], BeforeValidator(_messages)]
 
 
 @shows(check.PipelineCheck)
 class PipelineCheck:
-    since = "From when on was replayed; null: all that is kept."
-    standing = "The worst of all partitions; null: nothing was told."
+    since = "Start of the replayed range; null: all that is kept."
+    standing = "The worst status of all partitions; null: no events."
     figures: Shown[verdict.Figures]
 
 
 @shows(record.CheckRecord)
 class LastCheck:
-    partitions = "How many stand how."
+    partitions = "Number of partitions by status."
 
 
 @shows(offset_log.OffsetLog)
 class OffsetLog:
-    last = "The newest live check; null: nothing was told yet."
+    last = "The newest live check; null: no events yet."
     findings = "Every contradiction that is kept, newest first."

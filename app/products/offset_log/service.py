@@ -1,4 +1,4 @@
-"""The offset log: what tasks tell is kept, and replayed, live and whenever somebody asks."""
+"""The offset log: store the events of tasks, and replay them, live and on request."""
 
 from __future__ import annotations
 
@@ -11,45 +11,47 @@ import msgspec
 from app.core.alerts.service import tell
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Phase, Snapshot
+from app.core.overview.product_views import Panel
+from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.needs import Need
 from app.core.runs.service.heartbeats import report_of
 from app.core.wire.heartbeat import TaskHeartbeat
+from app.core.wire.offset_report import Init
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import moment_of_ms, storable
 from app.products.offset_log.alerts import contradiction_alert
 from app.products.offset_log.check import PipelineCheck, check
 from app.products.offset_log.heard import Heard
-from app.products.offset_log.hearing import Init, unheard_inits
+from app.products.offset_log.hearing import unheard_inits
 from app.products.offset_log.needs import contradiction_need
 from app.products.offset_log.record import MARKED_FOR, CheckRecord, FindingRecord
 from app.products.offset_log.silence import Attempted
 from app.products.offset_log.store import OffsetLogStore
 
 LIVE_SPAN = timedelta(hours=1)
-"""What was told in this time is replayed live; what contradicts there is replayed with all that is kept before it is
-said."""
+"""Range of the live replay. A contradiction in it is replayed with all kept events before it is reported."""
 FINDINGS_SHOWN = 50
 FINDINGS_TOLD = 5
-"""Alerts of one pipeline and one turn: what goes wrong once goes wrong in many partitions."""
+"""Most alerts of one pipeline in one turn: one fault causes contradictions in many partitions."""
 
 
 class OffsetLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known without a new check. last: None as long as nothing was told. findings: the newest."""
+    """The status without a new check. last: None without events. findings: the newest."""
 
     last: CheckRecord | None
     findings: tuple[FindingRecord, ...]
 
 
 async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str, now: datetime) -> bool:
-    """Keep what a task tells of its offsets. Its lease was checked by whoever took the heartbeat.
+    """Store the offset events of a heartbeat, whose lease is already checked. Return false if they are not stored.
 
-    False: not kept. It leaves out what the database of another epoch had, and would be taken for all that there was:
-    after an older one was restored the task tells it anew, when the answer has named the epoch of now.
+    A report for another database epoch lacks the events that the other database had, and would count as complete. After
+    a restore the task reports all events again, once an answer has named the current epoch.
 
-    Durably, unlike the rest of a heartbeat: what is answered as stored is not told again, and an event that went back
-    to what it was before it grew would look like records that were skipped.
+    The write is durable, unlike the rest of a heartbeat: stored events are not reported again. An event that went back
+    to its state before it grew would look like skipped records.
     """
     heartbeat = storable(heartbeat)
     if heartbeat.offsets is None or heartbeat.offsets.database_epoch not in (None, database_epoch):
@@ -61,7 +63,7 @@ async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str
 async def verify(
     uow: UnitOfWork, observations: Observations, *, pipeline: str, since: datetime | None, now: datetime
 ) -> PipelineCheck:
-    """Replay what tasks of the pipeline told since then; None: all that is kept. Nothing is written.
+    """Replay the pipeline's events since then (None: all that is kept). Nothing is written.
 
     Raises NotFoundError when there is no such pipeline.
     """
@@ -73,19 +75,19 @@ async def verify(
     suspected = {(one.group, one.topic, one.partition) for one in found.findings}
     if not suspected:
         return found
-    # Who died may have filled the gap without a word of it.
+    # A dead attempt may have filled the gap without a report of it.
     attempted = await uow.of(OffsetLogStore).attempted(pipeline)
     if since is not None:
-        # What was told earlier may fill it: a task that was cut off tells late what it did long ago.
+        # Earlier events may fill it: an attempt without connection reports late.
         whole = await uow.of(OffsetLogStore).heard(pipeline, since=None, places=sorted(suspected))
         heard = [one for one in heard if one.place not in suspected] + [one for one in whole if one.place in suspected]
     return await asyncio.to_thread(_check, heard, inits, attempted, snapshot, since, now)
 
 
 async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: str, now: datetime) -> int:
-    """Replay the last hour; keep how it stands, and what contradicts. How many contradictions are new.
+    """Replay the last hour, and store its status and contradictions. Return the number of new contradictions.
 
-    Each is told once, whoever else checks.
+    Each is reported once, also with several servers.
     """
     found = await verify(uow, observations, pipeline=pipeline, since=now - LIVE_SPAN, now=now)
     await uow.of(OffsetLogStore).note_check(pipeline, found)
@@ -98,8 +100,20 @@ async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: s
     return len(new)
 
 
+async def log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
+    """None where tasks record none, since their offsets may go back."""
+    if pipeline.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return None
+    return await look(uow, pipeline=pipeline.name)
+
+
+async def panel_of(uow: UnitOfWork, pipeline: Pipeline) -> Panel:
+    """The section of the pipeline's page."""
+    return Panel(template="components/offset_log_panel.html", content=await log_of(uow, pipeline))
+
+
 async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:
-    """What the newest live check said, and every contradiction that is kept, newest first.
+    """Return the newest live check, and every contradiction that is kept, newest first.
 
     Raises NotFoundError when there is no such pipeline.
     """
@@ -124,11 +138,11 @@ def _check(
 
 
 def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: datetime) -> tuple[str, ...]:
-    """What the coordinators know of the pipeline's ids, beside what was told of them."""
+    """Compare the coordinators' state of the pipeline's ids with the reported inits."""
     journal = snapshot.transaction_journal
     is_read = journal.phase in (Phase.LIVE, Phase.REFUSED) and journal.as_of_ms >= 0
     if not is_read or moment_of_ms(journal.as_of_ms) < newest:
-        return ("which inits the coordinators know is not read up to now",)
+        return ("the inits that the coordinators know are not read up to now",)
     known = snapshot.transactions
     now = {
         name: Init(known[name].state.producer_id, known[name].state.producer_epoch) if name in known else None
@@ -140,7 +154,7 @@ def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: da
 async def contradiction_needs(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
 ) -> Mapping[str, Sequence[Need]]:
-    """Return a need for each pipeline with contradicting offset events of the last days."""
+    """Return an issue for each pipeline with contradicting offset events of the last days."""
     del pipelines  # one statement reads all
     found = await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)
     return {name: (contradiction_need(name, number),) for name, number in found.items() if number}

@@ -1,4 +1,4 @@
-"""Attempts of which not everything was heard, in partitions of which they never told: they may have had them."""
+"""Attempts with missing events, which may have owned partitions of which they never reported."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 from app.core.wire.offset_events import Teller
 
 Age = tuple[int, int]
-"""Run and generation: of two owners of one partition the later one has more."""
+"""Run and generation: the later of two owners of one partition has the higher pair."""
 
 
 class Attempted(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt of which anything was heard, whatever that was.
+    """An attempt with at least one report.
 
-    is_over, complete_at: as in heard.py. first, last: generations of its assignments, the lowest and the highest that
-        it told of; None: of none. life: as in events.py.
+    is_over, complete_at: as in `heard.py`. first, last: lowest and highest reported generation of its assignments, None
+        without one. life: as in offset_events.py.
     """
 
     teller: Teller
@@ -30,10 +30,10 @@ class Attempted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silent(NamedTuple):
-    """An attempt that may have been assigned a partition, and have committed there, without a word of it.
+    """An attempt that may have owned a partition, and committed there, without a report of it.
 
-    since: it was still heard of under this one; None: of no assignment. until: its successor had one, and with it the
-        id of both, so that it has committed nothing under a later one; None: nothing was heard of a successor.
+    since: its newest reported assignment, None without one. until: the first assignment of its successor. The successor
+        had the id of both by then, so this attempt committed nothing under a later one. None without a successor.
     """
 
     teller: Teller
@@ -42,14 +42,17 @@ class Silent(NamedTuple):
     until: Age | None
 
     def may_lie_between(self, before: Age | None, after: Age | None) -> bool:
-        """Whether it may have had the partition between two owners; None: how old one is, is not known."""
+        """Return true if it may have owned the partition between two owners. None: an owner's age is not known."""
         is_after_both = after is not None and self.since is not None and self.since >= after
         is_before_both = before is not None and self.until is not None and self.until <= before
         return not is_after_both and not is_before_both
 
 
 def silent(attempted: Iterable[Attempted], *, told: Iterable[Teller], newest_at: datetime | None) -> list[Silent]:
-    """Of a partition that only `told` told of; newest_at: when the newest word of it arrived."""
+    """Return the attempts that may have owned a partition without a report of it.
+
+    `told`: the attempts that reported it. newest_at: arrival of its newest event.
+    """
     every, here = list(attempted), frozenset(told)
     return [
         Silent(one.teller, one.life, _age(one.teller, one.last), _until(one, every))
@@ -75,7 +78,7 @@ def _until(one: Attempted, every: Sequence[Attempted]) -> Age | None:
 
 
 def _turn(teller: Teller) -> tuple[int, int, int]:
-    """Of one task: who comes later has more."""
+    """Return the order of one task's attempts."""
     return teller.run, teller.lease, teller.attempt
 
 

@@ -1,4 +1,4 @@
-"""The offset log: what tasks told of their offsets, and what checks made of it."""
+"""Database store of the offset log: the events of tasks, and the results of checks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from app.core.pipelines.tables import pipelines, transactional_ids
 from app.core.runs.tables.runs import runs
 from app.core.runs.task import TaskReport
 from app.core.wire.offset_events import Checkpoint, Event, Teller
-from app.core.wire.offset_report import OffsetReport
+from app.core.wire.offset_report import Init, OffsetReport
 from app.kit.access import Verb
 from app.kit.db.store import DatabaseStore
 from app.kit.storable import moment_of_ms
 from app.products.offset_log.check import Finding, PipelineCheck
 from app.products.offset_log.heard import Heard
-from app.products.offset_log.hearing import Init
 from app.products.offset_log.keeping import Known, Place, keeping
 from app.products.offset_log.record import CheckRecord, FindingRecord
 from app.products.offset_log.silence import Attempted
@@ -63,32 +62,34 @@ _KNOWN = """
         SELECT id, number, dense_rank() OVER (ORDER BY on_cluster, resets + unrecorded) AS life FROM started
     )
 """
-"""The runs of a pipeline, which start they are, and in which life."""
+"""The runs of a pipeline, each with the number of its start and its life."""
 _HEARD = sa.text(
     f"""
     {_KNOWN}
     SELECT revisions.definition->>'group_id' AS group_id,
-           told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition,
-           told.recorded, told.is_open, known.number, known.life,
+           reported.run_id, reported.ordinal, reported.task, reported.lease, reported.attempt,
+           reported.topic, reported.partition,
+           reported.recorded, reported.is_open, known.number, known.life,
            tellers.host, tellers.is_over, tellers.complete_at,
            found.events, found.newest_at
     FROM known
     JOIN offset_tellers AS tellers ON tellers.run_id = known.id
-    JOIN offset_tellings AS told USING (run_id, ordinal, task, lease, attempt)
+    JOIN offset_tellings AS reported USING (run_id, ordinal, task, lease, attempt)
     JOIN instances USING (run_id, ordinal, lease)
-    JOIN runs ON runs.id = told.run_id
+    JOIN runs ON runs.id = reported.run_id
     JOIN revisions ON revisions.pipeline_id = runs.pipeline_id AND revisions.number = instances.revision
     LEFT JOIN LATERAL (
         SELECT CAST(json_agg(event ORDER BY index) AS text) AS events, max(first_at) AS newest_at
         FROM offset_events AS kept
         WHERE (kept.run_id, kept.ordinal, kept.task, kept.lease, kept.attempt, kept.topic, kept.partition)
-            = (told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition)
+            = (reported.run_id, reported.ordinal, reported.task, reported.lease, reported.attempt,
+               reported.topic, reported.partition)
           AND kept.last_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
     ) AS found ON true
     WHERE tellers.reported_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
-      AND (CAST(:topics AS text[]) IS NULL OR (told.topic, told.partition) IN (
+      AND (CAST(:topics AS text[]) IS NULL OR (reported.topic, reported.partition) IN (
            SELECT * FROM unnest(CAST(:topics AS text[]), CAST(:partitions AS integer[]))))
-    """  # noqa: S608 - a part of our own
+    """  # noqa: S608 - the parts are constants
 ).bindparams(
     sa.bindparam("since", type_=sa.DateTime(timezone=True)),
     sa.bindparam("topics", type_=postgresql.ARRAY(sa.Text)),
@@ -108,19 +109,19 @@ _ATTEMPTED = sa.text(
             = (tellers.run_id, tellers.ordinal, tellers.task, tellers.lease, tellers.attempt)
           AND event->>'type' = 'assigned'
     ) AS found ON true
-    """  # noqa: S608 - a part of our own
+    """  # noqa: S608 - the parts are constants
 )
 
 
 _LIVES = {"reset": Verb.RESET_OFFSETS, "unrecorded": ProcessingGuarantee.AT_LEAST_ONCE}
-"""What begins another life."""
+"""The commands and guarantees that begin another life."""
 
 
 class OffsetLogStore(DatabaseStore):
-    """Rows by attempt and partition; of one event the one that stands for the most checkpoints is kept."""
+    """Rows by attempt and partition. The copy of an event with the most checkpoints is kept."""
 
     async def add(self, attempt: TaskReport, offsets: OffsetReport, *, now: datetime) -> None:
-        """Keep what an attempt tells; what it told before, later or as late, stays."""
+        """Store the report of an attempt, unless a newer or equal one is stored."""
         key = {name: getattr(attempt, name) for name in _ATTEMPT}
         await self._add_teller(attempt, offsets, key, now=now)
         told = sorted(offsets.partitions, key=lambda one: (one.topic, one.partition))
@@ -198,7 +199,7 @@ class OffsetLogStore(DatabaseStore):
     async def heard(
         self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None
     ) -> list[Heard]:
-        """What attempts have told of a pipeline's partitions since then; None: all that is kept. Of `places` only."""
+        """Return the events of a pipeline's partitions since then (None: all that is kept), of `places` only."""
         rows = await self._db.rows(
             _HEARD,
             {
@@ -209,11 +210,11 @@ class OffsetLogStore(DatabaseStore):
                 "partitions": None if places is None else [partition for _, _, partition in places],
             },
         )
-        # Of tasks that abort ten times a second it is seconds' work, and the server has others to answer.
+        # For tasks that abort ten times a second this takes seconds, during which the server must answer others.
         return await asyncio.to_thread(lambda: [_heard(row) for row in rows])
 
     async def attempted(self, pipeline: str) -> list[Attempted]:
-        """Every attempt of which anything is kept, of whatever partition or of none."""
+        """Return every attempt with a kept report, about any partition or none."""
         rows = await self._db.rows(_ATTEMPTED, {"pipeline": pipeline, **_LIVES})
         return [
             Attempted(
@@ -228,7 +229,7 @@ class OffsetLogStore(DatabaseStore):
         ]
 
     async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:
-        """By each transactional id that is the pipeline's: what attempts were given with it, as far as is kept."""
+        """Return the kept inits of each transactional id of the pipeline."""
         ids = sa.select(transactional_ids.c.transactional_id).join(
             pipelines, pipelines.c.id == transactional_ids.c.pipeline_id
         )
@@ -249,7 +250,7 @@ class OffsetLogStore(DatabaseStore):
         return found
 
     async def told_since(self, since: datetime | None) -> list[str]:
-        """The pipelines of which anything was told since then, by name."""
+        """Return the names of the pipelines with reports since then."""
         statement = (
             sa.select(pipelines.c.name)
             .distinct()
@@ -262,7 +263,7 @@ class OffsetLogStore(DatabaseStore):
         return [row.name for row in await self._db.rows(statement)]
 
     async def note_check(self, pipeline: str, check: PipelineCheck) -> None:
-        """Keep how the newest check ended; one of which nothing was told is not kept."""
+        """Store the result of the newest check, unless it had no events."""
         if check.standing is None:
             return
         record = CheckRecord(
@@ -291,10 +292,10 @@ class OffsetLogStore(DatabaseStore):
         )
 
     async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
-        """Keep what contradicts, up to a bound (app/products/offset_log/keeping.py); those to tell of."""
+        """Store contradictions up to a bound (app/products/offset_log/keeping.py). Return those to report."""
         if not findings:
             return []
-        # One at a time: of two servers that check at once each would think that there is room.
+        # The lock serialises servers: two that check at once would both see room.
         found_in = await self._db.row(
             sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).with_for_update(key_share=True)
         )
@@ -348,7 +349,7 @@ class OffsetLogStore(DatabaseStore):
         return None if row is None else msgspec.convert(row.record, CheckRecord, str_keys=True)
 
     async def findings(self, pipeline: str, *, limit: int) -> list[FindingRecord]:
-        """Newest first."""
+        """Return the kept contradictions, newest first."""
         table = offset_contradictions
         rows = await self._db.rows(
             sa.select(table.c.id, table.c.found_at, table.c.finding)
@@ -363,7 +364,7 @@ class OffsetLogStore(DatabaseStore):
         ]
 
     async def contradicted(self, *, since: datetime) -> dict[str, int]:
-        """How many contradictions were found since then, of each pipeline that has any."""
+        """Return the number of contradictions found since then, by name of pipeline."""
         table = offset_contradictions
         rows = await self._db.rows(
             sa.select(pipelines.c.name, sa.func.count().label("found"))

@@ -1,4 +1,4 @@
-"""Stretches of one partition's offsets, and what is left of them."""
+"""Ranges of one partition's offsets, and the holes between them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import NamedTuple
 
 
 class Stretch(NamedTuple):
-    """From `start` up to, not including, `end`. None as an end: however far."""
+    """The offsets from `start` up to and excluding `end`; None: without an end."""
 
     start: int
     end: int | None
 
     def meets(self, other: Stretch) -> bool:
-        """True if an offset lies in both."""
+        """Return true if both have an offset in common."""
         return (self.end is None or other.start < self.end) and (other.end is None or self.start < other.end)
 
 
 def holes(covered: Iterable[tuple[int, int]]) -> list[Stretch]:
-    """What lies between the first and the last offset of all of them and in none; an empty one covers nothing, but is a
-    place that was reached."""
+    """Return the ranges between the first and the last offset that no range covers.
+
+    An empty range covers nothing, but extends the first or the last offset.
+    """
     found: list[Stretch] = []
     reached: int | None = None
     for start, end in sorted(covered):

@@ -1,4 +1,4 @@
-"""What tasks told of their offsets, how the last check of it ended, and what contradicted."""
+"""The tables of the offset log: events of tasks, the newest check, contradictions, and recorded offsets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ offset_tellers = sa.Table(
         name="fk_offset_tellers_instance",
         ondelete="CASCADE",
     ),
-    # Rewritten every few seconds, like those of task_attempts.
+    # Its rows are updated every few seconds, like those of task_attempts.
     postgresql_with={"fillfactor": "50"},
 )
 
@@ -61,13 +61,13 @@ offset_events = sa.Table(
     text("topic", primary_key=True),
     integer("partition", primary_key=True),
     sa.Column("index", sa.BigInteger, primary_key=True, autoincrement=False),
-    # How many checkpoints it stands for: it is replaced by what has grown, never by what is older.
+    # The number of its checkpoints: only a copy that has grown replaces it.
     sa.Column("checkpoints", sa.BigInteger, nullable=False),
     json("event"),
     moment("first_at"),
     moment("last_at"),
     _teller("offset_events"),
-    # The live check reads an hour of what may be two weeks.
+    # The live check reads one hour of up to two weeks.
     sa.Index("ix_offset_events_lately", *_ATTEMPT, "topic", "partition", "last_at"),
     postgresql_with={"fillfactor": "80"},
 )
@@ -97,21 +97,4 @@ offset_contradictions = sa.Table(
     ),
     one_of("kind", Kind),
     sa.Index("ix_offset_contradictions_found", "pipeline_id", "found_at", "id"),
-)
-
-# The last offset of each partition whose commit was confirmed and reported; it outlives what the group's journal keeps.
-recorded_offsets = sa.Table(
-    "recorded_offsets",
-    metadata,
-    text("kafka_cluster_id", primary_key=True),
-    text("group_id", primary_key=True),
-    text("topic", primary_key=True),
-    integer("partition", primary_key=True),
-    sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False, index=True),
-    sa.Column("offset", sa.BigInteger, nullable=False),
-    text("topic_id", nullable=True),
-    sa.Column("is_final", sa.Boolean, nullable=False),
-    # When the run began that it is of, or somebody set it: what is older changes nothing.
-    moment("began_at"),
-    postgresql_with={"fillfactor": "50"},
 )

@@ -1,4 +1,4 @@
-"""One attempt's events of a partition, read in its own order: tenures, and what is wrong or missing within them."""
+"""One attempt's events of a partition, in its own order: tenures, contradictions within them, and missing events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from app.products.offset_log.verdict import Contradiction, Figures, Kind
 
 @dataclass(eq=False)
 class Tenure:
-    """From one assignment to the next change. `generation` None: the assignment was not heard, or did not say it.
+    """The ownership of a partition from one assignment to the next change.
 
-    began: where reading began in it. is_forgotten: the group had committed nothing then.
-    forgotten: how often its attempt had found nothing committed by then; a topic may be made anew in one generation.
-    committed: what its checkpoints committed, as (start, end), in their order.
+    generation: None if the assignment is missing or has none.
+    began: the first position in it. is_forgotten: the group had no committed offset then.
+    forgotten: how often its attempt had found no committed offset by then; a topic may be recreated in one generation.
+    committed: the ranges that its checkpoints committed, as (start, end), in their order.
     """
 
     teller: Teller
@@ -39,17 +40,17 @@ class Tenure:
 
     @property
     def end(self) -> int | None:
-        """The furthest offset that it committed."""
+        """The highest offset that it committed."""
         return max((end for _, end in self.committed), default=None)
 
 
 @dataclass
 class Reading:
-    """What one attempt says, and does not say, of a partition.
+    """The replay of one attempt's events of a partition.
 
-    undecided: checkpoints of unknown outcome: committed or not. gone: deleted unread, or before the group's beginning.
-    unheard: where it may have committed more than has been heard: from what it had reached by then to where it is next
-        heard to be, since in one life of a group committed offsets only grow.
+    undecided: checkpoints of unknown outcome. gone: deleted unread, or before the group's first offset.
+    `unheard`: ranges with missing events, in which it may have committed. Each begins at the offset reached before and
+        ends at the next known position, since committed offsets only grow in one life of a group.
     """
 
     tenures: list[Tenure] = field(default_factory=list[Tenure])
@@ -77,7 +78,7 @@ class _Reader:
         self._next_index = 0
         self._last: Event | None = None
         self._expected: int | None = None
-        """Where the client's position must be when the next checkpoint begins; None: that is not known."""
+        """The client's position at which the next checkpoint must begin; None if not known."""
         self._reached = 0
         self._forgotten = 0
         self._missing_from: int | None = None
@@ -103,7 +104,7 @@ class _Reader:
             self.reading.unheard.append(Stretch(self._reached, None))
 
     def _has_unheard_growth(self, event: Event) -> bool:
-        """Whether the event before it was heard as it was before it had grown to its end."""
+        """Return true if the previous event arrived only in an earlier state, before it had grown to its end."""
         return self._last is not None and event.follows is not None and event.follows > checkpoints_of(self._last)
 
     def _note_hole(self, event: Event) -> None:
@@ -129,7 +130,7 @@ class _Reader:
         is_forgotten = event.found is Found.NOTHING_COMMITTED
         if tenure is None or tenure.number != event.number:
             if is_forgotten:
-                # The group begins there for whoever gets the partition: what lies before is nobody's to read.
+                # The group begins there for every owner of the partition, so no task reads the offsets before it.
                 self.reading.gone.append(Stretch(0, event.offset))
             return
         if is_forgotten:
@@ -145,7 +146,7 @@ class _Reader:
         end = tenure.end
         if end is not None and event.offset < end:
             self._contradict(
-                Kind.REWOUND, Stretch(event.offset, end), f"it went back to {event.offset}, and had committed {end}"
+                Kind.REWOUND, Stretch(event.offset, end), f"it rewound to {event.offset}, but had committed {end}"
             )
         self._expected = event.offset
         self._reached = event.offset if is_forgotten else max(self._reached, event.offset)
@@ -154,7 +155,7 @@ class _Reader:
         start = next((at for at in (event.begins, self._expected, event.first) if at is not None), event.next)
         self._heard_again(start)
         if event.begins is None and self._expected is None and start > self._reached:
-            # From where it has read is not known: perhaps from the end of the owner before.
+            # The first offset that it read is not known: perhaps the end of the previous owner.
             self.reading.unheard.append(Stretch(self._reached, start))
         self._count(event, start)
         if event.outcome is Outcome.UNKNOWN:
@@ -165,15 +166,17 @@ class _Reader:
     def _commit(self, event: Checkpoint, start: int) -> None:
         tenure = self._tenure
         if tenure is None or tenure.number != event.number:
-            had = "did not have the partition" if tenure is None else "had given the partition up and got it again"
-            self._contradict(Kind.WITHOUT_OWNERSHIP, Stretch(start, event.next), f"it committed {event.next} and {had}")
+            had = "did not own the partition" if tenure is None else "had lost the partition and regained it"
+            self._contradict(
+                Kind.WITHOUT_OWNERSHIP, Stretch(start, event.next), f"it committed {event.next}, but {had}"
+            )
             tenure = self._tenure_of(event.number)
         else:
             if self._expected is not None and start > self._expected:
                 self._contradict(
                     Kind.GAP,
                     Stretch(self._expected, start),
-                    f"its checkpoint begins at {start}, and reading was to go on at {self._expected}",
+                    f"its checkpoint begins at {start}, but its position was {self._expected}",
                 )
             self._expected = event.next
         self._check_records(event, start)
@@ -181,7 +184,7 @@ class _Reader:
         self._reached = max(self._reached, event.next)
 
     def _tenure_of(self, number: int) -> Tenure:
-        """The one that is over, or one of which nothing else is known."""
+        """Return the tenure of this number, which may be over, or a new one if its events are missing."""
         for tenure in reversed(self.reading.tenures):
             if tenure.number == number:
                 return tenure
@@ -190,29 +193,29 @@ class _Reader:
         return unknown
 
     def _check_records(self, event: Checkpoint, start: int) -> None:
-        """What a checkpoint says of itself: its records lie within it, and are no more than its offsets."""
+        """Check that the records of a checkpoint lie within it, and are no more than its offsets."""
         if event.next < start:
             self._contradict(
-                Kind.REWOUND, Stretch(event.next, start), f"it read from {start} and committed {event.next}"
+                Kind.REWOUND, Stretch(event.next, start), f"it read from {start}, but committed {event.next}"
             )
         if event.first is None or event.last is None:
             return
         if event.first < start:
             self._contradict(
-                Kind.OVERLAP, Stretch(event.first, start), f"read from {start}, it processed {event.first}"
+                Kind.OVERLAP, Stretch(event.first, start), f"it read from {start}, but processed {event.first}"
             )
         if event.last >= event.next:
             self._contradict(
                 Kind.OVERLAP,
                 Stretch(event.next, event.last + 1),
-                f"it processed {event.last} and committed {event.next}, from where it is read again",
+                f"it processed {event.last}, but committed {event.next}, so {event.last} is processed again",
             )
         span = event.last + 1 - event.first
         if event.records is not None and event.records > span:
             self._contradict(
                 Kind.OVERLAP,
                 Stretch(event.first, event.last + 1),
-                f"it processed {event.records} records of {span} offsets",
+                f"it processed {event.records} records in {span} offsets",
             )
 
     def _count(self, event: Checkpoint, start: int) -> None:

@@ -1,4 +1,4 @@
-"""What a replay concludes of one partition."""
+"""The results of a replay of one partition."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.products.offset_log.stretch import Stretch
 
 
 class Kind(StrEnum):
-    """What a correct loop never does.
+    """The kinds of contradictions, none of which a correct loop causes.
 
-    GAP: later offsets were committed, and these by nobody. Their records were not processed.
+    GAP: later offsets were committed, and these by no task. Their records were not processed.
     OVERLAP: these were committed, or processed, twice.
-    WITHOUT_OWNERSHIP: committed by a task that did not have the partition any more, or again.
-    REWOUND: reading began behind what had been committed already, by itself or by an earlier owner.
+    WITHOUT_OWNERSHIP: committed by a task that had lost the partition, or had lost and regained it.
+    REWOUND: reading began before offsets that the task or an earlier owner had committed already.
     """
 
     GAP = "gap"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """No correct loop can have recorded this. `tellers`: whose records say it; none of a gap between owners."""
+    """Events that a correct loop cannot record. tellers: the attempts that prove it; empty for a gap between owners."""
 
     kind: Kind
     stretch: Stretch
@@ -36,8 +36,7 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """What would be a contradiction if everything had been heard. `kind` None: nothing is suspected, and something
-    could not be compared."""
+    """A contradiction if no event were missing. kind None: offsets that could not be compared, without a suspicion."""
 
     kind: Kind | None
     stretch: Stretch | None
@@ -51,10 +50,10 @@ class Standing(StrEnum):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """records: of checkpoints that say how many they hold.
+    """records: of checkpoints that count theirs.
 
-    offsets_without_record: of these, committed with their neighbours though no record came of them: markers, aborted
-        records, what compaction or retention took. The workers cannot tell them apart; the partition's log can.
+    offsets_without_record: committed offsets of these checkpoints without a received record: markers, aborted records,
+        or deleted by compaction or retention. Workers cannot distinguish them; the partition's log can.
     """
 
     records: int = 0

@@ -1,1 +1,1 @@
-"""What lies in a partition's log, batch by batch, and what became of it."""
+"""The log of a partition, batch by batch, with the outcome of each transaction."""

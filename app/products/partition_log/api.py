@@ -6,13 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from app.core.access.signed_in import may
 from app.core.journals.log_look import Landmark, parse_start
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import MAX_LIMIT
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import WiringDep, may
 from app.products.partition_log.service import PartitionLog
 from app.products.partition_log.web_looks import look_for
 
@@ -36,12 +37,12 @@ async def look_into_partition_log(
     ] = Landmark.END.value,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many batches.")] = 50,
     *,
-    keys: Annotated[bool, Query(description="With the records' keys; for operators.")] = False,
-    values: Annotated[bool, Query(description="With their values and headers; for operators.")] = False,
+    keys: Annotated[bool, Query(description="Include the records' keys; for operators.")] = False,
+    values: Annotated[bool, Query(description="Include their values and headers; for operators.")] = False,
 ) -> Shown[PartitionLog]:
-    """Batches as they lie in the log: producers, epochs, markers; what is open, committed and aborted.
+    """List the batches of a log: producers, epochs, markers; what is open, committed and aborted.
 
-    Keys and values are for operators, and a look at them is a line in the command log.
+    Keys and values are for operators, and each request for them is recorded in the command log.
     """
     return await look_for(
         by,

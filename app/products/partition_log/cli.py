@@ -25,7 +25,7 @@ from app.kit.words import number
 from app.products.partition_log.service import PartitionLog, look_into_log
 
 _TIMEOUT_S = 10.0
-# The transaction journal of a large cluster takes a while.
+# Reading the transaction journal of a large cluster takes a while.
 _IDS_TIMEOUT_S = 60.0
 _STYLES = {
     EntryState.PLAIN: "",
@@ -45,7 +45,7 @@ def log(
     start: Annotated[
         str, typer.Option("--from", metavar="OFFSET", help="An offset, or one of: start, lso, end.")
     ] = Landmark.END.value,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="How many batches.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="The number of batches.")] = 50,
     keys: Annotated[bool, typer.Option("--keys", help="Show the keys of the records.")] = False,
     values: Annotated[
         bool, typer.Option("--values", help="Show the values of the records, and their headers.")
@@ -54,7 +54,7 @@ def log(
     config: ClientConfig = None,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Ask the server, about a cluster registered with it.", autocompletion=names_of("clusters")),
+        typer.Option(help="Ask the server, about a registered cluster.", autocompletion=names_of("clusters")),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -97,9 +97,9 @@ def log(
     say(_summary(found))
     console.print(
         table(
-            ("OFFSET#", "STATE", "PRODUCER#", "EPOCH#", "SEQUENCE#", "RECORDS#", "TRANSACTIONAL ID", "WHAT"),
+            ("OFFSET#", "STATE", "PRODUCER#", "EPOCH#", "SEQUENCE#", "RECORDS#", "TRANSACTIONAL ID", "DETAILS"),
             (row for entry in found.entries for row in _rows(entry)),
-            empty="Nothing from there on." if found.bounds.high_watermark else "The partition is empty.",
+            empty="No batches from there on." if found.bounds.high_watermark else "The partition is empty.",
         )
     )
     if found.ids_note is not None:
@@ -116,8 +116,8 @@ def _summary(found: PartitionLog) -> str:
     has = f"{name} has offsets {bounds.first_offset} to {bounds.high_watermark - 1}"
     held_back = bounds.high_watermark - bounds.last_stable_offset
     if held_back == 0:
-        return f"{has}; nothing waits for a transaction"
-    wait = f"readers of committed data wait at {bounds.last_stable_offset}"
+        return f"{has}; no open transaction"
+    wait = f"read_committed consumers are blocked at {bounds.last_stable_offset}"
     offsets = "1 offset" if held_back == 1 else f"{number(held_back)} offsets"
     return f"{has}; {wait}, {offsets} before the end"
 
@@ -149,7 +149,7 @@ def _what(entry: LogEntry) -> str:
     if entry.marker is not None:
         parts.append(f"coordinator epoch {entry.coordinator_epoch}")
         if entry.decides is not None and entry.decides.first_offset is not None:
-            since = "" if entry.decides.is_whole else " and what is before this look"
+            since = "" if entry.decides.is_whole else " and earlier ones"
             records = "1 record" if entry.decides.record_count == 1 else f"{entry.decides.record_count} records"
             parts.append(f"decides {records} from {entry.decides.first_offset}{since}")
     elif entry.decided_at is not None:
@@ -162,7 +162,7 @@ def _what(entry: LogEntry) -> str:
 
 
 def _shown(content: Content | None) -> str:
-    """One line, whatever is in it: a record must not draw on the terminal."""
+    """Return one printable line: a record's content must not control the terminal."""
     if content is None:
         return "null"
     text = content.text if content.text.isprintable() else ascii(content.text)[1:-1]

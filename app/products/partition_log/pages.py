@@ -1,4 +1,4 @@
-"""A partition's log: what is really in there, batch by batch."""
+"""The page of a partition's log, batch by batch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.journals.log_entries import LogEntry
 from app.core.journals.log_look import Landmark, parse_start
 from app.core.observing.service.observations import notice_of
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb, allows
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, ForbiddenError, InvalidError, NotFoundError
 from app.kit.page import MAX_LIMIT
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
@@ -26,9 +28,9 @@ from app.products.partition_log.web_looks import AskedIds, look_for
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
-# A look asks the broker, so little of the time is spent on it.
+# Each refresh asks the broker, so it may take only a small part of the time.
 _RHYTHM = Rhythm(frames_per_s=10, share_of_time=0.2)
-# Only transactions are announced; what others write is seen so soon.
+# Only transactions are announced; this is the interval for other writes.
 _LOOK_AGAIN_S = 0.5
 LIMITS = (20, 50, 200, MAX_LIMIT)
 
@@ -37,7 +39,7 @@ LIMITS = (20, 50, 200, MAX_LIMIT)
 async def choose(
     request: Request, wiring: WiringDep, uow: Uow, by: Viewer, name: str, topic: str = "", partition: str = ""
 ) -> Response:
-    """Which partition? A form that leads to its address."""
+    """Show a form for the partition, which leads to its address."""
     await clusters.get_cluster(uow, name)
     if topic.strip() and partition.strip().isdecimal():
         return screen.see("clusters", name, "log", topic.strip(), str(int(partition)))
@@ -47,7 +49,7 @@ async def choose(
 
 
 class Wanted:
-    """What the page's form asks for. keys, values: the page is then of the moment, and somebody looked on purpose."""
+    """The input of the page's form. keys, values: the page does not refresh, and the request was logged."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ WantedDep = Annotated[Wanted, Depends()]
 
 def looking_at(wiring: Wiring, wanted: Wanted, *, asked: AskedIds | None = None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        # The look's own unit would keep its connection while brokers are asked.
+        # The view's own unit of work would keep its connection while brokers are asked.
         del uow, now
         found: PartitionLog | None = None
         error: FencelineError | None = None
@@ -98,7 +100,7 @@ def looking_at(wiring: Wiring, wanted: Wanted, *, asked: AskedIds | None = None)
         except ForbiddenError:
             raise
         except FencelineError as refusal:
-            # The form stays: a wrong offset is put right where it was typed.
+            # The form stays, to correct a wrong offset.
             error = refusal
         context = {
             "cluster": wanted.cluster,
@@ -137,7 +139,7 @@ async def show(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDe
 @router.get("/clusters/{name}/log/{topic}/{partition}/stream")
 async def follow(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
     if wanted.shows_records:
-        raise InvalidError("keys and values are shown as they are at one moment: look again for newer ones")
+        raise InvalidError("keys and values are not refreshed: load the page again for newer ones")
     return screen.stream(request, wiring, by, looking_at(wiring, wanted, asked=AskedIds()))
 
 

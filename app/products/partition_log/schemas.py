@@ -1,4 +1,4 @@
-"""A partition's log at the edge."""
+"""REST shapes of a partition's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.products.partition_log import service as partition_log
 
 @shows(content.Content, optional=True)
 class Content:
-    """Bytes of a record, as text where they are UTF-8; long ones are cut."""
+    """Bytes of a record, as text if they are UTF-8; long ones are cut."""
 
 
 @shows(content.Header)
@@ -21,32 +21,32 @@ class Header:
 
 @shows(content.LogRecord, optional=True)
 class LogRecord:
-    """One record; null stands for null, and for what was not asked for."""
+    """One record; null stands for null, and for fields that were not requested."""
 
 
 @shows(entries.Decided)
 class Decided:
-    """What a marker decides, as far as this answer has it."""
+    """The transaction that a marker ends, as far as this answer has its records."""
 
     is_whole = "False when records before this answer may belong to it."
 
 
 @shows(entries.LogEntry, optional=True)
 class LogEntry:
-    """One batch as it lies in the log. null stands for "none", or "not known" of a batch that cannot be read."""
+    """One batch of the log. null stands for "none", or for "not known" if the batch is unreadable."""
 
-    state = "`unknown`: its marker, if there is one, lies beyond where this answer ends."
+    state = "`unknown`: its marker, if there is one, is beyond the end of this answer."
     marker = "COMMIT or ABORT, of a control batch."
     decided_at = "The offset of the marker that decided it."
-    note = "What a reader should know of it, in words."
+    note = "A remark about the batch."
 
 
 @shows(look.LogBounds)
 class LogBounds:
-    """Readers of committed data get what is before the last stable offset; the high watermark is the end."""
+    """`read_committed` consumers get records below the last stable offset; the high watermark is the end."""
 
 
 @shows(partition_log.PartitionLog, optional=True)
 class PartitionLog:
-    next_offset = "Where the next look goes on."
-    ids_note = "Why transactional ids are not known, or may be fewer."
+    next_offset = "The start of the next page."
+    ids_note = "Why transactional ids are unknown or incomplete."

@@ -1,4 +1,4 @@
-"""A look into a partition's log, as page, API and command line show it."""
+"""Read a part of a partition's log, for page, REST and command line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.kit.page import checked_limit
 
 
 class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of a log. `next_offset` is where the next look goes on, and `is_at_end` that nothing is there yet.
+    """A part of a log. `next_offset` is the start of the next part; `is_at_end`: no batches are there yet.
 
-    ids_note: what should be known of the transactional ids, where they cannot be read or may be fewer.
+    ids_note: why the transactional ids are unknown or incomplete.
     """
 
     topic: str
@@ -45,12 +45,11 @@ async def look_into_log(
     values: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> PartitionLog:
-    """At most `limit` batches from `start` on, with their outcomes and the ids of their producers.
+    """Return at most `limit` batches from `start` on, with their outcomes and the ids of their producers.
 
-    ask_ids: whose producer ids these are; what it cannot tell is no error, the answer says so.
+    ask_ids: finds the ids of producer ids; unknown ones are named in the answer, not raised.
 
-    Raises NotFoundError, InvalidError for an offset that the log does not have, and what app/core/clusters/brokers.py
-    says.
+    Raises NotFoundError, InvalidError for an offset outside of the log, and the errors of app/core/clusters/brokers.py.
     """
     at = TopicPartition(topic, partition)
     look = await brokers.read_partition_log(

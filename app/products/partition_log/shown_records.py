@@ -1,4 +1,4 @@
-"""The command log's entries about records whose keys or values were shown."""
+"""The command log's entries about requests for keys or values of records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.products.partition_log.service import PartitionLog
 async def note_look_at_records(
     uow: UnitOfWork, found: PartitionLog, *, cluster: str, keys: bool, values: bool, by: Principal, now: datetime
 ) -> None:
-    """Keep in the command log that somebody had keys or values shown."""
+    """Record in the command log that a user has seen keys or values."""
     what = " and ".join(name for name, is_shown in (("keys", keys), ("values", values)) if is_shown)
     await command_log.record(
         uow,
@@ -22,6 +22,5 @@ async def note_look_at_records(
         target=f"cluster:{cluster}",
         why=None,
         now=now,
-        outcome=f"had {what} of {found.topic}-{found.partition} shown, "
-        f"offsets {found.start} to {found.next_offset - 1}",
+        outcome=f"saw {what} of {found.topic}-{found.partition}, offsets {found.start} to {found.next_offset - 1}",
     )

@@ -1,4 +1,4 @@
-"""A look into a partition's log on behalf of somebody: the same for the page and for REST."""
+"""Read a partition's log for a user of the page or of REST."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from app.core.clusters.brokers import TransactionalIds
 from app.core.clusters.service import get_cluster
 from app.core.journals.log_look import Landmark
 from app.core.observing.service.transactional_ids import transactional_ids_of
+from app.core.wiring import Wiring
 from app.kit.access import Principal, Verb, require
-from app.kit.web.dependencies import Wiring
 from app.products.partition_log.service import PartitionLog, look_into_log
 from app.products.partition_log.shown_records import note_look_at_records
 
 
 class AskedIds:
-    """The transactional ids that a page has asked brokers for: it goes on looking, and they are asked once for each."""
+    """The transactional ids that a page has found, so that its refreshes ask the brokers once for each."""
 
     def __init__(self) -> None:
         self._asked: set[int] = set()
@@ -26,7 +26,7 @@ class AskedIds:
     ) -> TransactionalIds:
         wanted = set(producer_ids) - self._asked
         if wanted:
-            # Also of a refusal: a journal that may not be read would be asked for ten times a second.
+            # Refusals too: an unreadable journal would be requested ten times a second.
             self._asked |= wanted
             told = await ask(wanted)
             self._told = TransactionalIds({**self._told.ids, **told.ids}, told.note or self._told.note)
@@ -46,14 +46,14 @@ async def look_for(
     values: bool,
     asked: AskedIds | None = None,
 ) -> PartitionLog:
-    """The look; one that shows keys or values leaves a line in the command log.
+    """Read the log; a request for keys or values is recorded in the command log.
 
-    asked: of a page that looks again and again: ids too young to be known yet are told by its next look.
+    asked: of a page that refreshes: its next refresh has ids that are too new to be known yet.
 
-    No connection to the database is held while the brokers are asked: those may be long in answering.
+    No database connection is held while the brokers are asked, as they may be slow.
 
-    Raises ForbiddenError where the role does not allow to see records, NotFoundError, InvalidError for an offset that
-    the log does not have, UnavailableError.
+    Raises ForbiddenError if the role may not see records, NotFoundError, InvalidError for an offset outside of the log,
+    UnavailableError.
     """
     shows_records = keys or values
     if shows_records:

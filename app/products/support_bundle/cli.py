@@ -1,4 +1,4 @@
-"""`fenceline support-bundle`: one zip with what a maintainer needs, and no secrets."""
+"""`fenceline support-bundle`: one zip for a maintainer, without secrets."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _LOGS = 50
 _DATABASE_FOLDER = "postgres"
 _COMMANDS = 500
 _PACKAGES = ("fenceline", "confluent-kafka", "pyspark", "sqlalchemy", "psycopg", "fastapi", "uvicorn", "msgspec")
-_README = """What is in here, all of it plain text:
+_README = """The contents, all of them plain text:
   versions.json     Fenceline, Python, the system and the main packages
   settings.json     the effective settings; secrets are removed
-  doctor.json       what `fenceline doctor` finds
-  ready.json        what /readyz says
+  doctor.json       the findings of `fenceline doctor`
+  ready.json        the answer of /readyz
   definitions.json  all pipelines with their current definitions and runs
   clusters.json     clusters; secrets in them are references
   commands.json     the newest commands of the command log
-  logs/             the ends of the newest logs in the state folder; not the embedded Postgres'
-Values that looked like secrets were replaced. Look through it before you send it: a log may quote records.
+  logs/             the ends of the newest logs in the state folder, without the embedded Postgres'
+Values that looked like secrets were replaced. Review the files before you send them: a log may quote records.
 """
 
 
@@ -48,7 +48,7 @@ def support_bundle(
         Path | None, typer.Option("--output", "-o", help="The zip to write; by default in the working directory.")
     ] = None,
 ) -> None:
-    """Pack versions, settings, doctor, commands, definitions and logs into a zip, with secrets removed."""
+    """Pack versions, settings, doctor, commands, definitions and logs into a zip, without secrets."""
     settings = settings_or_exit()
     now = datetime.now(UTC)
     path = output or Path(f"fenceline-support-{now:%Y%m%d-%H%M%S}.zip")
@@ -56,13 +56,13 @@ def support_bundle(
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise CommandError(f"{path} is there already; name another with --output") from error
+        raise CommandError(f"{path} exists already: name another file with --output") from error
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
     with os.fdopen(handle, "wb") as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, text in _parts(settings, now):
             bundle.writestr(name, redact(text, secrets=secrets))
-    say(f"wrote {path}; look through it before you send it")
+    say(f"wrote {path}; review it before you send it")
 
 
 def _parts(settings: Settings, now: datetime) -> Iterator[tuple[str, str]]:
@@ -106,7 +106,7 @@ def _clusters(client: Client) -> list[Any]:
 
 
 def _or_error(ask: Callable[[], Any]) -> Any:
-    """What the server says, or why it does not: a bundle is wanted most when something is down."""
+    """Return the server's answer, or the error: a bundle matters most when a part is down."""
     try:
         return ask()
     except CommandError as error:
@@ -114,7 +114,7 @@ def _or_error(ask: Callable[[], Any]) -> Any:
 
 
 def _logs(state_dir: Path) -> list[Path]:
-    """The newest logs; none of the embedded database, whose log quotes statements with the values in them."""
+    """Return the newest logs without the embedded database's, which quotes statements with their values."""
     database = state_dir / _DATABASE_FOLDER
     found = [
         path
@@ -130,11 +130,11 @@ def _tail(path: Path) -> str:
             opened.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
             return opened.read().decode("utf-8", "replace")
     except OSError as error:
-        return f"it cannot be read: {error.strerror or error}\n"
+        return f"not readable: {error.strerror or error}\n"
 
 
 def _known_secrets(settings: Settings) -> set[str]:
-    """Every secret that this process could know by value."""
+    """Return every secret that this process could know by value."""
     found = {
         value for name, value in os.environ.items() if name == "FENCELINE_TOKEN" or name.startswith("FENCELINE_SECRET_")
     }

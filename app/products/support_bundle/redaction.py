@@ -1,4 +1,4 @@
-"""Takes secrets out of text that leaves the machine: those that are known here by value, others by their shape."""
+"""Remove secrets from text that leaves the machine: known ones by value, others by their form."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.kit.printable import ascii_escapes
 
 REMOVED = "[removed]"
 _SHORTEST = 4
-"""Shorter values would take ordinary words out of every text."""
+"""Shorter values would remove ordinary words from every text."""
 _REFERENCE = r"(?!env:FENCELINE_SECRET_|file:[A-Za-z0-9])"
-"""References to secrets stay: they say where one is, not what it is."""
+"""References to secrets are kept: they name a place, not the secret."""
 _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
-    # Our own tokens, links and sessions by their prefixes; run tokens and others of 256 random bits by their length.
+    # Fenceline's tokens, links and sessions by their prefixes; run tokens and other 256-bit secrets by their length.
     (re.compile(r"\bfl[tls]_[A-Za-z0-9_-]{20,}"), REMOVED),
     (re.compile(r"(?<![A-Za-z0-9_/.-])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-]|[/.][A-Za-z0-9])"), REMOVED),
     (re.compile(r"://[^\s/:@\"']*:[^\s/@\"']+@"), f"://{REMOVED}@"),
@@ -38,9 +38,9 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def redact(text: str, *, secrets: Iterable[str]) -> str:
-    """`text` without the given secrets and what looks like one; too much is taken out rather than too little."""
+    """Return `text` without the given secrets and their likes; it removes too much rather than too little."""
     written = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
-    # Four spaces are one of none when they are stripped, which is between all characters.
+    # A secret of four spaces is empty when stripped, and would match between all characters.
     for form in sorted((form for form in written if len(form) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(form, REMOVED)
     for shape, replacement in _SHAPES:

@@ -1,1 +1,1 @@
-"""Where alerts are sent: who may be sent to, how it is signed, and when it is tried again."""
+"""Webhooks: receivers of alerts, with allowed addresses, signatures and retries."""

@@ -1,4 +1,4 @@
-"""Webhooks: where alerts are sent, and what became of them."""
+"""REST of webhooks: the receivers of alerts, and their deliveries."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.alerts.webhook import Delivery
 from app.core.runs.api.run_schemas import Reason
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import NameInPath, Why
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.webhooks import service as webhooks
 from app.products.webhooks.schemas import WebhookChangeGiven, WebhookGiven
 from app.products.webhooks.service import WebhookLine
@@ -25,7 +27,7 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
 @router.get("", responses=refusals())
 async def list_webhooks(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_WEBHOOKS)]) -> Shown[Items[WebhookLine]]:
-    """All webhooks, by name, with how many deliveries are on their way or were given up."""
+    """List all webhooks by name, with the numbers of pending and undelivered messages."""
     return Items(await webhooks.list_webhooks(uow, by=by))
 
 
@@ -33,7 +35,7 @@ async def list_webhooks(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_WEBHOOK
 async def add_webhook(
     body: WebhookGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.ADD_WEBHOOK)]
 ) -> Response:
-    """Add a webhook; its host must be one that the settings allow."""
+    """Add a webhook; the settings must allow its host."""
 
     async def act() -> WebhookLine:
         await webhooks.add_webhook(
@@ -56,7 +58,7 @@ async def add_webhook(
 async def get_webhook(
     name: NameInPath, uow: Uow, by: Annotated[Principal, may(Verb.VIEW_WEBHOOKS)]
 ) -> Shown[WebhookLine]:
-    """One webhook."""
+    """Get one webhook."""
     return await webhooks.get_webhook(uow, name, by=by)
 
 
@@ -68,7 +70,7 @@ async def change_webhook(
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.CHANGE_WEBHOOK)],
 ) -> Shown[WebhookLine]:
-    """Another address, other secrets, other kinds."""
+    """Change its address, secrets or kinds."""
     await webhooks.change_webhook(
         uow,
         name,
@@ -93,7 +95,7 @@ async def remove_webhook(
     by: Annotated[Principal, may(Verb.REMOVE_WEBHOOK)],
     why: Annotated[Why, Query()] = None,
 ) -> None:
-    """Forget a webhook, with what is on its way to it."""
+    """Remove a webhook with its pending deliveries."""
     await webhooks.remove_webhook(uow, name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()
 
@@ -102,7 +104,7 @@ async def remove_webhook(
 async def pause_webhook(
     name: NameInPath, body: Reason, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.PAUSE_WEBHOOK)]
 ) -> Shown[WebhookLine]:
-    """Send nothing until it is resumed; what is written meanwhile waits, for a day at most."""
+    """Send nothing until it is resumed. New deliveries stay pending, for a day at most."""
     await webhooks.pause_webhook(uow, name, by=by, why=body.why, now=wiring.clock.now())
     await uow.commit()
     return await webhooks.get_webhook(uow, name, by=by)
@@ -112,7 +114,7 @@ async def pause_webhook(
 async def resume_webhook(
     name: NameInPath, body: Reason, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.RESUME_WEBHOOK)]
 ) -> Shown[WebhookLine]:
-    """Send again, what has waited first."""
+    """Send again, the oldest deliveries first."""
     await webhooks.resume_webhook(uow, name, by=by, why=body.why, now=wiring.clock.now())
     await uow.commit()
     return await webhooks.get_webhook(uow, name, by=by)
@@ -122,7 +124,7 @@ async def resume_webhook(
 async def send_test(
     name: NameInPath, body: Reason, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.TEST_WEBHOOK)]
 ) -> Shown[WebhookLine]:
-    """Send a test, as any other delivery; what the receiver says stands among the deliveries."""
+    """Send a test like any other delivery; its answer is listed with the deliveries."""
     await webhooks.send_test(uow, name, by=by, why=body.why, now=wiring.clock.now())
     await uow.commit()
     return await webhooks.get_webhook(uow, name, by=by)
@@ -136,5 +138,5 @@ async def list_deliveries(
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Delivery]]:
-    """What was written for it, newest first, with what the receiver answered; kept for 14 days after its end."""
+    """List its deliveries, newest first, with the receiver's answers; kept for 14 days after their end."""
     return await webhooks.list_deliveries(uow, name, by=by, after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""`fenceline webhooks`: where alerts are sent, and what became of them."""
+"""`fenceline webhooks`: the receivers of alerts, and their deliveries."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from app.kit.cli.names import names_of
 from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, state, table
 from app.products.webhooks.signature import PREFIX
 
-app = typer.Typer(help="Where alerts are sent, signed, and what became of them.", no_args_is_help=True)
+app = typer.Typer(help="Webhooks: the receivers of signed alerts, and their deliveries.", no_args_is_help=True)
 WebhookName = Annotated[str, typer.Argument(metavar="WEBHOOK", autocompletion=names_of("webhooks"))]
 Secret = Annotated[
     list[str] | None,
-    typer.Option("--secret", "-s", help="env:FENCELINE_SECRET_… or file:…; twice while the receiver changes."),
+    typer.Option("--secret", "-s", help="env:FENCELINE_SECRET_… or file:…; two during a change of secrets."),
 ]
-Kind = Annotated[list[AlertKind] | None, typer.Option("--kind", "-k", help="What it is told; none: everything.")]
+Kind = Annotated[list[AlertKind] | None, typer.Option("--kind", "-k", help="Kinds of alerts to send; none: all.")]
 
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """All webhooks."""
+    """List all webhooks."""
     items = connect().get("/webhooks")["items"]
     if as_json:
         print_json(items)
         return
     console.print(
         table(
-            ("NAME", "ADDRESS", "KINDS", "PENDING#", "DELIVERED#", "GIVEN UP#", "STATE"),
+            ("NAME", "ADDRESS", "KINDS", "PENDING#", "DELIVERED#", "NOT DELIVERED#", "STATE"),
             (
                 (
                     one["name"],
@@ -42,7 +42,7 @@ def list_(as_json: AsJson = False) -> None:
                     str(one["pending"]),
                     str(one["delivered"]),
                     str(one["given_up"]),
-                    f"paused: {one['pause_reason']}" if one["paused_at"] else "sends",
+                    f"paused: {one['pause_reason']}" if one["paused_at"] else "active",
                 )
                 for one in items
             ),
@@ -54,13 +54,13 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def add(
     name: str,
-    url: Annotated[str, typer.Option(help="Where to; its host must be one that the server's settings allow.")],
+    url: Annotated[str, typer.Option(help="The address; the server's settings must allow its host.")],
     secret: Secret = None,
     kind: Kind = None,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a webhook; it is told what is written from now on."""
+    """Add a webhook; it gets alerts from now on."""
     body = {"name": name, "url": url, "secrets": secret or [], "kinds": kind or [], "why": why}
     item = connect().post("/webhooks", body)
     if as_json:
@@ -72,14 +72,14 @@ def add(
 @app.command()
 def change(
     name: WebhookName,
-    url: Annotated[str | None, typer.Option(help="Another address.")] = None,
+    url: Annotated[str | None, typer.Option(help="The new address.")] = None,
     secret: Secret = None,
     kind: Kind = None,
-    all_kinds: Annotated[bool, typer.Option("--all-kinds", help="Tell it everything.")] = False,
+    all_kinds: Annotated[bool, typer.Option("--all-kinds", help="Send every kind of alert.")] = False,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Another address, other secrets, other kinds; what is not given stays."""
+    """Change its address, secrets or kinds; options that are not given stay."""
     client = connect()
     before = client.get(f"/webhooks/{name}")
     body: dict[str, Any] = {
@@ -97,22 +97,22 @@ def change(
 
 @app.command()
 def remove(name: WebhookName, why: Why = None, yes: Yes = False) -> None:
-    """Forget a webhook, with what is on its way to it."""
-    confirm_or_exit(f"Forget the webhook {name}, with what is on its way to it?", is_confirmed=yes)
+    """Remove a webhook with its pending deliveries."""
+    confirm_or_exit(f"Remove the webhook {name} with its pending deliveries?", is_confirmed=yes)
     connect().delete(f"/webhooks/{name}", why=why)
     say(f"removed {name}")
 
 
 @app.command()
 def pause(name: WebhookName, why: Why = None) -> None:
-    """Send nothing until it is resumed; what is written meanwhile waits."""
+    """Send nothing until it is resumed; new deliveries stay pending."""
     connect().post(f"/webhooks/{name}/pause", {"why": why})
     say(f"paused {name}")
 
 
 @app.command()
 def resume(name: WebhookName, why: Why = None) -> None:
-    """Send again, what has waited first."""
+    """Send again, the oldest deliveries first."""
     connect().post(f"/webhooks/{name}/resume", {"why": why})
     say(f"resumed {name}")
 
@@ -121,16 +121,16 @@ def resume(name: WebhookName, why: Why = None) -> None:
 def send_test(name: WebhookName, why: Why = None) -> None:
     """Send a test delivery."""
     connect().post(f"/webhooks/{name}/test", {"why": why})
-    say(f"a test is on its way; fenceline webhooks deliveries {name} says what {name} answers")
+    say(f"the test is pending; fenceline webhooks deliveries {name} shows the answer of {name}")
 
 
 @app.command()
 def deliveries(
     name: WebhookName,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="How many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="The number of deliveries, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """What was sent to it, and what it answered."""
+    """List its deliveries with the receiver's answers."""
     items = list(connect().items(f"/webhooks/{name}/deliveries", limit=limit))
     if as_json:
         print_json(items)
@@ -149,12 +149,12 @@ def deliveries(
                 )
                 for one in (as_record(item, Delivery) for item in items)
             ),
-            empty="Nothing was written for it yet.",
+            empty="No deliveries yet.",
         )
     )
 
 
 @app.command()
 def secret() -> None:
-    """Print a new secret for signatures; keep it in a file or a variable that the server reads."""
+    """Print a new secret for signatures; put it in a file or a variable that the server reads."""
     typer.echo(PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())

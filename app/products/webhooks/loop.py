@@ -1,8 +1,8 @@
-"""Sends what the outbox holds: every server does, each delivery at a time is one server's by its lease.
+"""Send the deliveries of the outbox. Every server does; a lease assigns each delivery to one server at a time.
 
-1. begin: take the next delivery, counted and leased, and commit. Whoever dies from here on leaves it to be sent again.
-2. sign and send it, bounded by less than the lease.
-3. note what the receiver said. Only now it counts as delivered: the receiver may see it twice, never not at all.
+1. begin: take the next delivery, counted and leased, and commit. If the server dies after this, another sends it again.
+2. sign and send it, within less than the lease.
+3. record the receiver's answer. Only then is it delivered: the receiver may get it twice, but never not at all.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from app.core.alerts.alert import message_of
 from app.core.alerts.service import NOTICE
 from app.core.alerts.store.deliveries import DeliveryStore
 from app.core.alerts.store.webhooks import WebhookStore
-from app.core.alerts.webhook import DeliveryAttempt, Webhook
+from app.core.alerts.webhook import Answered, DeliveryAttempt, Webhook
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import FencelineError
 from app.kit.storable import storable_text
 from app.products.webhooks.ports import SigningKeys, WebhookPost
-from app.products.webhooks.retry import Answered, Pace
+from app.products.webhooks.retry import Pace
 from app.products.webhooks.signature import headers_of
 
 log = logging.getLogger(__name__)
 
 
 class WebhookSender:
-    """Webhooks do not wait for each other: each has a task of its own while something is due for it.
+    """Sends to each webhook in a task of its own, so that webhooks do not wait for each other.
 
     Args:
-        where: of this server; every server sends, so each has a loop of its own.
-        server_url: where people reach this server, for the links in the messages.
-        chance: a number from 0 to 1 for each pause, so that what failed together is not tried again together.
+        where: the name of this server; every server sends, so each has a loop of its own.
+        server_url: the address of this server for users, for the links in the messages.
+        chance: a number from 0 to 1 for each pause, so that deliveries that failed together are retried apart.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class WebhookSender:
         self._sending: dict[str, asyncio.Task[None]] = {}
 
     async def turn(self) -> None:
-        """Begin to send to every webhook that something is due for; the sending goes on after the turn."""
+        """Begin to send to every webhook with due deliveries; the sending continues after the turn."""
         failed = [task for task in self._sending.values() if task.done()]
         self._sending = {name: task for name, task in self._sending.items() if not task.done()}
         async with self._unit_of_work() as uow:
@@ -74,19 +74,19 @@ class WebhookSender:
             due = await uow.of(DeliveryStore).due()
         for name, count in given_up.items():
             hours = self._pace.give_up_after.total_seconds() / 3600
-            log.error("the webhook %s: %d deliveries given up, which were tried for %g h", name, count, hours)
+            log.error("the webhook %s: %d deliveries not delivered after %g h", name, count, hours)
         for name in due:
             if name not in self._sending:
                 self._sending[name] = asyncio.create_task(self._send_due(name), name=f"webhook {name}")
         for task in failed:
-            # After everything else was begun: one webhook's trouble is said by the loop, and holds nobody up.
+            # After all others have begun: the loop reports one webhook's error without delaying the others.
             task.result()
 
     def interrupted(self) -> None:
-        """What is being sent goes on: it is ours by its lease, whatever became of the loop's lock."""
+        """Continue the current sending: its lease is held independently of the loop's lock."""
 
     async def close(self) -> None:
-        """End what is being sent; it is sent again when its lease is over."""
+        """Cancel the current sending; it is repeated when its lease is over."""
         sending, self._sending = list(self._sending.values()), {}
         for task in sending:
             task.cancel()
@@ -142,7 +142,7 @@ class WebhookSender:
             uow.notify(NOTICE, webhook.name)
             await uow.commit()
         log.warning(
-            "the webhook %s: %s was not delivered at attempt %d, again in %.0f s: %s",
+            "the webhook %s: %s was not delivered at attempt %d, retried in %.0f s: %s",
             webhook.name,
             attempt.alert.type,
             attempt.number,

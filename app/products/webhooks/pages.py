@@ -1,4 +1,4 @@
-"""Webhooks: where alerts are sent, and do they arrive?"""
+"""The pages of webhooks: the receivers of alerts, and their deliveries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.alerts.alert import AlertKind
 from app.core.alerts.webhook import Webhook
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError, Problem
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import words
 from app.kit.web.pages.errors import PageRoute
@@ -143,7 +145,7 @@ async def change(
 
 
 async def _again(request: Request, wiring: WiringDep, by: Principal, look: Look, *, status: int) -> Response:
-    """The form with what was typed and what is wrong with it; looked up anew, since an error spoils its unit."""
+    """Show the form with its input and its problems; read again, as an error ends its unit of work."""
     now = wiring.clock.now()
     async with wiring.unit_of_work() as fresh:
         shown = await look(fresh, by, now)
@@ -159,7 +161,7 @@ Act = Callable[..., Awaitable[Webhook]]
 
 
 def _post(word: str, verb: Verb, act: Act, *, said: str) -> None:
-    """A form with nothing but a reason in it."""
+    """A form with a reason only."""
     allowed = may(verb)
 
     async def do(

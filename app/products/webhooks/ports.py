@@ -1,20 +1,20 @@
-"""What the sender of deliveries asks of the network and of the folder of secrets."""
+"""The network and secrets that the sender of deliveries uses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from app.products.webhooks.retry import Answered
+from app.core.alerts.webhook import Answered
 
 
 class WebhookPost(Protocol):
     async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> Answered:
-        """The receiver's answer. Raises InvalidError where nothing may be sent, UnavailableError without an answer."""
+        """Return the receiver's answer. Raises InvalidError if an address is forbidden, or UnavailableError."""
         ...
 
 
 class SigningKeys(Protocol):
     async def __call__(self, references: tuple[str, ...]) -> list[bytes]:
-        """The keys that the references name now. Raises InvalidError."""
+        """Return the current keys of the references. Raises InvalidError."""
         ...

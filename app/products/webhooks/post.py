@@ -1,6 +1,6 @@
-"""The border to the receivers of webhooks: addresses looked up and judged, then connected to as they were judged.
+"""Post to the receivers of webhooks: resolve and check addresses, then connect to exactly those.
 
-Between the two nobody is asked again where a name leads, so a name that changes its mind cannot send us elsewhere.
+The name is not resolved again in between, so that a changed DNS answer cannot redirect the connection.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from pathlib import Path
 import httpx
 
 from app.core.alerts.target import host_and_port_of, origin_of, problem_of_addresses, problem_of_url
+from app.core.alerts.webhook import Answered
 from app.core.clusters import secret_reference
 from app.kit.errors import InvalidError, UnavailableError
-from app.products.webhooks.retry import Answered
 from app.products.webhooks.signature import key_of
 
 ANSWER_BYTES = 500
-"""So much of an answer is kept; the rest is not read."""
+"""The part of an answer that is kept; the rest is not read."""
 
 LookUp = Callable[[str, int], Awaitable[list[str]]]
 
 
 async def look_up(host: str, port: int) -> list[str]:
-    """The network addresses of a host, in the system's order. Raises OSError."""
+    """Resolve a host to its addresses, in the system's order. Raises OSError."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        # Of a name with an empty part, or one of more than 63 characters.
-        raise OSError(errno.EINVAL, f"{host} is no name of a host: {error}") from error
+        # A name with an empty part, or with one of more than 63 characters.
+        raise OSError(errno.EINVAL, f"{host} is no valid host name: {error}") from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class HttpWebhookPost:
-    """See app/products/webhooks/ports.py.
+    """Implements Post of app/products/webhooks/ports.py.
 
     allowed_hosts, allowed_networks: the administrator's settings.
-    timeout_s: for an attempt as a whole, from the look-up to the end of the answer.
+    timeout_s: of the complete attempt, from the lookup to the end of the answer.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class HttpWebhookPost:
         self._tls = httpx.create_ssl_context()
 
     async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> Answered:
-        # What the settings allowed when the webhook was written they may not allow any more.
+        # Checked again, as the settings may have changed since the webhook was saved.
         problem = problem_of_url(url, allowed_hosts=self._allowed_hosts)
         if problem is not None:
             raise InvalidError(problem)
@@ -89,7 +89,7 @@ class HttpWebhookPost:
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes, addresses: list[str]) -> Answered:
         asked = httpx.URL(url)
         host = asked.netloc.decode("ascii")
-        # A proxy of the environment would look the name up again, and go where it likes.
+        # A proxy of the environment would resolve the name again, and could connect elsewhere.
         async with httpx.AsyncClient(
             verify=self._tls, trust_env=False, follow_redirects=False, timeout=self._timeout_s
         ) as client:
@@ -130,7 +130,7 @@ async def _beginning(response: httpx.Response) -> str:
 
 
 def _clock_ahead_s(response: httpx.Response, headers: Mapping[str, str]) -> int:
-    """The receiver's clock against the time that the delivery was signed with."""
+    """Return the difference of the receiver's clock from the time of the delivery's signature."""
     try:
         theirs = parsedate_to_datetime(response.headers["date"])
         return round(theirs.timestamp()) - int(headers["webhook-timestamp"])
@@ -139,7 +139,7 @@ def _clock_ahead_s(response: httpx.Response, headers: Mapping[str, str]) -> int:
 
 
 class KeysByReference:
-    """See app/products/webhooks/ports.py. Resolved anew for each delivery, so that a file may be replaced."""
+    """Implements app/products/webhooks/ports.py. Resolved for each delivery, so that a file may be replaced."""
 
     def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
         self._environment = environment

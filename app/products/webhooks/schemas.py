@@ -1,4 +1,4 @@
-"""Webhooks at the edge."""
+"""REST shapes of webhooks."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from app.kit.web.api.words import Name, Why
 from app.products.webhooks.service import WebhookLine
 
 Url = Annotated[
-    str, Field(min_length=1, max_length=1000, examples=["https://hooks.example.com/alerts"], description="Where to.")
+    str, Field(min_length=1, max_length=1000, examples=["https://hooks.example.com/alerts"], description="Its address.")
 ]
 Secrets = Annotated[
     list[str],
     Field(
         min_length=1,
         max_length=2,
-        description="One reference, or two while the receiver changes: `env:FENCELINE_SECRET_…`, `file:…`.",
+        description="One reference, or two during a change of secrets: `env:FENCELINE_SECRET_…`, `file:…`.",
     ),
 ]
 Kinds = Annotated[
-    list[Annotated[AlertKind, Field(strict=False)]], Field(description="What it is told; empty: everything.")
+    list[Annotated[AlertKind, Field(strict=False)]], Field(description="Kinds of alerts to send; empty: all.")
 ]
 
 
 class WebhookGiven(Body):
-    """A webhook to add; it is told what is written from then on."""
+    """A webhook to add; it gets alerts from then on."""
 
     name: Name
     url: Url
@@ -41,7 +41,7 @@ class WebhookGiven(Body):
 
 
 class WebhookChangeGiven(Body):
-    """All of what can be changed; what is on its way goes to the new address with the new signatures."""
+    """All changeable fields; pending deliveries go to the new address with the new signatures."""
 
     url: Url
     secrets: Secrets
@@ -50,7 +50,7 @@ class WebhookChangeGiven(Body):
 
 
 class Webhook(Answer):
-    """address: for administrators the whole one, else without its path, which is often a secret of its own."""
+    """address: complete for administrators, else without its path, which is often a secret of its own."""
 
     name: str
     address: str
@@ -83,4 +83,4 @@ stands_for(WebhookLine, Webhook, Webhook.of_line)
 
 @shows(webhook.Delivery)
 class Delivery:
-    """id: as the receiver has it in `webhook-id`. answer: the beginning of what the receiver answered last."""
+    """id: the receiver's `webhook-id`. answer: the start of the receiver's newest answer."""

@@ -1,4 +1,4 @@
-"""Webhooks: where alerts are sent. The administrator's; operators pause, resume and test them."""
+"""Webhooks: administrators define them; operators pause, resume and test them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.products.webhooks.retry import Pace
 
 
 class WebhookLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook with how its deliveries are. `address` is its whole URL for administrators, else its origin."""
+    """A webhook with its deliveries. `address` is its complete URL for administrators, else its origin."""
 
     webhook: Webhook
     counts: WebhookCounts
@@ -41,13 +41,11 @@ async def add_webhook(
     why: str | None,
     now: datetime,
 ) -> Webhook:
-    """Keep a webhook; it is told what is written from now on. Raises InvalidError with all problems, ConflictError."""
+    """Add a webhook, which gets alerts from now on. Raises InvalidError with all problems, ConflictError."""
     require(by, Verb.ADD_WEBHOOK)
     _refuse_wrong(name=name, url=url, secrets=secrets, kinds=kinds, allowed_hosts=allowed_hosts)
     if len(await uow.of(WebhookStore).list_all()) >= MAX_WEBHOOKS:
-        raise ConflictError(
-            f"there are {MAX_WEBHOOKS} webhooks already, and every alert is written for each: remove one"
-        )
+        raise ConflictError(f"the limit of {MAX_WEBHOOKS} webhooks is reached: remove one first")
     webhook = Webhook(
         name=name,
         url=url,
@@ -73,7 +71,7 @@ async def change_webhook(
     why: str | None,
     now: datetime,
 ) -> Webhook:
-    """Change what is given. What is on its way already goes to the new address at once, signed with the new secrets."""
+    """Change the given fields. Pending deliveries go to the new address at once, signed with the new secrets."""
     require(by, Verb.CHANGE_WEBHOOK)
     before = await uow.of(WebhookStore).get(name, for_update=True)
     after = msgspec.structs.replace(
@@ -92,7 +90,7 @@ async def change_webhook(
 
 
 async def remove_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> None:
-    """Forget it, with what is on its way."""
+    """Remove it with its pending deliveries."""
     require(by, Verb.REMOVE_WEBHOOK)
     webhook = await uow.of(WebhookStore).get(name, for_update=True)
     await uow.of(WebhookStore).remove(name)
@@ -100,7 +98,7 @@ async def remove_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str 
 
 
 async def pause_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> Webhook:
-    """Send nothing until it is resumed; what is written meanwhile waits. Paused again, nothing changes."""
+    """Send nothing until it is resumed; new deliveries stay pending. A second pause changes nothing."""
     require(by, Verb.PAUSE_WEBHOOK)
     webhook = await uow.of(WebhookStore).get(name, for_update=True)
     if webhook.paused_at is not None:
@@ -113,7 +111,7 @@ async def pause_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str |
 
 
 async def resume_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> Webhook:
-    """Send again, at once, what has waited first."""
+    """Send again at once, the oldest deliveries first."""
     require(by, Verb.RESUME_WEBHOOK)
     webhook = await uow.of(WebhookStore).get(name, for_update=True)
     if webhook.paused_at is None:
@@ -121,34 +119,34 @@ async def resume_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str 
     webhook = msgspec.structs.replace(webhook, paused_at=None, pause_reason=None)
     await uow.of(WebhookStore).save(webhook)
     await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
-    await _log(uow, webhook, Verb.RESUME_WEBHOOK, by=by, why=why, now=now, outcome="sends again")
+    await _log(uow, webhook, Verb.RESUME_WEBHOOK, by=by, why=why, now=now, outcome="resumed")
     return webhook
 
 
 async def send_test(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> Webhook:
-    """Write a test delivery, sent as any other; what waits before it is tried at once.
+    """Add a test delivery, sent as any other; earlier ones are retried at once.
 
     Raises ConflictError while the webhook is paused.
     """
     require(by, Verb.TEST_WEBHOOK)
     webhook = await uow.of(WebhookStore).get(name)
     if webhook.paused_at is not None:
-        raise ConflictError(f"the webhook {name} is paused, so a test would wait: resume it first")
+        raise ConflictError(f"the webhook {name} is paused: resume it before a test")
     await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
     await alerts.tell_one(uow, trial_alert(name, by=by.name, now=now), webhook=name)
-    await _log(uow, webhook, Verb.TEST_WEBHOOK, by=by, why=why, now=now, outcome="a test is on its way")
+    await _log(uow, webhook, Verb.TEST_WEBHOOK, by=by, why=why, now=now, outcome="a test is pending")
     return webhook
 
 
 async def list_webhooks(uow: UnitOfWork, *, by: Principal) -> list[WebhookLine]:
-    """All, by name."""
+    """List all, by name."""
     require(by, Verb.VIEW_WEBHOOKS)
     counts = await uow.of(WebhookStore).counts()
     return [_line(webhook, counts, by) for webhook in await uow.of(WebhookStore).list_all()]
 
 
 async def get_webhook(uow: UnitOfWork, name: str, *, by: Principal) -> WebhookLine:
-    """Raises NotFoundError."""
+    """Get one. Raises NotFoundError."""
     require(by, Verb.VIEW_WEBHOOKS)
     return _line(await uow.of(WebhookStore).get(name), await uow.of(WebhookStore).counts(), by)
 
@@ -156,7 +154,7 @@ async def get_webhook(uow: UnitOfWork, name: str, *, by: Principal) -> WebhookLi
 async def list_deliveries(
     uow: UnitOfWork, name: str, *, by: Principal, after: str | None = None, limit: int = 50
 ) -> Page[Delivery]:
-    """Newest first. Raises NotFoundError, InvalidError."""
+    """List deliveries, newest first. Raises NotFoundError, InvalidError."""
     require(by, Verb.VIEW_WEBHOOKS)
     await uow.of(WebhookStore).get(name)
     return await uow.of(DeliveryStore).list(name, after=after, limit=checked_limit(limit))

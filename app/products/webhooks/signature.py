@@ -29,14 +29,14 @@ def headers_of(message_id: str, body: bytes, *, timestamp_s: int, keys: Sequence
 
 
 def key_of(secret: str, *, reference: str) -> bytes:
-    """The key in `whsec_…`. Raises InvalidError that names the reference, never the secret."""
+    """Return the key of `whsec_…`. Raises InvalidError with the reference, never the secret."""
     try:
         key = base64.b64decode(secret.strip().removeprefix(PREFIX), validate=True)
     except ValueError:
         key = b""
     if not secret.strip().startswith(PREFIX) or not _SHORTEST_BYTES <= len(key) <= _LONGEST_BYTES:
         raise InvalidError(
-            f"{reference} is no secret of a webhook: expected {PREFIX} and {_SHORTEST_BYTES} to {_LONGEST_BYTES} bytes "
-            "as base64; `fenceline webhooks secret` makes one"
+            f"{reference} is no webhook secret: expected {PREFIX} and {_SHORTEST_BYTES} to {_LONGEST_BYTES} bytes as "
+            "base64. `fenceline webhooks secret` makes one"
         )
     return key

@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from app.core.access.service import tokens
+from app.core.wiring import Wiring
 from app.kit.access import COMMAND_LINE, Principal, Role
-from app.kit.web.dependencies import Changes, Subscription, Wiring
+from app.kit.web.dependencies import Changes, Subscription
 from tests.support.wiring import browser_of, token_of
 
 

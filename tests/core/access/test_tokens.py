@@ -93,7 +93,7 @@ async def test_unknown_token_has_no_owner(plane: ControlPlane, secret: str) -> N
 
 async def test_one_valid_token_a_name(plane: ControlPlane) -> None:
     await make_token(plane)
-    with pytest.raises(ConflictError, match="a valid token has that name already"):
+    with pytest.raises(ConflictError, match="a valid token with this name exists already"):
         await make_token(plane)
     async with plane.uow() as uow:
         await tokens.revoke_token(uow, name="ci", by=ANNA, why=None, now=plane.now)
@@ -111,7 +111,7 @@ async def test_names_of_tokens_are_plain(plane: ControlPlane) -> None:
 
 async def test_only_an_administrator_makes_tokens(plane: ControlPlane) -> None:
     async with plane.uow() as uow:
-        with pytest.raises(ForbiddenError, match="takes the role administrator; ann is author"):
+        with pytest.raises(ForbiddenError, match="requires the role administrator; ann is author"):
             await tokens.create_token(
                 uow,
                 name="x",

@@ -1,4 +1,4 @@
-"""What brokers would say, for diagnoses without brokers."""
+"""The brokers' answers, for diagnoses without brokers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def held(
     unanswered: tuple[Refused, ...] = (),
     is_corroborated: bool = True,
 ) -> PartitionFacts:
-    """orders-0, whose readers stop at 10 of 14, and what was said of producer 4015."""
+    """orders-0 with LSO 10 and high watermark 14, and the coordinators' answer about producer 4015."""
     found = (opened(),) if rows is None else rows
     still = () if isinstance(found, Refused) or ended_since else found
     return PartitionFacts(
@@ -88,5 +88,5 @@ def held(
 
 
 def read_through(facts: PartitionFacts) -> PartitionFacts:
-    """The same partition with nothing that waits."""
+    """The same partition, not blocked."""
     return msgspec.structs.replace(facts, ends=LogEnds(0, 14, 14), open=(), still_open=frozenset(), waiting=None)

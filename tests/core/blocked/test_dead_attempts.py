@@ -1,4 +1,4 @@
-"""What a driver tells of its own attempts is acted on once, after its time, and only for the producer that they had."""
+"""A driver's report of dead attempts is acted on once, after the delay, and only for their last producer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.unit_of import UnitOf
 
 
 class Scene:
-    """A lease that lives, with one task; coordinators say what the test has them say."""
+    """A live lease with one task; the test sets the coordinators' answers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -97,40 +97,40 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(monkeypatch)
 
 
-async def test_what_a_worker_that_is_gone_left_open_is_ended_at_once_and_once(scene: Scene) -> None:
+async def test_open_transaction_of_a_dead_worker_is_ended_at_once_and_only_once(scene: Scene) -> None:
     scene.hear()
     await scene.turns(0)
     (dead,) = scene.asked
     assert (dead.transactional_id, dead.producer_id, dead.producer_epoch, dead.attempt) == ("tx", 7, 4, 3)
-    assert "by its executor's word" in dead.why
+    assert "its executor reports" in dead.why
     scene.hear()
     await scene.turns(1, 60)
     assert len(scene.asked) == 1, "its driver repeats it for a minute"
 
 
-async def test_an_executors_workers_may_live_a_moment_longer_than_it(scene: Scene) -> None:
+async def test_workers_of_an_ended_executor_get_two_seconds(scene: Scene) -> None:
     scene.hear(GoneBy.EXECUTOR)
     await scene.turns(0, 1.9)
     assert scene.asked == []
     await scene.turns(0.1)
-    assert "has exited, by the resource manager's word" in scene.asked[0].why
+    assert "the cluster manager reports that its executor's process has exited" in scene.asked[0].why
 
 
-async def test_where_the_next_attempt_has_a_producer_its_init_has_done_it(scene: Scene) -> None:
+async def test_nothing_is_ended_once_the_next_attempt_has_a_producer(scene: Scene) -> None:
     scene.report = replace(REPORT, attempt=4)
     scene.hear()
     await scene.turns(0, 60)
     assert scene.asked == []
 
 
-async def test_what_nobody_answered_is_tried_again(scene: Scene) -> None:
+async def test_end_without_an_answer_is_repeated(scene: Scene) -> None:
     scene.answers = [DeadEnd.UNANSWERED, DeadEnd.UNANSWERED, DeadEnd.ENDED]
     scene.hear()
     await scene.turns(0, 0.1, 0.5, 1, 30)
     assert len(scene.asked) == 3
 
 
-async def test_it_is_forgotten_when_the_coordinator_must_have_ended_it(scene: Scene) -> None:
+async def test_report_is_dropped_after_the_longest_transaction_timeout(scene: Scene) -> None:
     scene.answers = [DeadEnd.UNANSWERED]
     scene.hear()
     await scene.turns(0, LOOKED_AFTER_FOR.total_seconds())

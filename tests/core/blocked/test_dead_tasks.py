@@ -1,4 +1,4 @@
-"""Whose word makes a task dead, and which of its transactions are to be ended."""
+"""The reports that make a task dead, and the transactions to end."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ def dead() -> DeadProducer:
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
-def test_driver_that_is_gone_and_an_application_that_has_ended_are_gone(state: InstanceState) -> None:
-    assert "by the resource manager's word" in (why_gone(over(state), GONE_FINISHED, now=NOW) or "")
+def test_lease_is_dead_once_driver_and_application_have_ended(state: InstanceState) -> None:
+    assert "the cluster manager reports" in (why_gone(over(state), GONE_FINISHED, now=NOW) or "")
 
 
 @pytest.mark.parametrize(
     ("one", "seen"),
     [
-        pytest.param(over(), ALIVE, id="its process lives"),
-        pytest.param(over(S.LOST), ELSEWHERE, id="its process is out of sight"),
+        pytest.param(over(), ALIVE, id="process alive"),
+        pytest.param(over(S.LOST), ELSEWHERE, id="process on another host"),
         pytest.param(
             over(S.LOST),
             Observation(process=ProcessWord.UNKNOWN, master=MasterWord.FINISHED),
-            id="its process is out of sight, whatever the master says",
+            id="process unknown, application finished",
         ),
-        pytest.param(over(S.LOST), GONE_RUNNING, id="the master counts it as running"),
-        pytest.param(over(S.LOST), GONE_UNREACHABLE, id="the master is silent"),
-        pytest.param(over(S.FAILED), GONE_UNKNOWN, id="the master has begun anew and knows of nobody"),
-        pytest.param(over(ended_s=1), GONE_FINISHED, id="its executors may live on for a moment"),
-        pytest.param(replace(over(), state=S.UNREACHABLE), GONE_FINISHED, id="it is silent, and has not ended"),
-        pytest.param(replace(over(), claimed_at=None), GONE_FINISHED, id="it never ran a task"),
+        pytest.param(over(S.LOST), GONE_RUNNING, id="application running"),
+        pytest.param(over(S.LOST), GONE_UNREACHABLE, id="no answer of the master"),
+        pytest.param(over(S.FAILED), GONE_UNKNOWN, id="master restarted, application unknown"),
+        pytest.param(over(ended_s=1), GONE_FINISHED, id="ended a second ago"),
+        pytest.param(replace(over(), state=S.UNREACHABLE), GONE_FINISHED, id="unreachable, not ended"),
+        pytest.param(replace(over(), claimed_at=None), GONE_FINISHED, id="never claimed"),
     ],
 )
-def test_silence_is_not_gone(one: Instance, seen: Observation) -> None:
+def test_lease_without_a_report_of_its_end_is_not_dead(one: Instance, seen: Observation) -> None:
     assert why_gone(one, seen, now=NOW) is None
 
 
-def test_application_that_no_master_has_known_for_long_is_gone() -> None:
+def test_lost_lease_with_an_unknown_application_is_dead() -> None:
     assert why_gone(over(S.LOST), GONE_UNKNOWN, now=NOW) is not None
 
 
@@ -77,7 +77,7 @@ def test_application_that_no_master_has_known_for_long_is_gone() -> None:
     ],
     ids=["drained", "superseded", "at least once", "before its init"],
 )
-def test_task_that_left_nothing_has_nothing_to_end(report: TaskReport) -> None:
+def test_task_without_an_open_transaction_has_no_dead_producer(report: TaskReport) -> None:
     assert dead_producer(report, pipeline="flights", why="it is gone") is None
 
 
@@ -97,11 +97,11 @@ def test_open_transaction_at_its_own_producer_and_epoch_is_to_be_ended() -> None
         (None, DeadEnd.NOTHING_OPEN),
     ],
 )
-def test_everything_else_is_left_alone(known: KnownTransaction | None, result: DeadEnd) -> None:
+def test_every_other_answer_ends_nothing(known: KnownTransaction | None, result: DeadEnd) -> None:
     assert left_by(dead(), known) is result
     assert result.is_final
 
 
 @pytest.mark.parametrize("result", [DeadEnd.REFUSED, DeadEnd.UNANSWERED])
-def test_what_was_refused_or_not_answered_is_tried_again(result: DeadEnd) -> None:
+def test_refused_and_unanswered_ends_are_repeated(result: DeadEnd) -> None:
     assert not result.is_final

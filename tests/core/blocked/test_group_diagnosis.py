@@ -1,4 +1,4 @@
-"""A group: what can be read now, what waits behind a transaction, what is no record at all, and pending offsets."""
+"""A group: readable lag, blocked lag, markers, and pending offsets."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def only(found: Explanation) -> Diagnosis:
 def test_behind_an_open_transaction() -> None:
     found = diagnose_group(group(GroupPosition(partition=held(known()), committed=10)), asked())
     assert found.verdict is Verdict.WAIT
-    assert found.headline == "billing does not get to the end of 1 of 1 partition: wait (orders-0)."
+    assert found.headline == "billing has not read 1 of 1 partition to the end: blocked, ends by itself (orders-0)."
     assert found.links[0].sentence == "the group billing is Stable with 2 members"
 
 
-def test_consumer_that_is_simply_behind_is_not_blamed_on_transactions() -> None:
+def test_group_with_readable_lag_is_behind() -> None:
     position = GroupPosition(partition=held(known()), committed=4, ahead=Stretch(4, 10, records=5, markers=1))
     found = only(diagnose_group(group(position), asked()))
     assert found.verdict is Verdict.BEHIND
     assert found.headline == (
-        "5 records of orders-0 can be read now and are not committed. 4 more offsets wait behind an open transaction."
+        "5 records of orders-0 are readable and not committed. 4 more offsets are behind an open transaction."
     )
 
 
-def test_offsets_between_the_ends_are_of_a_transaction_only_where_its_leader_names_one() -> None:
+def test_offsets_behind_the_lso_need_an_open_transaction_of_the_leader() -> None:
     def said(partition: PartitionFacts) -> str:
         position = GroupPosition(partition=partition, committed=4, ahead=Stretch(4, 10, records=6))
         return only(diagnose_group(group(position), asked())).headline
 
-    readable = "6 records of orders-0 can be read now and are not committed."
-    assert said(held(known())) == f"{readable} 4 more offsets wait behind an open transaction."
+    readable = "6 records of orders-0 are readable and not committed."
+    assert said(held(known())) == f"{readable} 4 more offsets are behind an open transaction."
     assert said(held(None, rows=())) == readable
     assert said(held(known(), ended_since=True)) == readable
     assert said(held(known(), rows=(opened(start=12),))) == readable
@@ -61,23 +61,23 @@ def test_offsets_between_the_ends_are_of_a_transaction_only_where_its_leader_nam
     )
 
 
-def test_without_members_nobody_reads() -> None:
+def test_group_without_members() -> None:
     position = GroupPosition(partition=read_through(held(None)), committed=4, ahead=Stretch(4, 14, records=10))
     found = only(diagnose_group(group(position, members=0), asked()))
     assert found.verdict is Verdict.NO_MEMBERS
     assert "start a consumer" in found.advice
 
 
-def test_lag_of_markers_and_aborted_records_is_no_lag() -> None:
+def test_lag_of_markers_and_aborted_records_needs_no_action() -> None:
     position = GroupPosition(
         partition=read_through(held(None)), committed=11, ahead=Stretch(11, 14, aborted=2, markers=1)
     )
     found = only(diagnose_group(group(position), asked()))
     assert found.verdict is Verdict.ONLY_MARKERS
-    assert found.links[0].sentence == "from offset 11 on lie 1 marker and 2 aborted records"
+    assert found.links[0].sentence == "from offset 11 on there are 1 marker and 2 aborted records"
 
 
-def test_backlog_that_was_not_read_through_is_readable() -> None:
+def test_lag_that_was_read_in_part_is_readable() -> None:
     position = GroupPosition(
         partition=read_through(held(None)), committed=0, ahead=Stretch(0, 3, aborted=3, is_whole=False)
     )
@@ -87,7 +87,7 @@ def test_backlog_that_was_not_read_through_is_readable() -> None:
 def test_caught_up() -> None:
     found = diagnose_group(group(GroupPosition(partition=read_through(held(None)), committed=14)), asked())
     assert found.verdict is Verdict.FREE
-    assert found.headline == "billing has read everything that can be read, in 1 partition."
+    assert found.headline == "billing has read all readable records of 1 partition."
 
 
 def pending(offsets: PartitionFacts | None) -> GroupFacts:
@@ -104,21 +104,21 @@ def offsets_partition(facts: PartitionFacts) -> PartitionFacts:
     return msgspec.structs.replace(facts, topic="__consumer_offsets", partition=12)
 
 
-def test_pending_offset_leads_to_who_holds_it() -> None:
+def test_chain_leads_from_a_pending_offset_to_its_producer() -> None:
     found = only(diagnose_group(pending(offsets_partition(held(known()))), asked()))
     assert (found.subject, found.verdict) == ("orders-0", Verdict.WAIT)
-    assert "A new owner of orders-0 cannot begin" in found.headline
+    assert "A new owner of orders-0 cannot start" in found.headline
     assert [link.source for link in found.links] == [Source.OFFSETS, Source.OFFSETS_LOG, Source.COORDINATORS]
     assert "has offset 8 pending" in found.links[1].sentence
 
 
-def test_pending_offset_of_a_hanging_transaction_is_ended_where_it_lies() -> None:
+def test_pending_offset_of_a_hanging_transaction_is_ended_in_its_journal_partition() -> None:
     found = only(diagnose_group(pending(offsets_partition(held(None))), asked()))
     assert found.verdict is Verdict.END
     assert found.commands[0].startswith("fenceline end __consumer_offsets 12 ")
 
 
-def test_pending_offset_whose_holder_is_not_told_says_which_right_is_missing() -> None:
+def test_pending_offset_without_a_known_producer_names_the_missing_permission() -> None:
     refused = Refused("Fetch of __consumer_offsets-12", "TOPIC_AUTHORIZATION_FAILED", "READ on __consumer_offsets")
     facts = msgspec.structs.replace(pending(None), pending_refused=refused)
     found = only(diagnose_group(facts, asked()))
@@ -126,7 +126,7 @@ def test_pending_offset_whose_holder_is_not_told_says_which_right_is_missing() -
     assert "READ on __consumer_offsets" in found.advice
 
 
-def test_pending_offset_that_was_decided_meanwhile_is_unsettled() -> None:
+def test_pending_offset_that_was_completed_during_the_check_is_unsettled() -> None:
     found = only(diagnose_group(pending(offsets_partition(held(known(), ended_since=True))), asked()))
     assert found.verdict is Verdict.UNSETTLED
 
@@ -139,10 +139,10 @@ def test_worst_partition_comes_first() -> None:
     assert [one.subject for one in found.partitions] == ["orders-0", "orders-1"]
 
 
-def test_group_that_never_committed_says_so() -> None:
-    assert "has committed nothing yet" in diagnose_group(group(), asked()).headline
+def test_group_without_committed_offsets() -> None:
+    assert "has no committed offsets" in diagnose_group(group(), asked()).headline
 
 
-def test_partition_without_a_committed_offset_is_judged_by_itself() -> None:
+def test_partition_without_a_committed_offset_gets_its_own_diagnosis() -> None:
     facts = msgspec.structs.replace(held(known()), ends=LogEnds(0, 10, 14))
     assert only(diagnose_group(group(GroupPosition(partition=facts)), asked())).verdict is Verdict.WAIT

@@ -1,4 +1,4 @@
-"""What ended leases left open is ended once, on a real database; brokers and Spark say what the test has them say."""
+"""Transactions of ended leases are ended once, on a real database; the test sets the answers of brokers and Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPEN = KnownTransaction(ID, 1, "Ongoing", 7, 4, 10_000, 0, frozenset({("out", 0)
 
 @dataclass
 class ScriptedBrokers:
-    """Coordinators of one id. `answers`: what they say to an end, the last of them again and again."""
+    """Coordinators of one id. `answers`: their answers to an end, the last one repeatedly."""
 
     known: KnownTransaction | Refused | None = OPEN
     answers: list[FencedProducer | NotEnded | Exception] = field(default_factory=lambda: [FencedProducer(7, 5)])
@@ -79,7 +79,7 @@ class Scene:
     spark: ScriptedSpark = field(default_factory=ScriptedSpark)
 
     def loop(self) -> DeadTasks:
-        """A server's: another one, or the same after its restart, has its own."""
+        """The loop of one server; another server, or the same after a restart, has its own."""
         return DeadTasks(
             unit_of_work=self.plane.uow,
             brokers=cast(TransactionBrokers, self.brokers),
@@ -113,7 +113,7 @@ def scene(database: Database) -> Scene:
     return Scene(ControlPlane(database))
 
 
-async def test_what_a_dead_task_left_open_is_ended_once_and_told(scene: Scene) -> None:
+async def test_transaction_of_a_dead_task_is_ended_once_and_reported(scene: Scene) -> None:
     run_id = await scene.die()
     loop = scene.loop()
     for _ in range(3):
@@ -127,7 +127,7 @@ async def test_what_a_dead_task_left_open_is_ended_once_and_told(scene: Scene) -
     (record,) = await scene.events()
     verdict = record.event.verdict
     assert (verdict.cause, verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
-    assert "by the resource manager's word" in verdict.sentence
+    assert "the cluster manager reports" in verdict.sentence
     assert record.place.pipeline == "flights"
     assert loop.counts() == {(CLUSTER, "ended"): 1}
 
@@ -142,7 +142,7 @@ async def test_what_a_dead_task_left_open_is_ended_once_and_told(scene: Scene) -
     ],
     ids=["lives", "elsewhere", "master silent", "master began anew"],
 )
-async def test_task_that_may_live_is_left_alone_until_somebody_knows(scene: Scene, seen: Observation) -> None:
+async def test_task_that_may_be_alive_is_left_alone_until_its_end_is_reported(scene: Scene, seen: Observation) -> None:
     await scene.die()
     scene.spark.seen = seen
     loop = scene.loop()
@@ -150,13 +150,13 @@ async def test_task_that_may_live_is_left_alone_until_somebody_knows(scene: Scen
     assert (scene.brokers.asked, await scene.commands()) == ([], [])
     scene.spark.seen = GONE
     await loop.turn()
-    assert scene.brokers.asked == [], "it is not looked at in every turn"
+    assert scene.brokers.asked == [], "it is not checked in every turn"
     scene.plane.pass_time(1)
     await loop.turn()
     assert scene.brokers.ended == [(ID, 7, 4)]
 
 
-async def test_living_instance_is_never_looked_at(scene: Scene) -> None:
+async def test_live_instance_is_never_checked(scene: Scene) -> None:
     run = await scene.plane.running()
     await scene.beat(run.id)
     await scene.plane.move(run.id, 0, InstanceState.UNREACHABLE, reason="no heartbeat arrives")
@@ -174,27 +174,27 @@ async def test_id_that_has_moved_on_is_left_alone(scene: Scene) -> None:
     assert loop.counts() == {(CLUSTER, "moved_on"): 1}
 
 
-async def test_id_that_moves_on_between_the_look_and_the_act_is_no_event(scene: Scene) -> None:
+async def test_id_that_moves_on_between_check_and_end_is_no_event(scene: Scene) -> None:
     await scene.die()
     scene.brokers.answers = [NotEnded.MOVED_ON]
     loop = scene.loop()
     await loop.turn()
-    assert len(await scene.commands()) == 1, "what was asked for is written down"
+    assert len(await scene.commands()) == 1, "the request is in the command log"
     assert await scene.events() == []
     assert loop.counts() == {(CLUSTER, "moved_on"): 1}
 
 
-async def test_brokers_that_cannot_are_not_asked_to(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_brokers_without_support_get_no_request(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     await scene.die()
     scene.brokers.can_end = False
     loop = scene.loop()
     await loop.turn()
     assert (scene.brokers.ended, await scene.commands()) == ([], [])
     assert loop.counts() == {(CLUSTER, "unsupported"): 1}
-    assert "it takes brokers of 4.0 or later" in caplog.text
+    assert "this requires brokers of 4.0 or later" in caplog.text
 
 
-async def test_missing_permission_is_said_and_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_permission_is_logged_and_end_repeated(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     await scene.die()
     scene.brokers.known = Refused("DescribeTransactions", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", f"DESCRIBE on {ID}")
     loop = scene.loop()
@@ -208,7 +208,7 @@ async def test_missing_permission_is_said_and_tried_again(scene: Scene, caplog: 
     assert loop.counts() == {(CLUSTER, "refused"): 2, (CLUSTER, "ended"): 1}
 
 
-async def test_brokers_that_are_away_are_asked_less_and_less_often(scene: Scene) -> None:
+async def test_unreachable_brokers_are_asked_at_growing_intervals(scene: Scene) -> None:
     await scene.die()
     scene.brokers.is_away = True
     loop = scene.loop()
@@ -222,9 +222,9 @@ async def test_brokers_that_are_away_are_asked_less_and_less_often(scene: Scene)
     assert scene.brokers.ended == [(ID, 7, 4)]
 
 
-async def test_server_that_dies_over_it_leaves_it_to_the_next(scene: Scene) -> None:
+async def test_another_server_continues_after_a_crash(scene: Scene) -> None:
     await scene.die()
-    scene.brokers.answers = [OutcomeUnknownError("nobody said that it is done"), FencedProducer(7, 5)]
+    scene.brokers.answers = [OutcomeUnknownError("the end is not confirmed"), FencedProducer(7, 5)]
     await scene.loop().turn()
     assert await scene.events() == []
     # It was not done.
@@ -238,7 +238,7 @@ async def test_server_that_dies_over_it_leaves_it_to_the_next(scene: Scene) -> N
     assert len(scene.brokers.ended) == 2
 
 
-async def test_newest_attempt_that_had_a_producer_is_the_one(scene: Scene) -> None:
+async def test_newest_attempt_with_a_producer_counts(scene: Scene) -> None:
     run = await scene.plane.running()
     await scene.beat(run.id, producer_epoch=2)
     await scene.beat(run.id, attempt=1)
@@ -249,7 +249,7 @@ async def test_newest_attempt_that_had_a_producer_is_the_one(scene: Scene) -> No
     assert scene.brokers.ended == [(ID, 7, 4)]
 
 
-async def test_next_lease_does_not_hide_what_the_one_before_left(scene: Scene) -> None:
+async def test_next_lease_does_not_hide_the_transaction_of_the_one_before(scene: Scene) -> None:
     run_id = await scene.die()
     lease = await scene.plane.lease(run_id)
     await scene.plane.submit(run_id, lease=lease)
@@ -259,14 +259,14 @@ async def test_next_lease_does_not_hide_what_the_one_before_left(scene: Scene) -
     assert scene.brokers.ended == [(ID, 7, 4)]
 
 
-async def test_what_ended_long_ago_is_the_coordinators_own(scene: Scene) -> None:
+async def test_lease_that_ended_long_ago_is_left_to_the_coordinator(scene: Scene) -> None:
     await scene.die()
     scene.plane.pass_time(15 * 60)
     await scene.loop().turn()
     assert scene.brokers.asked == []
 
 
-async def test_pipeline_that_is_gone_needs_nothing(scene: Scene) -> None:
+async def test_removed_pipeline_needs_nothing(scene: Scene) -> None:
     await scene.die(InstanceState.STOPPED)
     async with scene.plane.uow() as uow:
         await uow.of(PipelineStore).remove("flights")
@@ -275,8 +275,8 @@ async def test_pipeline_that_is_gone_needs_nothing(scene: Scene) -> None:
     assert scene.brokers.asked == []
 
 
-async def test_what_the_pipeline_does_not_own_is_never_ended_whatever_was_stored(scene: Scene) -> None:
-    """A row of an earlier release may name anything: its worker's word was stored as it came."""
+async def test_id_that_the_pipeline_does_not_own_is_never_ended(scene: Scene) -> None:
+    """A row of an earlier release may name any id: workers' reports were stored unchecked."""
     await scene.die()
     stranger = sa.func.jsonb_set(
         task_attempts.c.report, ["transactional_id"], sa.cast('"payments-1"', postgresql.JSONB)

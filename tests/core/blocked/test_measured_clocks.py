@@ -1,4 +1,4 @@
-"""Brokers before 3.8 do not tell how old a transaction is: a server goes by the clock that its observer measured."""
+"""Brokers before 3.8 do not report a transaction's age: a server uses the clock that its observer measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
 BROKER = 1
 BEHIND_MS = 300_000
 OPEN = OpenTransaction(7, 3, 0, 0, 0, 5)
-"""How it is there where the transaction has begun."""
+"""The broker's clock at the start of the transaction."""
 
 
 class OlderBrokers:
@@ -61,7 +61,7 @@ async def registered(plane: ControlPlane) -> ControlPlane:
 
 
 def observed(plane: ControlPlane, *, behind_ms: int | None) -> Observations:
-    """What the observer has measured of the coordinator; None: nothing yet."""
+    """The observer's measurement of the coordinator's clock; None: none yet."""
     made = Observations(is_on=True)
     now_ms = int(plane.now.timestamp() * 1000)
     clocks = (
@@ -98,7 +98,7 @@ async def planned(plane: ControlPlane, brokers: OlderBrokers, observations: Obse
     )
 
 
-async def test_young_transaction_is_told_to_be_young(registered: ControlPlane) -> None:
+async def test_age_of_a_young_transaction_is_measured(registered: ControlPlane) -> None:
     brokers = OlderBrokers(registered, age_ms=2_000, timeout_ms=60_000)
     known = observed(registered, behind_ms=BEHIND_MS)
     found = await explained(registered, brokers, known)
@@ -114,7 +114,7 @@ async def test_young_transaction_is_told_to_be_young(registered: ControlPlane) -
     assert "is not known" in ((await planned(registered, brokers, unknown)).refusal(force=False) or "")
 
 
-async def test_overdue_transaction_is_told_to_be_overdue(registered: ControlPlane) -> None:
+async def test_age_of_an_overdue_transaction_is_measured(registered: ControlPlane) -> None:
     brokers = OlderBrokers(registered, age_ms=200_000, timeout_ms=60_000)
     known = observed(registered, behind_ms=BEHIND_MS)
     assert (await explained(registered, brokers, known)).verdict is Verdict.FENCE

@@ -1,4 +1,4 @@
-"""Ending transactions on a registered cluster: whose they are, who may, and what is kept of it."""
+"""Ending transactions on a registered cluster: owners, permissions, and the command log."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def registered(plane: ControlPlane, kafka: KafkaCluster) -> ControlPlane:
 
 @pytest.fixture
 def leave_open(kafka: KafkaCluster, make_topic: MakeTopic) -> LeaveOpen:
-    """A transactional id that holds readers up, and the topic where."""
+    """A transactional id that blocks consumers, and the blocked topic."""
     kept: list[Producer] = []
 
     def leave(transactional_id: str | None = None) -> tuple[str, str]:
@@ -104,11 +104,11 @@ async def test_owner_is_named_and_alive_while_it_heartbeats(registered: ControlP
     run = await registered.running(pipeline)
     name, topic = leave_open(f"fl.t.{pipeline}.0.0")
     silent = await explained(registered, topic)
-    assert f"whose owner is {pipeline}, instance 0, task 0, of which nothing is heard" in silent.links[-1].sentence
+    assert f"whose owner is {pipeline}, instance 0, task 0, without a heartbeat" in silent.links[-1].sentence
     await registered.beat(task_heartbeat(run.id, state=TaskState.RUNNING))
     alive = await explained(registered, topic)
     assert alive.verdict is Verdict.OWNER
-    assert f"{pipeline}, instance 0, task 0 on w1 (running), heard of 0.0 s ago" in alive.links[-1].sentence
+    assert f"{pipeline}, instance 0, task 0 on w1 (running), last heartbeat 0.0 s ago" in alive.links[-1].sentence
     with pytest.raises(ConflictError, match="is alive: drain its run instead"):
         await fence(registered, name, force=False)
     registered.pass_time(10)
@@ -116,12 +116,12 @@ async def test_owner_is_named_and_alive_while_it_heartbeats(registered: ControlP
     assert (await explained(registered, topic)).verdict is Verdict.WAIT
 
 
-async def test_foreign_id_says_that_it_is_none_of_ours(registered: ControlPlane, leave_open: LeaveOpen) -> None:
+async def test_foreign_id_has_no_fenceline_owner(registered: ControlPlane, leave_open: LeaveOpen) -> None:
     _, topic = leave_open()
-    assert (await explained(registered, topic)).links[-1].sentence == "whose owner is none of ours"
+    assert (await explained(registered, topic)).links[-1].sentence == "whose owner is not a Fenceline task"
 
 
-async def test_fencing_leaves_a_row_with_who_why_and_what(registered: ControlPlane, leave_open: LeaveOpen) -> None:
+async def test_fence_is_logged_with_user_and_reason(registered: ControlPlane, leave_open: LeaveOpen) -> None:
     name, topic = leave_open()
     await fence(registered, name, force=True, why="its host is gone")
     (row,) = await log_of(registered)
@@ -135,15 +135,15 @@ async def test_fencing_leaves_a_row_with_who_why_and_what(registered: ControlPla
     assert (await explained(registered, topic)).verdict is Verdict.FREE
 
 
-async def test_what_is_refused_leaves_no_row_and_changes_nothing(
+async def test_refused_end_changes_nothing_and_is_not_in_the_command_log(
     registered: ControlPlane, leave_open: LeaveOpen
 ) -> None:
     name, topic = leave_open()
-    with pytest.raises(ForbiddenError, match="takes the role operator"):
+    with pytest.raises(ForbiddenError, match="requires the role operator"):
         await fence(registered, name, by=VICTOR, force=True, why="because")
     with pytest.raises(InvalidError, match="only with a reason"):
         await fence(registered, name, force=True, why="  ")
-    with pytest.raises(ConflictError, match="living producer"):
+    with pytest.raises(ConflictError, match="its producer may be alive"):
         await fence(registered, name, force=False)
     with pytest.raises(NotFoundError):
         await operating.preview_fence(
@@ -177,7 +177,7 @@ async def end(plane: ControlPlane, topic: str, expected: tuple[int, int, int], *
         await uow.commit()
 
 
-async def test_only_the_transaction_that_was_seen_is_ended(registered: ControlPlane, leave_open: LeaveOpen) -> None:
+async def test_only_the_transaction_of_the_preview_is_ended(registered: ControlPlane, leave_open: LeaveOpen) -> None:
     name, topic = leave_open()
     plan = await operating.preview_end(
         registered.uow,

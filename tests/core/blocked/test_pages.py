@@ -1,4 +1,4 @@
-"""What the page makes of a diagnosis and of a plan, without brokers."""
+"""The page of a diagnosis and of a plan, without brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def page(found: Explanation | None, *, role: Role = Role.OPERATOR, problem: str 
         "target": "orders:0",
         "kind": "",
         "problem": problem,
-        "found": None if found is None else stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - what a look shows
+        "found": None if found is None else stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - the context of a view
     }
     return screen.render("stuck/_detail", {"may": may_as(role), "now": NOW, **context})
 
@@ -46,17 +46,17 @@ def planned(plan: Plan) -> str:
     return screen.render("stuck/_plan", {"now": NOW, **context})
 
 
-def test_the_chain_stands_with_its_evidence_and_what_to_do() -> None:
+def test_page_shows_the_chain_with_evidence_and_advice() -> None:
     html = page(explain_topic("orders", [held(known(timeout_ms=900_000))], asked()))
-    assert "Readers of orders-0 see nothing from offset 10 on." in html
+    assert "read_committed consumers of orders-0 are blocked at offset 10." in html
     assert f"which is {ID}" in html
     assert "DescribeProducers" in html
-    assert "Fence it…" in html
-    assert "End it…" not in html
-    assert 'data-copy="Readers of orders-0' in html
+    assert "Fence…" in html
+    assert "End transaction…" not in html
+    assert 'data-copy="read_committed consumers of orders-0' in html
 
 
-def test_what_is_copied_commands_no_terminal_and_names_the_same_id() -> None:
+def test_copied_text_has_no_control_characters_and_names_the_same_id() -> None:
     owner = msgspec.structs.replace(known(timeout_ms=900_000), transactional_id=EVIL)
     found = explain_topic("orders", [held(owner)], asked())
     plan = plan_fence(EVIL, owner, asked())
@@ -67,54 +67,54 @@ def test_what_is_copied_commands_no_terminal_and_names_the_same_id() -> None:
         words = re.fullmatch(r"[\w .:-]+ (\$'.*')(?: --bootstrap-server b1:9092)?", line)
         assert words is not None, line
         assert in_bash([words[1]], "C.UTF-8") == [EVIL.encode()]
-    as_text = next(text for text in copied if text.startswith("Readers of"))
+    as_text = next(text for text in copied if text.startswith("read_committed consumers of"))
     assert not is_odd(as_text.replace("\n", ""))
     assert "id␊␛[2J" in as_text
 
 
-def test_no_line_is_offered_for_an_id_that_no_argument_can_hold() -> None:
+def test_id_with_a_nul_character_gets_no_command() -> None:
     owner = msgspec.structs.replace(known(timeout_ms=900_000), transactional_id="orders\0-1")
     assert explain_topic("orders", [held(owner)], asked()).partitions[0].commands == ()
     assert plan_fence("orders\0-1", owner, asked()).command == ""
 
 
-def test_a_hanging_transaction_is_ended_where_it_lies() -> None:
+def test_link_ends_a_hanging_transaction_in_its_partition() -> None:
     html = page(explain_topic("orders", [held(None)], asked()))
     assert "/stuck/end?cluster=demo&amp;topic=orders&amp;partition=0&amp;start_offset=10&amp;target=orders%3A0" in html
-    assert "Fence it…" not in html
+    assert "Fence…" not in html
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_nobody_is_offered_what_their_role_refuses(role: Role) -> None:
+def test_end_is_offered_only_to_permitted_roles(role: Role) -> None:
     html = page(explain_topic("orders", [held(None)], asked()), role=role)
-    assert ("End it…" in html) is access.allows(role, Verb.END_TRANSACTION) is role.includes(Role.OPERATOR)
+    assert ("End transaction…" in html) is access.allows(role, Verb.END_TRANSACTION) is role.includes(Role.OPERATOR)
 
 
-def test_partitions_in_which_nothing_waits_are_summed_up() -> None:
+def test_partitions_that_are_not_blocked_are_counted() -> None:
     free = [msgspec.structs.replace(read_through(held(None)), partition=number) for number in (1, 2)]
     html = page(explain_topic("orders", [held(None), *free], asked()))
-    assert "Nothing waits in 2 more partitions." in html
-    assert "Readers of orders wait in 1 of 3 partitions" in html
+    assert "2 more partitions are not blocked." in html
+    assert "read_committed consumers of orders are blocked in 1 of 3 partitions" in html
 
 
-def test_before_a_question_the_page_says_what_would_appear() -> None:
-    assert "Nobody was asked yet" in page(None)
-    assert "Nobody was asked yet" not in page(None, problem="no Kafka broker answers at b1:9092")
+def test_empty_page_explains_itself() -> None:
+    assert "No target chosen" in page(None)
+    assert "No target chosen" not in page(None, problem="no Kafka broker answers at b1:9092")
     assert "no Kafka broker answers" in page(None, problem="no Kafka broker answers at b1:9092")
 
 
-def test_what_speaks_against_it_asks_for_a_reason() -> None:
+def test_objection_requires_a_reason() -> None:
     html = planned(plan_end(held(known()), None, asked()))
     assert "fence that id instead" in html
     assert 'name="force"' in html
     free_to_go = planned(plan_end(held(None), None, asked()))
     assert 'name="force"' not in free_to_go
-    assert "What is lost" in free_to_go
+    assert "Losses" in free_to_go
 
 
-def test_what_cannot_be_done_has_no_button() -> None:
+def test_impossible_plan_has_no_button() -> None:
     html = planned(plan_fence(ID, None, asked()))
-    assert "It cannot be done: there is no transactional id" in html
+    assert "Not possible: the transactional id" in html
     assert "<form" not in html
 
 

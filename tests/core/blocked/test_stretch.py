@@ -1,4 +1,4 @@
-"""What counts as lag and what a reader is given."""
+"""Lag, and the records that consumers receive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def written(base_offset: int, records: int, producer_id: int):
     )
 
 
-def test_records_are_told_from_markers_and_from_what_was_aborted() -> None:
+def test_records_markers_and_aborted_records_are_counted_apart() -> None:
     log = [
         written(0, 2, -1),
         written(2, 3, 7),
@@ -33,7 +33,7 @@ def test_records_are_told_from_markers_and_from_what_was_aborted() -> None:
     assert (found.first_ms, found.next_offset, found.is_whole) == (1_000, 10, True)
 
 
-def test_only_what_lies_inside_is_counted() -> None:
+def test_only_offsets_inside_the_range_are_counted() -> None:
     log = [written(0, 5, -1), written(5, 5, -1), written(10, 5, -1)]
     found = measure(log, first_offset=3, end_offset=7)
     assert (found.records, found.next_offset) == (4, 7)
@@ -44,7 +44,7 @@ def test_markers_alone_are_no_records() -> None:
     assert (found.records, found.undecided, found.markers, found.first_ms) == (0, 0, 1, -1)
 
 
-def test_what_was_not_read_is_said() -> None:
+def test_range_that_was_read_in_part_is_not_whole() -> None:
     found = measure([written(0, 2, -1)], first_offset=0, end_offset=1_000, is_whole=False)
     assert (found.records, found.next_offset, found.is_whole) == (2, 2, False)
 

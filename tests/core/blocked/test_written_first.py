@@ -1,4 +1,4 @@
-"""An act on the brokers is in the command log before it begins: nothing that fails after it takes the row away."""
+"""A change on the brokers is in the command log before it begins, and no later failure removes the row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TARGET = OpenTransaction(7, 3, 0, 0, 0, 5)
 
 
 class DeafAfterTheAct:
-    """Brokers that answer until something is done to them; `answers`: also to that."""
+    """Brokers that answer until the first change; `answers`: also to the change."""
 
     def __init__(self, *, answers: bool) -> None:
         self._answers = answers
@@ -56,7 +56,7 @@ class DeafAfterTheAct:
     def _act(self) -> None:
         self._is_deaf = True
         if not self._answers:
-            raise OutcomeUnknownError("nobody said that it is done")
+            raise OutcomeUnknownError("the end is not confirmed")
 
     def _say_nothing_if_deaf(self) -> None:
         if self._is_deaf:
@@ -78,7 +78,7 @@ async def end(plane: ControlPlane, *, answers: bool) -> Ended:
 
 
 async def act(plane: ControlPlane, what: Callable[..., Awaitable[T]], *, answers: bool, **target: Any) -> T:
-    """As an edge does it; what fails is not committed."""
+    """As an edge does it: a failed unit of work is not committed."""
     brokers = cast(TransactionBrokers, DeafAfterTheAct(answers=answers))
     async with plane.uow() as uow:
         done = await what(
@@ -102,7 +102,7 @@ async def rows(plane: ControlPlane) -> list[Command]:
         return list((await command_log.list_commands(uow, target=f"cluster:{CLUSTER}")).items)
 
 
-async def test_what_is_done_is_done_whoever_is_silent_after_it(registered: ControlPlane) -> None:
+async def test_change_is_logged_though_brokers_do_not_answer_afterwards(registered: ControlPlane) -> None:
     done = await fence(registered, answers=True)
     assert (done.producer_epoch, done.state) == (5, None)
     ended = await end(registered, answers=True)
@@ -111,7 +111,7 @@ async def test_what_is_done_is_done_whoever_is_silent_after_it(registered: Contr
     assert [row.who for row in await rows(registered)] == ["olivia", "olivia"]
 
 
-async def test_what_may_have_been_done_is_in_the_command_log(registered: ControlPlane) -> None:
+async def test_change_with_unknown_outcome_is_in_the_command_log(registered: ControlPlane) -> None:
     with pytest.raises(OutcomeUnknownError):
         await fence(registered, answers=False)
     with pytest.raises(OutcomeUnknownError):

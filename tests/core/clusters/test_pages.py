@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.fencing import register
 from tests.support.wiring import browser_of

@@ -40,7 +40,7 @@ async def test_a_cluster_is_kept_under_the_id_that_its_brokers_report(plane: Con
         description = await clusters.probe_cluster(uow, BROKERS, "real")
     assert cluster.kafka_cluster_id == description.cluster_id
     assert [f"{broker.host}:{broker.port}" for broker in description.brokers] == [kafka.bootstrap_servers]
-    with pytest.raises(ConflictError, match="a cluster of that name is registered already"):
+    with pytest.raises(ConflictError, match="a cluster with this name is registered already"):
         await register(plane, kafka.bootstrap_servers)
 
 
@@ -89,7 +89,7 @@ async def test_a_cluster_without_pipelines_is_removed(plane: ControlPlane) -> No
     async with plane.uow() as uow:
         with pytest.raises(NotFoundError, match="there is no cluster unused"):
             await clusters.get_cluster(uow, "unused")
-        with pytest.raises(ConflictError, match="named by a pipeline"):
+        with pytest.raises(ConflictError, match="a pipeline uses the cluster"):
             await clusters.remove_cluster(uow, "test", by=ANNA, why=None, now=plane.now)
 
 

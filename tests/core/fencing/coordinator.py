@@ -64,7 +64,7 @@ class Coordinator:
         return self._status is S.ONGOING
 
     def init(self, *, after_ms: int = 5_000, retry_ms: int = 500) -> None:
-        """A producer begins; with something open it is told to come again, which it does after `retry_ms`."""
+        """A producer starts; with a transaction open it must retry, which it does after `retry_ms`."""
         self.now_ms += after_ms
         if self.is_open:
             self.truth[self.owner] = Cause.TAKEOVER
@@ -84,7 +84,7 @@ class Coordinator:
         self.has_owner = False
 
     def end_dead(self, *, after_ms: int = 3_000) -> None:
-        """EndTxn at the owner's epoch, of a server that knows it to be dead."""
+        """EndTxn at the owner's epoch, by a server with a report of its death."""
         self.now_ms += after_ms
         self.truth[self.owner] = Cause.DEAD_TASK
         self._abort_at_next_epoch()
@@ -170,7 +170,7 @@ def live_of(batches: list[RecordBatch], transactional_id: str = ID) -> LiveTrans
 
 
 def events_of(batches: list[RecordBatch]) -> dict[tuple[int, int], FencingEvent]:
-    """What this journal proves, by the producer that was ended."""
+    """The cases of this journal, by the victim."""
     return {
         (event.key.producer_id, event.key.producer_epoch): event
         for case in (cases_of(live_of(batches), kafka_cluster_id=CLUSTER) if batches else ())

@@ -1,4 +1,4 @@
-"""Scenes of the recordings, words of a task, and the events that they make."""
+"""Recorded scenes, reports of a task, and their events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def recorded_group(version: str, group: str) -> LiveGroup:
 
 
 def events(live: LiveTransaction, *more: Case | None) -> dict[tuple[int, FencingKind], FencingEvent]:
-    """By the epoch that ended and what was taken."""
+    """By the ended epoch and the kind."""
     cases = [*cases_of(live, kafka_cluster_id=CLUSTER), *(case for case in more if case is not None)]
     found = [event for case in joined(cases) if (event := told(case)) is not None]
     return {(event.key.producer_epoch, event.key.kind): event for event in found}

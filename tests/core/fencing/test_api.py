@@ -1,4 +1,4 @@
-"""Fencing events over REST: listed, filtered, paged, and one with everything that proves it."""
+"""Fencing events over REST: lists, filters, pages, and one event with its evidence."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.core.fencing.coordinator import ID
 from tests.support.fencing import clean_restart, lost_membership, put_down, refusal, register, takeover, timeout
 from tests.support.fixtures import AsRole
@@ -18,7 +18,7 @@ BASE = "/api/v1/fencing"
 
 @pytest.fixture
 async def began(api_wiring: Wiring) -> datetime:
-    """Three events and a clean restart, a minute apart, on two registered clusters and one that is gone."""
+    """Three events and a clean restart, a minute apart, on two registered clusters and a removed one."""
     await register(api_wiring.unit_of_work, "a", "kafka-a")
     await register(api_wiring.unit_of_work, "b", "kafka-b")
     at = api_wiring.clock.now() - timedelta(hours=1)
@@ -67,7 +67,7 @@ async def test_list_is_filtered_by_group(api_wiring: Wiring, viewer: httpx.Async
     assert await told(viewer, group="of g") == []
 
 
-async def test_what_is_no_fencing_is_told_when_asked_for(began: datetime, viewer: httpx.AsyncClient) -> None:
+async def test_other_events_are_listed_on_request(began: datetime, viewer: httpx.AsyncClient) -> None:
     assert await told(viewer, cause="clean_restart") == [(None, "clean_restart")]
     assert len(await told(viewer, with_what_is_none=True)) == 4
 
@@ -83,7 +83,7 @@ async def test_pages_follow_each_other_without_a_gap(began: datetime, viewer: ht
     assert len(set(seen)) == 3
 
 
-async def test_one_event_has_what_proves_it_and_whose_it_was(began: datetime, viewer: httpx.AsyncClient) -> None:
+async def test_event_has_its_evidence_and_owner(began: datetime, viewer: httpx.AsyncClient) -> None:
     (item,) = (await viewer.get(BASE, params={"cluster": "a"})).json()["items"]
     body = (await viewer.get(f"{BASE}/{item['id']}")).json()
     assert {name: body[name] for name in item} == item
@@ -102,7 +102,7 @@ async def test_one_event_has_what_proves_it_and_whose_it_was(began: datetime, vi
     assert len(body["runbook"]) == 3
 
 
-async def test_correction_says_what_was_told_before(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+async def test_correction_has_the_earlier_verdict(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     at = api_wiring.clock.now() - timedelta(minutes=1)
     await put_down(api_wiring.unit_of_work, clean_restart("kafka-a", at=at), now=api_wiring.clock.now())
     await put_down(api_wiring.unit_of_work, [refusal("kafka-a", at=at)], now=api_wiring.clock.now())
@@ -112,14 +112,14 @@ async def test_correction_says_what_was_told_before(api_wiring: Wiring, viewer: 
     assert (before["cause"], before["is_fencing"], before["confidence"]) == ("clean_restart", False, "likely")
 
 
-async def test_unknown_cluster_or_event_is_said(viewer: httpx.AsyncClient) -> None:
+async def test_unknown_cluster_or_event_is_not_found(viewer: httpx.AsyncClient) -> None:
     assert (await viewer.get(BASE, params={"cluster": "nobody"})).status_code == 404
     assert (await viewer.get(f"{BASE}/00000000-0000-0000-0000-000000000000")).status_code == 404
     for not_a_moment in ("2026-01-01", "0.5", "-1700000000", "2026-01-01T00:00:00"):
         assert (await viewer.get(BASE, params={"since": not_a_moment})).status_code == 422, not_a_moment
 
 
-async def test_metrics_count_what_was_told_and_start_at_zero(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+async def test_metrics_count_events_and_start_at_zero(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     async def counted(cause: str) -> float:
         text = (await viewer.get("/metrics")).text
         (line,) = [line for line in text.splitlines() if "fencing_events_total" in line and f'cause="{cause}"' in line]

@@ -1,4 +1,4 @@
-"""Each cause of docs/fencing.md: on the recorded journals where they have its scene, else on the encoders' own."""
+"""Each cause of docs/fencing.md: on recorded journals if they have its scene, else on encoded ones."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_takeover_whose_producer_has_not_written_may_be_an_operators(client: Cli
     assert Cause.OPERATOR_FENCE not in epoch_event(coordinator.live, 0).verdict.alternatives
 
 
-def test_takeover_of_a_kip_890_client_is_told_by_the_init_that_came_at_once() -> None:
-    """After kill -9 a Kafka Streams thread of the same id comes back while its transaction is open."""
+def test_takeover_of_a_kip_890_client_needs_an_immediate_init() -> None:
+    """After kill -9, a Kafka Streams thread with the same id returns while its transaction is open."""
     coordinator = Coordinator(Client.TV_2)
     coordinator.begin()
     coordinator.init(after_ms=4_000, retry_ms=100)
@@ -82,7 +82,7 @@ def test_transaction_timeout(version: str) -> None:
 
 
 @before_kip_890
-def test_timeout_is_certain_once_somebody_comes_later(client: Client) -> None:
+def test_timeout_is_certain_after_a_later_init(client: Client) -> None:
     coordinator = Coordinator(client)
     coordinator.begin()
     coordinator.time_out()
@@ -95,7 +95,7 @@ def test_timeout_is_certain_once_somebody_comes_later(client: Client) -> None:
 
 @before_kip_890
 def test_takeover_after_the_timeout_was_over_may_be_either(client: Client) -> None:
-    """Timed-out transactions are looked for every 10 s; an init may come before."""
+    """Coordinators check timeouts every 10 s; an init may come before."""
     coordinator = Coordinator(client)
     coordinator.begin()
     coordinator.init(after_ms=TIMEOUT_MS + 1_000)
@@ -109,7 +109,7 @@ def test_takeover_after_the_timeout_was_over_may_be_either(client: Client) -> No
 
 @before_kip_890
 def test_coordinator_abort_without_a_reason_is_open(client: Client) -> None:
-    """Somebody asked for the id and went away before coming again."""
+    """A client requested the id and did not repeat its request."""
     coordinator = Coordinator(client)
     coordinator.begin()
     coordinator.init(after_ms=100)
@@ -121,7 +121,7 @@ def test_coordinator_abort_without_a_reason_is_open(client: Client) -> None:
 
 @before_kip_890
 def test_abort_of_another_transaction_proves_nothing(client: Client) -> None:
-    """Compaction left a begin and, at the next epoch, an abort that its own client asked for."""
+    """Compaction left a begin and, at the next epoch, an abort of its own client."""
     coordinator = Coordinator(client)
     coordinator.begin()
     begun = len(coordinator.batches)
@@ -145,7 +145,7 @@ def test_zombie_refused_corrects_a_clean_restart(version: str) -> None:
     assert (verdict.cause, verdict.confidence) == (Cause.ZOMBIE_REFUSED, Confidence.CERTAIN)
 
 
-def test_refusal_of_which_the_journal_shows_nothing_is_unexplained() -> None:
+def test_refusal_without_a_journal_record_is_unexplained() -> None:
     live = Coordinator().live
     verdict = epoch_event(live, 0, felt(live, word(), epoch=0)).verdict
     assert (verdict.cause, verdict.confidence) == (Cause.UNEXPLAINED, Confidence.OPEN)

@@ -1,4 +1,4 @@
-"""The same application came back: told from the id, from the group's journal, and kept apart from a takeover.
+"""The return of the same application, by the id and the group's journal, in contrast to a takeover.
 
 Of Kafka Streams on recorded journals of a 4.3.1 broker (tests/support/streams_recording.py has the scenes).
 """
@@ -62,14 +62,14 @@ def test_streams_instance_that_was_restarted_is_no_takeover(with_groups: bool) -
     verdict = events_of("killed-kept", with_groups=with_groups)[0].verdict
     assert (verdict.cause, verdict.confidence) == (Cause.APPLICATION_RETURNED, Confidence.LIKELY)
     assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
-    assert verdict.sentence.startswith("The application killed-kept came back. Only its process ")
+    assert verdict.sentence.startswith("The application killed-kept returned. Only its process ")
     assert "into orders.copied" in verdict.sentence
     assert ("left group killed-kept and rejoined it" in verdict.sentence) is with_groups
 
 
 @pytest.mark.parametrize("scene", ["frozen-past-session", "frozen-past-session-streams"])
 def test_streams_instance_that_aborts_seconds_before_its_next_producer_begins_has_lost_nothing(scene: str) -> None:
-    """As recorded on a busy machine: it aborted by itself when it found that it was out of the group."""
+    """Recorded on a busy machine: it aborted by itself after it was removed from the group."""
     verdict = events_of(scene)[0].verdict
     assert verdict.cause is Cause.OWN_ABORT
     assert verdict.alternatives == (Cause.APPLICATION_RETURNED,)
@@ -95,7 +95,7 @@ def test_streams_instance_that_was_frozen_is_no_takeover(member_id: str) -> None
     assert (verdict.cause, verdict.confidence) == (Cause.APPLICATION_RETURNED, Confidence.LIKELY)
     assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
     assert "left group orders and rejoined it" in verdict.sentence
-    assert ("so its process went on" in verdict.sentence) is (member_id == "before")
+    assert ("so its process continued" in verdict.sentence) is (member_id == "before")
 
 
 @pytest.mark.parametrize("scene", ["frozen-past-transaction", "frozen-past-both", "killed-fresh"])
@@ -106,7 +106,7 @@ def test_timeout_of_a_streams_instance_stays_a_timeout(scene: str) -> None:
 
 
 def test_short_freeze_is_no_event_of_its_own() -> None:
-    """What ends the instance's last transaction is its end by the recording, long after it was thawed."""
+    """The recording ends the instance's last transaction, long after the thaw."""
     events = events_of("frozen-short")
     assert [event.verdict.cause for event in events] == [Cause.TIMEOUT]
     assert events[0].verdict.at_ms - _first_commit_ms("frozen-short") > SHORT_MS
@@ -126,15 +126,15 @@ def test_replaced_thread_ends_its_own_transaction_and_the_new_one_has_another_id
     assert numbers == {"1", "2"}
 
 
-def test_two_processes_with_a_copied_state_folder_are_a_takeover() -> None:
-    """The negative control: the second one looks like a restart, until the first one takes the id back."""
+def test_two_processes_with_a_copied_state_directory_are_a_takeover() -> None:
+    """The negative control: the second one looks like a restart, until the first one initialises the id again."""
     first, *others = events_of("copied-folder")
     assert Cause.TAKEOVER in (first.verdict.cause, *first.verdict.alternatives)
     assert len(others) >= 3
     for event in others:
         assert event.verdict.cause is Cause.TAKEOVER
         assert Cause.APPLICATION_RETURNED in event.verdict.alternatives
-        assert "take turns" in event.verdict.sentence
+        assert "alternate in the group" in event.verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_two_processes_with_a_copied_state_folder_are_a_takeover() -> None:
         ("", None),
     ],
 )
-def test_id_of_streams_is_known_by_its_shape(transactional_id: str, parts: tuple[str, ...] | None) -> None:
+def test_streams_id_is_recognised_by_its_shape(transactional_id: str, parts: tuple[str, ...] | None) -> None:
     assert streams_id(transactional_id) == parts
 
 
@@ -198,7 +198,7 @@ BACK = change(BEGUN_MS + 3_900, has_left=False, members=1)
 
 
 @every_client
-def test_only_member_of_a_group_that_left_and_came_back_is_no_takeover(client: Client) -> None:
+def test_return_of_the_only_member_is_no_takeover(client: Client) -> None:
     live = taken_over(client)
     assert verdict_of(live) is Cause.TAKEOVER
     assert verdict_of(live, LEFT, BACK) is Cause.APPLICATION_RETURNED
@@ -218,21 +218,21 @@ def test_only_member_of_a_group_that_left_and_came_back_is_no_takeover(client: C
     ],
     ids=["host", "client", "two members", "left only", "joined only", "joined first", "long before", "long after"],
 )
-def test_what_is_not_the_same_client_coming_back_stays_a_takeover(changes: tuple[MemberChange, ...]) -> None:
+def test_another_client_stays_a_takeover(changes: tuple[MemberChange, ...]) -> None:
     assert verdict_of(taken_over(Client.TV_0), *changes) is Cause.TAKEOVER
 
 
-def test_static_member_comes_back_from_another_host() -> None:
+def test_static_member_returns_from_another_host() -> None:
     left = change(BEGUN_MS + 2_000, has_left=True, members=0, instance="one")
     back = change(BEGUN_MS + 2_000, has_left=False, members=1, instance="one", host="/10.0.0.2")
     assert verdict_of(taken_over(Client.TV_0), left, back) is Cause.APPLICATION_RETURNED
 
 
-def test_old_producer_that_was_refused_lived_beside_the_new_one() -> None:
+def test_refused_old_producer_excludes_a_return() -> None:
     assert verdict_of(taken_over(Client.TV_0), LEFT, BACK, is_refused=True) is Cause.TAKEOVER
 
 
-def test_evidence_of_members_is_kept_once_and_in_the_order_of_the_journal() -> None:
+def test_evidence_of_members_is_kept_once_in_journal_order() -> None:
     event = events_of("killed-kept")[0]
     members = [one for one in event.evidence if isinstance(one, MemberRecord)]
     assert [one.has_left for one in members] == [False, True, False]

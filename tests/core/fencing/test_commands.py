@@ -1,4 +1,4 @@
-"""What we did ourselves is known by our commands: an operator's fence, and the end of a dead task's transaction."""
+"""Fenceline's own commands: an operator's fence, and the end of a dead task's transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fence_command(coordinator: Coordinator, *, answered: bool = True) -> Command
 
 @every_client
 @pytest.mark.parametrize("is_open", [True, False])
-def test_operators_fence_is_known_by_our_command(client: Client, is_open: bool) -> None:
+def test_operator_fence_is_recognised_by_its_command(client: Client, is_open: bool) -> None:
     coordinator = Coordinator(client)
     if is_open:
         coordinator.begin()
@@ -36,7 +36,7 @@ def test_operators_fence_is_known_by_our_command(client: Client, is_open: bool) 
     assert event.verdict.sentence.startswith(f"ann fenced {ID} (producer 7 epoch 0), because: stuck readers.")
 
 
-def test_command_that_the_broker_answered_otherwise_is_not_held_against_a_takeover() -> None:
+def test_command_with_another_answer_does_not_explain_a_takeover() -> None:
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.init(after_ms=100)
@@ -49,7 +49,7 @@ def test_command_that_the_broker_answered_otherwise_is_not_held_against_a_takeov
     assert event.verdict.cause is Cause.TAKEOVER
 
 
-def test_command_without_an_answer_is_likely_while_nobody_writes() -> None:
+def test_command_without_an_answer_is_likely_until_a_write() -> None:
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.fence()
@@ -57,7 +57,7 @@ def test_command_without_an_answer_is_likely_while_nobody_writes() -> None:
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.LIKELY)
 
 
-def test_answer_to_our_fence_is_proof_before_the_journal_is_read() -> None:
+def test_answer_to_a_fence_is_proof_before_the_journal_is_read() -> None:
     live = Coordinator().live
     coordinator = Coordinator()
     coordinator.fence()
@@ -82,7 +82,7 @@ def end_of_dead(coordinator: Coordinator, *, answered: bool = True) -> CommandWo
 
 
 @before_kip_890
-def test_end_of_a_dead_task_is_known_by_our_command(client: Client) -> None:
+def test_end_of_a_dead_task_is_recognised_by_its_command(client: Client) -> None:
     coordinator = Coordinator(client)
     coordinator.begin()
     coordinator.end_dead()
@@ -90,8 +90,8 @@ def test_end_of_a_dead_task_is_known_by_our_command(client: Client) -> None:
     event = epoch_event(coordinator.live, 0, commanded(command))
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
     assert event.verdict.sentence.startswith(
-        f"The reconciler ended the transaction of {ID} (producer 7 epoch 0), because its process is gone. What it had "
-        "written into delayed in 3.0 s was aborted"
+        f"The reconciler ended the transaction of {ID} (producer 7 epoch 0), because its process is gone. Its "
+        "transaction of 3.0 s into delayed was aborted"
     )
     coordinator.init(after_ms=4_000)
     coordinator.begin()
@@ -100,7 +100,7 @@ def test_end_of_a_dead_task_is_known_by_our_command(client: Client) -> None:
     assert list(events(coordinator.live, commanded(command))) == [(0, FencingKind.EPOCH)]
 
 
-def test_end_of_a_dead_task_is_told_before_the_journal_is_read() -> None:
+def test_end_of_a_dead_task_is_reported_before_the_journal_is_read() -> None:
     coordinator = Coordinator()
     coordinator.begin()
     before = coordinator.live
@@ -109,8 +109,8 @@ def test_end_of_a_dead_task_is_told_before_the_journal_is_read() -> None:
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
 
 
-def test_end_of_a_dead_task_beside_an_init_or_a_timeout_may_be_theirs() -> None:
-    """Whoever asks after them is answered with the epoch that they left."""
+def test_end_of_a_dead_task_near_an_init_or_timeout_has_alternatives() -> None:
+    """A later request gets their epoch as answer."""
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.end_dead(after_ms=TIMEOUT_MS + 1_000)
@@ -133,7 +133,7 @@ def test_end_of_a_dead_task_without_an_answer_is_likely() -> None:
     assert (verdict.cause, verdict.confidence) == (Cause.DEAD_TASK, Confidence.LIKELY)
 
 
-def test_end_that_was_answered_otherwise_is_not_held_against_a_takeover() -> None:
+def test_end_with_another_answer_does_not_explain_a_takeover() -> None:
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.init(after_ms=100)

@@ -1,4 +1,4 @@
-"""Fencing events in Postgres: one row for each loss, corrected in place, whoever tells it and how often."""
+"""Fencing events in Postgres: one row for each loss, corrected in place, for any number of reports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def kept(plane: ControlPlane, wanted: FencingFilter = EVERYTHING) -> list[
         return list((await fencing_events.list_events(uow, wanted, limit=500)).items)
 
 
-async def test_event_is_kept_with_the_records_that_prove_it(plane: ControlPlane) -> None:
+async def test_event_is_stored_with_its_evidence(plane: ControlPlane) -> None:
     coordinator = coordinator_at(plane.now)
     coordinator.begin()
     coordinator.init(after_ms=300)
@@ -72,8 +72,8 @@ async def test_same_evidence_again_changes_nothing(plane: ControlPlane) -> None:
     assert await kept(plane) == [before]
 
 
-async def test_words_of_a_newer_release_are_told_as_far_as_they_can_be_and_never_changed(plane: ControlPlane) -> None:
-    """As while servers of two releases run: the newer one has widened what may stand there."""
+async def test_event_of_a_newer_release_is_shown_and_never_changed(plane: ControlPlane) -> None:
+    """As while servers of two releases run: the newer one has new values."""
     coordinator = coordinator_at(plane.now)
     coordinator.begin()
     coordinator.init(after_ms=300)
@@ -98,7 +98,7 @@ async def test_words_of_a_newer_release_are_told_as_far_as_they_can_be_and_never
         assert await uow.of(FencingStore).told() == {(CLUSTER, Cause.UNEXPLAINED): 1}
 
 
-async def test_clean_restart_becomes_a_refused_zombie_and_says_what_it_was(plane: ControlPlane) -> None:
+async def test_clean_restart_becomes_a_refused_zombie_with_a_correction(plane: ControlPlane) -> None:
     coordinator = coordinator_at(plane.now)
     coordinator.init(after_ms=1_000)
     await tell(plane, *cases(coordinator))
@@ -112,7 +112,7 @@ async def test_clean_restart_becomes_a_refused_zombie_and_says_what_it_was(plane
     assert record.place.partitions == ("flights-0",)
 
 
-async def test_clients_word_that_comes_first_is_explained_by_the_journal(plane: ControlPlane) -> None:
+async def test_journal_explains_an_earlier_client_report(plane: ControlPlane) -> None:
     coordinator = coordinator_at(plane.now)
     coordinator.begin()
     coordinator.init(after_ms=300)
@@ -126,7 +126,7 @@ async def test_clients_word_that_comes_first_is_explained_by_the_journal(plane: 
 
 
 async def test_several_servers_write_the_same_at_once(plane: ControlPlane) -> None:
-    """Each has seen another part, in another order; nobody gets an error, and nothing is double or lost."""
+    """Each has another part, in another order; no server gets an error, and no event is duplicated or lost."""
     coordinators = [coordinator_at(plane.now + timedelta(seconds=number)) for number in range(6)]
     whole: list[Case] = []
     parts: list[Case] = []
@@ -189,11 +189,11 @@ async def test_list_is_newest_first_filtered_and_paged(plane: ControlPlane) -> N
         assert await found(FencingFilter(since=since, until=until)) == ["cluster-2", "cluster-1"]
         with pytest.raises(InvalidError):
             await fencing_events.list_events(uow, FencingFilter(), after="nonsense")
-        with pytest.raises(NotFoundError, match="no fencing event"):
+        with pytest.raises(NotFoundError, match="the fencing event"):
             await fencing_events.get_event(uow, "8a6e0804-2bd0-4672-b79d-d97027f9071a")
 
 
-async def test_old_events_go_and_are_not_written_again(plane: ControlPlane) -> None:
+async def test_old_events_are_removed_and_not_stored_again(plane: ControlPlane) -> None:
     coordinator = coordinator_at(plane.now)
     coordinator.begin()
     coordinator.init(after_ms=300)
@@ -224,7 +224,7 @@ async def test_odd_ids_are_kept_and_found(plane: ControlPlane, name: str) -> Non
     assert len(await kept(plane, FencingFilter(of_group=of_group))) == 1
 
 
-async def test_fence_of_a_server_that_died_over_it_is_told_by_its_row_in_the_command_log(plane: ControlPlane) -> None:
+async def test_fence_of_a_crashed_server_is_found_in_the_command_log(plane: ControlPlane) -> None:
     await plane.cluster("c", kafka_cluster_id=CLUSTER)
     coordinator = coordinator_at(plane.now)
     coordinator.begin()
@@ -261,7 +261,7 @@ async def test_long_ids_stay_apart(plane: ControlPlane) -> None:
     assert len(await kept(plane)) == 2
 
 
-async def test_loss_of_our_own_id_names_its_pipeline_and_attempt(plane: ControlPlane) -> None:
+async def test_loss_of_a_pipelines_id_names_pipeline_and_attempt(plane: ControlPlane) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
         (owner, *_) = [one for one in await uow.of(TransactionalIdStore).of_pipeline(run.pipeline) if one.ordinal == 0]

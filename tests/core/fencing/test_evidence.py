@@ -1,4 +1,4 @@
-"""Joining evidence: any order, any number of times, bounded alike on all sides."""
+"""Joining evidence: in any order, any number of times, and bounded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_order_and_grouping_do_not_matter(a: list[Evidence], b: list[Evidence], 
     assert merged(merged(a, b), c) == merged(a, merged(b, c))
 
 
-def test_answer_of_a_command_is_kept_whichever_came_first() -> None:
+def test_answer_of_a_command_is_kept_in_any_order() -> None:
     bare, ended = commanded(1), msgspec.structs.replace(commanded(2), verb=CommandVerb.END)
     answered = msgspec.structs.replace(bare, producer_id=7, producer_epoch=2)
     written = msgspec.structs.replace(ended, partitions=("orders-0",))

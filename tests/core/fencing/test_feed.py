@@ -1,4 +1,4 @@
-"""Fencing events by the names that clusters have here."""
+"""Fencing events by the registered names of clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.control_plane import ControlPlane
 from tests.support.fencing import clean_restart, lost_membership, put_down, refusal, takeover, timeout
 
 
-async def test_cluster_with_two_names_is_called_as_it_was_asked_for(plane: ControlPlane) -> None:
+async def test_cluster_with_two_names_keeps_the_requested_one(plane: ControlPlane) -> None:
     for name in ("b", "a"):
         await plane.cluster(name, kafka_cluster_id="kafka-1")
     await put_down(plane.uow, takeover("kafka-1", at=plane.now), now=plane.now)
@@ -28,7 +28,7 @@ async def test_cluster_with_two_names_is_called_as_it_was_asked_for(plane: Contr
     assert names == ["a", "a", "b"]
 
 
-async def test_counts_are_of_what_matches_the_commonest_first(plane: ControlPlane) -> None:
+async def test_counts_match_the_filter_most_frequent_first(plane: ControlPlane) -> None:
     await plane.cluster("a", kafka_cluster_id="kafka-1")
     at = plane.now - timedelta(hours=2)
     cases = [
@@ -49,7 +49,7 @@ async def test_counts_are_of_what_matches_the_commonest_first(plane: ControlPlan
     assert lately == {}
 
 
-async def test_told_only_grows_though_events_are_corrected_and_go(plane: ControlPlane) -> None:
+async def test_counter_only_grows_though_events_are_corrected_and_removed(plane: ControlPlane) -> None:
     await plane.cluster("a", kafka_cluster_id="kafka-1")
     await put_down(plane.uow, clean_restart("kafka-1", at=plane.now), now=plane.now)
     await put_down(plane.uow, [refusal("kafka-1", at=plane.now)], now=plane.now)
@@ -65,7 +65,7 @@ async def test_told_only_grows_though_events_are_corrected_and_go(plane: Control
     }
 
 
-async def test_event_that_more_evidence_only_confirms_is_not_counted_again(plane: ControlPlane) -> None:
+async def test_confirmed_event_is_not_counted_again(plane: ControlPlane) -> None:
     await plane.cluster("a", kafka_cluster_id="kafka-1")
     for is_in_use in (False, True):
         await put_down(plane.uow, takeover("kafka-1", at=plane.now, is_in_use=is_in_use), now=plane.now)
@@ -75,7 +75,7 @@ async def test_event_that_more_evidence_only_confirms_is_not_counted_again(plane
         assert (await fencing_feed.told_by_cluster(uow))["a"][Cause.TAKEOVER] == 1
 
 
-async def test_losses_of_a_group_are_its_members_and_those_of_the_ids_that_store_its_offsets(
+async def test_losses_of_a_group_include_its_members_and_its_ids(
     plane: ControlPlane,
 ) -> None:
     await plane.cluster("a", kafka_cluster_id="kafka-1")
@@ -98,7 +98,7 @@ async def test_losses_of_a_group_are_its_members_and_those_of_the_ids_that_store
     assert await lost(ID, "of nobody") == {"of a member", ID}
 
 
-async def test_looks_at_a_group_ask_once_a_second_or_when_other_ids_store_its_offsets(plane: ControlPlane) -> None:
+async def test_losses_of_a_group_are_queried_once_a_second_or_for_new_ids(plane: ControlPlane) -> None:
     await plane.cluster("a", kafka_cluster_id="kafka-1")
     of_group = fencing_feed.GroupFencings(cluster="a", group="g")
 

@@ -56,19 +56,19 @@ def test_loss(history: list[TransactionState | Undecodable | None], loss: IdLoss
     assert judged(history).loss is loss
 
 
-def test_compacted_journal_that_has_only_the_takers_record_left_still_tells() -> None:
+def test_compacted_journal_with_only_the_takers_record_suffices() -> None:
     assert judged([state(S.COMPLETE_COMMIT, 6)]).loss is IdLoss.TAKEN_OVER
 
 
-def test_records_of_a_predecessor_are_not_taken_for_a_successors() -> None:
-    """An earlier producer of the id may have had any producer id; what counts is what came after our own records."""
+def test_records_of_a_predecessor_are_ignored() -> None:
+    """An earlier producer may have had any producer id; only records after the task's own count."""
     history = [state(S.EMPTY, 0, producer_id=99), state(S.COMPLETE_COMMIT, 0, producer_id=99), *TIMED_OUT]
     assert judged(history).loss is IdLoss.TIMED_OUT
 
 
-def test_evidence_names_what_was_seen() -> None:
+def test_evidence_names_the_record() -> None:
     verdict = judged([*ABORTED_EARLY, state(S.EMPTY, 5)])
-    assert "EMPTY of producer 7 epoch 5, ours was 7 epoch 3" in verdict.evidence
+    assert "EMPTY of producer 7 epoch 5, this task had 7 epoch 3" in verdict.evidence
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_evidence_names_what_was_seen() -> None:
         (BEFORE, IdLoss.UNKNOWN),
     ],
 )
-def test_epoch_that_the_producers_own_client_may_have_asked_for(
+def test_epoch_that_the_producers_own_client_may_have_requested(
     history: list[TransactionState | Undecodable | None], loss: IdLoss
 ) -> None:
     assert judged(history, may_have_bumped=True).loss is loss

@@ -1,4 +1,4 @@
-"""What the journal and the clients tell of one end is one event."""
+"""Journal records and client reports of one end are one event."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.core.fencing.scenes import both_versions, events, felt, recorded_ids,
 
 
 @both_versions
-def test_broker_and_client_tell_one_story(version: str) -> None:
-    """Fenced, superseded, and what the journal has: one event with all of it."""
+def test_journal_and_client_report_are_one_event(version: str) -> None:
+    """Fenced, superseded, and the journal's records: one event with all of them."""
     live = recorded_ids(version)["taken-0"]
     said = [felt(live, word(kind), epoch=0) for kind in (EventKind.FENCED, EventKind.SUPERSEDED, EventKind.FENCED)]
     found = [event for event in events(live, *said).values() if event.key.producer_epoch == 0]
@@ -25,12 +25,12 @@ def test_broker_and_client_tell_one_story(version: str) -> None:
     )
 
 
-def test_what_a_task_did_then_is_no_event_by_itself() -> None:
+def test_reaction_of_a_task_alone_is_no_event() -> None:
     live = Coordinator().live
     assert events(live, felt(live, word(EventKind.SUPERSEDED), epoch=0)) == {}
 
 
-def test_words_of_another_producer_do_not_join() -> None:
+def test_reports_of_another_producer_are_not_joined() -> None:
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.init(after_ms=100)
@@ -43,7 +43,7 @@ def test_words_of_another_producer_do_not_join() -> None:
     }
 
 
-def test_nobody_is_known_without_a_producer() -> None:
+def test_report_without_a_producer_has_no_case() -> None:
     assert (
         case_of_word(word(), kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=None, producer_epoch=0) is None
     )

@@ -1,4 +1,4 @@
-"""What the observer saw is written down, also when Postgres was away meanwhile."""
+"""The observer's fencing events are stored, also after an outage of Postgres."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def kept(database: Database) -> list[FencingRecord]:
         return list((await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items)
 
 
-async def test_ids_that_had_a_step_are_written_down(database: Database, cluster: Cluster) -> None:
+async def test_ids_with_a_step_are_stored(database: Database, cluster: Cluster) -> None:
     recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=StandingClock(), where="w1")
     coordinator = taken_over()
     recorder.take(cluster, [coordinator.live])
@@ -71,9 +71,7 @@ async def test_ids_that_had_a_step_are_written_down(database: Database, cluster:
     assert record.corrections == ()
 
 
-async def test_what_the_group_tells_of_its_members_is_written_down_with_it(
-    database: Database, cluster: Cluster
-) -> None:
+async def test_changes_of_the_groups_members_are_stored_with_it(database: Database, cluster: Cluster) -> None:
     coordinator = taken_over()
     coordinator.begin()
     ended_ms = coordinator.live.steps[1].at_ms
@@ -104,10 +102,10 @@ async def test_what_the_group_tells_of_its_members_is_written_down_with_it(
 
 
 @pytest.mark.parametrize(("is_measured", "cause"), [(True, Cause.APPLICATION_RETURNED), (False, Cause.TAKEOVER)])
-async def test_two_brokers_whose_clocks_are_apart_tell_one_story(
+async def test_clock_skew_of_two_brokers_makes_one_event(
     database: Database, cluster: Cluster, is_measured: bool, cause: Cause
 ) -> None:
-    """The group's coordinator is five minutes behind. The control: its times as they are make another story."""
+    """The group's coordinator is five minutes behind. The control: uncorrected times make another event."""
     coordinator = taken_over()
     coordinator.begin()
     ended_ms = coordinator.live.steps[1].at_ms
@@ -132,7 +130,7 @@ async def test_two_brokers_whose_clocks_are_apart_tell_one_story(
     assert record.event.verdict.cause is cause
 
 
-async def test_id_whose_past_tells_nothing_does_not_wait(database: Database, cluster: Cluster) -> None:
+async def test_id_without_events_leaves_the_queue(database: Database, cluster: Cluster) -> None:
     recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=StandingClock(), where="w1")
     recorder.take(cluster, [Coordinator().live])
     assert recorder.waiting == 0

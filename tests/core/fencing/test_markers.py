@@ -1,4 +1,4 @@
-"""Markers that no coordinator decided, and those that one did (docs/fencing.md)."""
+"""Markers with and without a decision of the coordinator (docs/fencing.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_operator_abort_of_a_transaction_that_its_coordinator_has_open(client: C
 
 @before_kip_890
 def test_hanging_transaction_ended(client: Client) -> None:
-    """A late write opened a partition again after the transaction was over; only an operator can end that."""
+    """A late write opened a partition again after the end of the transaction; only an operator can end that."""
     coordinator = Coordinator(client)
     coordinator.begin()
     coordinator.commit()
@@ -44,14 +44,14 @@ def test_hanging_transaction_ended(client: Client) -> None:
         coordinator.init(after_ms=1_000)
 
 
-def test_hanging_transaction_of_an_id_that_is_gone() -> None:
+def test_hanging_transaction_of_an_expired_id() -> None:
     event = marker_event(marker(at_ms=1), None)
     assert event is not None
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.HANGING_ENDED, Confidence.LIKELY)
     assert event.key.transactional_id == ""
 
 
-def test_end_by_our_command_says_whose() -> None:
+def test_end_by_a_command_names_the_user() -> None:
     command = CommandWord(
         command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait", partitions=("delayed-0",)
     )
@@ -64,7 +64,7 @@ def test_end_by_our_command_says_whose() -> None:
     assert alone.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
 
 
-def test_end_that_nobody_answered_says_whose_and_not_what_it_was() -> None:
+def test_end_without_an_answer_names_the_user_only() -> None:
     command = CommandWord(command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait")
     assert told(commanded(command, transactional_id="")) is None
     event = marker_event(marker(at_ms=1), None, commanded(command, transactional_id=""))
@@ -75,7 +75,7 @@ def test_end_that_nobody_answered_says_whose_and_not_what_it_was() -> None:
 
 @both_versions
 def test_markers_that_the_coordinator_decided_are_no_events(version: str) -> None:
-    """Every marker that was recorded, of own aborts, takeovers, timeouts and commits."""
+    """Every recorded marker of own aborts, takeovers, timeouts and commits."""
     ids = {live.state.producer_id: live for live in recorded_ids(version).values()}
     seen = 0
     for batch in split_batches(recorded_bytes(version, SINK)):

@@ -1,4 +1,4 @@
-"""A group that refused a member, or went on without it (docs/fencing.md)."""
+"""A group that refused a member, or continued without it (docs/fencing.md)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_stale_generation_without_the_groups_journal_is_likely() -> None:
 def test_member_that_lost_its_partitions() -> None:
     event = membership_event(word(EventKind.LOST), ())
     assert event.verdict.cause is Cause.STALE_GENERATION
-    assert "went on without instance 0 task 1 attempt 2 on w1 and lost flights-0" in event.verdict.sentence
+    assert "continued without instance 0 task 1 attempt 2 on w1 and lost flights-0" in event.verdict.sentence
 
 
 def test_rebalance_in_progress_is_no_fencing() -> None:

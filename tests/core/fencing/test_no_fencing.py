@@ -1,4 +1,4 @@
-"""What moves an epoch or a producer id and is no fencing."""
+"""Changes of an epoch or a producer id that are no fencing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.core.fencing.scenes import before_kip_890, both_versions, epoch_event
 
 
 @both_versions
-def test_clean_restart_is_named_as_what_it_is(version: str) -> None:
+def test_clean_restart_is_no_fencing(version: str) -> None:
     verdict = epoch_event(recorded_ids(version)["taken-0"], 2).verdict
     assert verdict.cause is Cause.CLEAN_RESTART
     assert not verdict.cause.is_fencing
@@ -32,8 +32,8 @@ def test_own_abort_of_a_kip_890_client_is_no_fencing() -> None:
     assert (verdict.cause, verdict.confidence) == (Cause.OWN_ABORT, Confidence.CERTAIN)
 
 
-def test_timeout_of_a_kip_890_client_that_went_on_is_withdrawn() -> None:
-    """Its late abort is answered with the epoch that the coordinator's had reached (EndTxn as a retry)."""
+def test_timeout_of_a_kip_890_client_that_continued_is_corrected() -> None:
+    """Its late abort gets the epoch of the coordinator's abort as answer (EndTxn as a retry)."""
     coordinator = Coordinator(Client.TV_2)
     coordinator.begin()
     coordinator.time_out()
@@ -53,7 +53,7 @@ def test_next_producer_id_when_epochs_are_used_up(client: Client) -> None:
     assert not verdict.cause.is_fencing
 
 
-def test_loss_that_compaction_hid_behind_the_next_producer_id_is_an_alternative() -> None:
+def test_loss_hidden_by_compaction_is_an_alternative() -> None:
     coordinator = Coordinator(epoch=32_766)
     coordinator.begin()
     coordinator.time_out()

@@ -27,7 +27,7 @@ _TIMEOUT_S = 30.0
 
 
 @pytest.mark.slow
-async def test_takeover_of_a_stranger_is_a_fencing_event_and_its_commits_are_none(
+async def test_takeover_of_a_foreign_id_is_a_fencing_event_and_commits_are_none(
     kafka: KafkaCluster, make_topic: MakeTopic, database: Database, tmp_path: Path
 ) -> None:
     observations, clock = Observations(is_on=True), SystemClock()

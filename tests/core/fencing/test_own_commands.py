@@ -1,4 +1,4 @@
-"""Which commands of ours may be behind a loss that nobody has told the command of."""
+"""Commands of the log that may have caused a loss without a recorded command."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def with_commands(event: FencingEvent, log: Log) -> FencingEvent:
     return found
 
 
-async def test_fence_that_was_never_answered_is_likely_the_operators() -> None:
+async def test_fence_without_an_answer_is_likely_the_operators() -> None:
     event = taken_over()
     assert event.verdict.cause is Cause.TAKEOVER
     verdict = (await with_commands(event, Log(FENCE))).verdict
@@ -98,11 +98,11 @@ async def test_fence_that_was_never_answered_is_likely_the_operators() -> None:
     ],
     ids=["another id", "another cluster", "long before", "an end"],
 )
-async def test_other_commands_are_not_held_against_a_takeover(command: Command) -> None:
+async def test_other_commands_do_not_explain_a_takeover(command: Command) -> None:
     assert (await with_commands(taken_over(), Log(command))).verdict.cause is Cause.TAKEOVER
 
 
-async def test_log_is_asked_once_and_only_where_an_operator_may_have_been() -> None:
+async def test_log_is_queried_once_and_only_for_possible_commands() -> None:
     log = Log(FENCE)
     commands = log.own_commands()
     assert await commands.words_for(taken_over(is_in_use=True)) == ()
@@ -114,8 +114,8 @@ async def test_log_is_asked_once_and_only_where_an_operator_may_have_been() -> N
     assert await commands.words_for(await with_commands(event, log)) == ()
 
 
-@pytest.mark.parametrize(("partition", "by"), [(0, "olivia ended"), (1, "Somebody ended")])
-async def test_end_that_was_never_answered_is_told_by_its_marker(partition: int, by: str) -> None:
+@pytest.mark.parametrize(("partition", "by"), [(0, "olivia ended"), (1, "An unknown client ended")])
+async def test_end_without_an_answer_is_found_by_its_marker(partition: int, by: str) -> None:
     event = marker_event(marker(at_ms=int(AT.timestamp() * 1000) + 200, partition=partition), None)
     assert event is not None
     assert (await with_commands(event, Log(END, FENCE))).verdict.sentence.startswith(by)

@@ -1,4 +1,4 @@
-"""The pages of fencing events, from events that are kept: the feed with its filters, and one event."""
+"""The pages of stored fencing events: the feed with its filters, and one event."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from app.core.fencing.pages.incarnations import drawing_of
 from app.core.fencing.story import Story, story_of
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages.timeline import Tone
 from tests.core.fencing.coordinator import CLUSTER, ID, Coordinator
 from tests.core.fencing.scenes import epoch_event, felt, word
@@ -66,32 +66,32 @@ async def test_feed_is_filtered_by_cluster_pipeline_cause_and_time(now: datetime
     assert await shown(browser, within="week", id=ID[:-1]) == []
 
 
-async def test_what_is_no_fencing_is_shown_by_its_name_only(wiring: Wiring, browser: httpx.AsyncClient) -> None:
+async def test_other_events_are_shown_by_their_cause_only(wiring: Wiring, browser: httpx.AsyncClient) -> None:
     at = wiring.clock.now()
     await put_down(wiring.unit_of_work, clean_restart("kafka-a", at=at - timedelta(minutes=1)), now=at)
     assert await shown(browser) == []
     assert await shown(browser, cause="clean_restart") == ["clean restart"]
 
 
-async def test_empty_feed_says_what_would_appear(browser: httpx.AsyncClient) -> None:
+async def test_empty_feed_explains_itself(browser: httpx.AsyncClient) -> None:
     text = (await browser.get("/fencing")).text
-    assert "Nothing in the last 24 hours" in text
-    assert "it appears here by itself" in text
+    assert "No events in the last 24 hours" in text
+    assert "appears here by itself" in text
     assert 'href="/fencing?within=month"' in text
-    assert "Look further back" not in (await browser.get("/fencing", params={"within": "month"})).text
+    assert "Show the last 30 days" not in (await browser.get("/fencing", params={"within": "month"})).text
 
 
-async def test_unknown_cluster_is_a_page_that_says_so(browser: httpx.AsyncClient) -> None:
+async def test_unknown_cluster_is_reported(browser: httpx.AsyncClient) -> None:
     answer = await browser.get("/fencing", params={"cluster": "nobody"})
     assert answer.status_code == 404
     assert "there is no cluster nobody" in answer.text
 
 
-async def test_event_says_why_how_sure_whose_and_what_to_do(now: datetime, browser: httpx.AsyncClient) -> None:
+async def test_event_has_cause_confidence_owner_and_next_steps(now: datetime, browser: httpx.AsyncClient) -> None:
     (path,) = re.findall(r'href="(/fencing/[\w-]+)"', (await browser.get("/fencing")).text)
     text = (await browser.get(path)).text
     assert "A new producer took" in text
-    assert "<strong>Certain</strong>: the records allow nothing else." in text
+    assert "<strong>Certain</strong>: the evidence allows no other cause." in text
     assert 'href="/pipelines/delayed-flights"' in text
     assert f'href="/runs/{RUN_ID}"' in text
     assert f'<a href="/runs/{RUN_ID}#task-0-1">instance 0 · task 1</a> · lease 1 · attempt 2 · on w1' in text
@@ -102,21 +102,21 @@ async def test_event_says_why_how_sure_whose_and_what_to_do(now: datetime, brows
     assert f'href="/transactions/id?cluster=a&amp;id={ID}"' in text
 
 
-async def test_event_of_nobody_known_is_a_page_that_says_so(browser: httpx.AsyncClient) -> None:
+async def test_event_of_an_unknown_owner_is_shown(browser: httpx.AsyncClient) -> None:
     answer = await browser.get("/fencing/00000000-0000-0000-0000-000000000000")
     assert answer.status_code == 404
     assert "kept for 30 days" in answer.text
 
 
-async def test_correction_is_shown_with_what_was_said_before(wiring: Wiring, browser: httpx.AsyncClient) -> None:
+async def test_correction_is_shown_with_the_earlier_verdict(wiring: Wiring, browser: httpx.AsyncClient) -> None:
     now = wiring.clock.now()
     at = now - timedelta(minutes=1)
     await put_down(wiring.unit_of_work, clean_restart("kafka-a", at=at), now=now)
     await put_down(wiring.unit_of_work, [refusal("kafka-a", at=now)], now=now)
     (path,) = re.findall(r'href="(/fencing/[\w-]+)"', (await browser.get("/fencing")).text)
-    before = (await browser.get(path)).text.split("What was said before")[1]
+    before = (await browser.get(path)).text.split("Earlier verdicts")[1]
     assert "clean restart" in before
-    assert "which is not registered any more" in (await browser.get(path)).text
+    assert "no longer registered" in (await browser.get(path)).text
 
 
 def taken_over(*, is_refused_later: bool = False) -> Story:
@@ -141,7 +141,7 @@ def test_drawing_has_both_producers_in_order() -> None:
     assert all(0 <= mark.left <= 100 for lane in drawing.lanes for mark in lane.marks)
 
 
-def test_drawing_shows_an_old_producer_that_went_on() -> None:
+def test_drawing_shows_an_old_producer_that_continued() -> None:
     old = drawing_of(taken_over(is_refused_later=True)).lanes[0]
     had, went_on = old.bars
     assert went_on.tone is Tone.LATE

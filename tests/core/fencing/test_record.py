@@ -1,4 +1,4 @@
-"""Under which id an event is kept and found."""
+"""The id under which an event is stored and found."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from app.core.fencing.record import LONGEST_ID_BYTES, kept_id
 
 
 @pytest.mark.parametrize("name", ["", "fl.t.delayed-flights.0.0", "x" * LONGEST_ID_BYTES, "\N{SNOWMAN}" * 333])
-def test_id_that_fits_is_kept_whole(name: str) -> None:
+def test_short_id_is_kept_unchanged(name: str) -> None:
     assert kept_id(name) == name
 
 
 @pytest.mark.parametrize("letter", ["x", "ä", "\N{SNOWMAN}", "\x00", "\ud800"])
-def test_long_id_is_kept_short_and_found_again_by_what_is_kept(letter: str) -> None:
+def test_long_id_is_shortened_and_found_by_the_shortened_id(letter: str) -> None:
     kept = kept_id(letter * 32_000)
     assert len(kept.encode()) <= LONGEST_ID_BYTES
     assert "\x00" not in kept
@@ -21,5 +21,5 @@ def test_long_id_is_kept_short_and_found_again_by_what_is_kept(letter: str) -> N
 
 
 @pytest.mark.parametrize("others", [("a", "b"), ("\x00", "\N{REPLACEMENT CHARACTER}")])
-def test_long_ids_stay_apart_wherever_they_differ(others: tuple[str, str]) -> None:
+def test_long_ids_stay_apart(others: tuple[str, str]) -> None:
     assert len({kept_id("x" * 5_000 + end) for end in others}) == 2

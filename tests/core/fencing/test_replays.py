@@ -1,4 +1,4 @@
-"""What a journal proves does not depend on how it was read, and never is anything proved that did not happen."""
+"""The events of a journal do not depend on the reading, and no event is false."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPEN_ACTS = ("init", "commit", "abort", "time_out", "fence")
 
 @st.composite
 def journals(draw: st.DrawFn, jumps_ms: tuple[int, ...] = (0,)) -> Coordinator:
-    """Up to twelve acts of an id; epochs may run out meanwhile. By `jumps_ms` the clock may be another before each."""
+    """Up to twelve steps of an id; epochs may run out. `jumps_ms` may change the clock before each step."""
     coordinator = Coordinator(draw(st.sampled_from(Client)), epoch=draw(st.sampled_from([0, 5, 32_762])))
     for _ in range(draw(st.integers(1, 12))):
         coordinator.now_ms += draw(st.sampled_from(jumps_ms))
@@ -39,7 +39,7 @@ def journals(draw: st.DrawFn, jumps_ms: tuple[int, ...] = (0,)) -> Coordinator:
 
 
 def assert_nothing_wrong(found: dict[tuple[int, int], FencingEvent], coordinator: Coordinator) -> None:
-    """What is certain is true; where it is not certain, the truth is the cause or among the alternatives."""
+    """A certain cause is true; otherwise the truth is the cause or one of the alternatives."""
     for producer, event in found.items():
         verdict = event.verdict
         truth = coordinator.truth.get(producer)
@@ -53,15 +53,15 @@ def assert_nothing_wrong(found: dict[tuple[int, int], FencingEvent], coordinator
 
 
 @given(journals())
-def test_whole_journal_names_every_loss_and_none_wrongly(coordinator: Coordinator) -> None:
+def test_complete_journal_shows_every_loss_with_its_cause(coordinator: Coordinator) -> None:
     found = coordinator.events()
     assert_nothing_wrong(found, coordinator)
     assert coordinator.robbed <= found.keys()
 
 
 @given(journals(jumps_ms=(0, 800, -800, 9_000, -9_000, _HOUR_MS, -_HOUR_MS)))
-def test_coordinators_whose_clocks_differ_prove_nothing_wrong(coordinator: Coordinator) -> None:
-    """The id moves between brokers, and each measures a transaction that it did not see begin by its own clock."""
+def test_clock_skew_of_coordinators_proves_nothing_false(coordinator: Coordinator) -> None:
+    """The id moves between brokers; each measures transactions of its predecessor by its own clock."""
     found = coordinator.events()
     assert_nothing_wrong(found, coordinator)
     assert coordinator.robbed <= found.keys()
@@ -69,9 +69,7 @@ def test_coordinators_whose_clocks_differ_prove_nothing_wrong(coordinator: Coord
 
 
 @given(journals(), st.data())
-def test_journal_that_begins_or_ends_anywhere_proves_nothing_wrong(
-    coordinator: Coordinator, data: st.DataObject
-) -> None:
+def test_partial_journal_proves_nothing_false(coordinator: Coordinator, data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, len(coordinator.batches)))
     end = data.draw(st.integers(begin, len(coordinator.batches)))
     cut = coordinator.batches[begin:end]
@@ -81,21 +79,21 @@ def test_journal_that_begins_or_ends_anywhere_proves_nothing_wrong(
 
 
 @given(journals(), st.data())
-def test_compacted_journal_proves_nothing_wrong(coordinator: Coordinator, data: st.DataObject) -> None:
+def test_compacted_journal_proves_nothing_false(coordinator: Coordinator, data: st.DataObject) -> None:
     kept = data.draw(st.lists(st.booleans(), min_size=len(coordinator.batches), max_size=len(coordinator.batches)))
     batches = [batch for batch, is_kept in zip(coordinator.batches, kept, strict=True) if is_kept]
     assert_nothing_wrong(events_of([*batches, coordinator.batches[-1]]), coordinator)
 
 
 @given(journals(), st.data())
-def test_read_twice_is_read_once(coordinator: Coordinator, data: st.DataObject) -> None:
+def test_second_reading_changes_nothing(coordinator: Coordinator, data: st.DataObject) -> None:
     again = data.draw(st.integers(0, len(coordinator.batches)))
     assert events_of([*coordinator.batches, *coordinator.batches[again:]]) == coordinator.events()
 
 
 @given(journals(), st.randoms(use_true_random=False))
-def test_servers_that_see_different_parts_in_any_order_agree(coordinator: Coordinator, chance: random.Random) -> None:
-    """Each looks after every record, some from the middle on; what they say is joined as it comes."""
+def test_servers_with_different_parts_in_any_order_agree(coordinator: Coordinator, chance: random.Random) -> None:
+    """Each server reads every record, some from the middle on; their cases are joined in order of arrival."""
     seen = [
         case
         for begin in (0, chance.randrange(len(coordinator.batches)))
@@ -114,8 +112,8 @@ def _cases(batches: list[RecordBatch]) -> list[Case]:
     return cases_of(live_of(batches), kafka_cluster_id=CLUSTER)
 
 
-def test_truth_is_told_apart() -> None:
-    """The properties above can fail: a journal whose truth is another is caught."""
+def test_false_cause_fails_the_properties() -> None:
+    """The control of the properties above: a journal with another truth fails them."""
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.time_out()

@@ -1,4 +1,4 @@
-"""A fencing event as it went: each piece of evidence once, on the side of whoever did it, in order."""
+"""The history of a fencing event: each piece of evidence once, on its side, in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sides(story: Story) -> list[tuple[Side, str]]:
     return [(moment.side, moment.what.split(" at ")[0]) for moment in story.moments]
 
 
-def test_takeover_is_told_on_both_sides() -> None:
+def test_takeover_has_both_sides() -> None:
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.init(after_ms=300)
@@ -46,7 +46,7 @@ def test_takeover_is_told_on_both_sides() -> None:
     assert "delayed-0, delayed-1" in story.moments[0].what
 
 
-def test_journal_orders_what_coordinators_with_other_clocks_have_written() -> None:
+def test_journal_order_holds_at_any_clock_skew() -> None:
     """The id moves to a broker whose clock is behind."""
     coordinator = Coordinator()
     coordinator.begin()
@@ -80,14 +80,14 @@ def test_client_that_ended_its_own_transaction_has_no_successor() -> None:
     assert {moment.side for moment in story.moments} == {Side.OLD}
 
 
-def test_clients_word_is_the_old_ones() -> None:
+def test_client_report_is_on_the_old_side() -> None:
     coordinator = Coordinator()
     coordinator.init(after_ms=1_000)
     story = story_of(event_of(coordinator, felt(coordinator.live, word(), epoch=0)))
-    (refused,) = [moment for moment in story.moments if moment.source.startswith("told by")]
+    (refused,) = [moment for moment in story.moments if moment.source.startswith("reported by")]
     assert refused.side is Side.OLD
     assert refused.what == "was refused: could not commit"
-    assert refused.source == "told by instance 0 task 1 attempt 2 on w1"
+    assert refused.source == "reported by instance 0 task 1 attempt 2 on w1"
 
 
 def test_commands_markers_and_generations_have_their_sources() -> None:
@@ -109,7 +109,7 @@ def test_commands_markers_and_generations_have_their_sources() -> None:
 
 
 @both_versions
-def test_every_recorded_event_is_told_with_all_of_its_evidence(version: str) -> None:
+def test_every_recorded_event_has_all_of_its_evidence(version: str) -> None:
     count = 0
     for live in recorded_ids(version).values():
         for case in cases_of(live, kafka_cluster_id=CLUSTER):
@@ -121,7 +121,7 @@ def test_every_recorded_event_is_told_with_all_of_its_evidence(version: str) -> 
 
 
 @pytest.mark.parametrize("cause", list(Cause))
-def test_every_cause_says_what_to_do_in_three_lines(cause: Cause) -> None:
+def test_every_cause_has_three_next_steps(cause: Cause) -> None:
     lines = runbook(cause)
     assert len({*lines}) == 3
     for line in lines:

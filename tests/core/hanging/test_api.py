@@ -1,4 +1,4 @@
-"""What hangs, over HTTP: what the search found, what ends it, whose offsets wait, and how it ended before."""
+"""Hanging transactions over REST: results with commands, pending offsets, and earlier ones with their ends."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.core.hanging.report import SearchReport
 from app.core.hanging.search import Unclear
 from app.core.journals import group_records
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.fixtures import AsRole
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import NOW_MS, hear, observed_cluster, offset_batch, publish
@@ -28,7 +28,7 @@ async def viewer(as_role: AsRole) -> httpx.AsyncClient:
     return await as_role(Role.VIEWER)
 
 
-async def test_what_hangs_is_told_with_what_ends_it(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+async def test_hanging_transactions_have_their_commands(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     await observed_cluster(api_wiring)
     before = (await viewer.get(BASE)).json()
     assert (before["items"], before["search"]["swept_at"]) == ([], None)
@@ -56,7 +56,7 @@ async def test_what_hangs_is_told_with_what_ends_it(api_wiring: Wiring, viewer: 
     assert [one["reason"] for one in search["unclear"]] == ["DescribeProducers was refused"]
 
 
-async def test_pending_offsets_are_told_with_who_holds_them(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+async def test_pending_offsets_have_their_producers(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     live = await observed_cluster(api_wiring)
     hear(live, offset_batch("billing", 41, at=7, producer_id=4015, committed_ms=1), topic=group_records.TOPIC)
     live.enter(group_records.TOPIC, Phase.LIVE, now_ms=NOW_MS)
@@ -68,7 +68,7 @@ async def test_pending_offsets_are_told_with_who_holds_them(api_wiring: Wiring, 
     assert one["journal_partition"] == 0
 
 
-async def test_what_hung_before_is_told_with_how_it_ended(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+async def test_earlier_transactions_have_their_ends(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     await observed_cluster(api_wiring)
     now = datetime.now(UTC)
     async with api_wiring.unit_of_work() as uow:

@@ -1,4 +1,4 @@
-"""An id that coordinators hide is not called hanging; one that their journal does not have either, is for sure."""
+"""A hidden id is not hanging; a producer that is not in the journal either is hanging for certain."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def read_to(at_ms: int, *, producer_id: int) -> Snapshot:
     return live.snapshot(now_ms=at_ms)
 
 
-def test_id_that_only_the_journal_has_is_hidden_and_does_not_hang() -> None:
+def test_id_that_only_the_journal_has_is_hidden_and_not_hanging() -> None:
     told = corroborated(FACTS, read_to(NOW_MS, producer_id=4015))
     assert Search("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found == ()
     assert "it leaves out an-id, which the journal has" in why_unclear(told)
     assert "DESCRIBE on an-id" in why_unclear(told)
 
 
-def test_hidden_id_of_another_partition_is_no_doubt_about_this_one() -> None:
+def test_hidden_id_of_another_partition_does_not_matter() -> None:
     told = with_journal(FACTS, {99: "another"}, is_whole=True)
     assert (told.coordinators.unanswered, told.coordinators.is_corroborated) == ((), True)
 
 
-def test_producer_that_the_journal_does_not_have_either_hangs_for_sure() -> None:
+def test_producer_missing_in_the_journal_too_hangs_for_certain() -> None:
     told = corroborated(FACTS, read_to(NOW_MS, producer_id=7))
     (one,) = Search("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found
     assert one.is_corroborated
@@ -45,6 +45,6 @@ def test_journal_that_is_behind_proves_nothing() -> None:
     assert not one.is_corroborated
 
 
-def test_what_coordinators_said_stays() -> None:
+def test_coordinators_answers_are_kept() -> None:
     facts = held(known())
     assert corroborated(facts, read_to(NOW_MS, producer_id=7)) is facts

@@ -1,4 +1,4 @@
-"""The search goes on through bad days: brokers that are away, Postgres that is, and very many partitions."""
+"""The search through failures: unreachable brokers, an outage of Postgres, and very many partitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AT = TopicPartition("orders", 0)
 
 
 class Clock:
-    """Ten seconds later at each look."""
+    """Ten seconds later at each reading."""
 
     def __init__(self) -> None:
         self.now_s = int(datetime.now(UTC).timestamp())
@@ -51,7 +51,7 @@ class Clock:
 
 
 class Brokers:
-    """A cluster of whose first partition nobody will ever end a transaction."""
+    """A cluster with a hanging transaction in its first partition."""
 
     def __init__(self, clock: Clock, *, partitions: int = 1) -> None:
         self._clock = clock
@@ -105,7 +105,7 @@ class Brokers:
 
 
 class Searched:
-    """The loop on a registered cluster whose journal is followed, and has no id at all."""
+    """The loop on a registered cluster with a followed journal without ids."""
 
     def __init__(self, database: Database, brokers: Brokers, clock: Clock) -> None:
         self.database = database
@@ -166,7 +166,7 @@ async def searched(database: Database, clock: Clock) -> Searched:
     return Searched(database, Brokers(clock), clock)
 
 
-async def test_find_and_end_are_written_and_the_end_is_a_fencing_event(searched: Searched) -> None:
+async def test_detection_and_end_are_stored_and_the_end_is_a_fencing_event(searched: Searched) -> None:
     for _ in range(3):
         await searched.loop.turn()
     (one,) = searched.report.hanging
@@ -180,7 +180,7 @@ async def test_find_and_end_are_written_and_the_end_is_a_fencing_event(searched:
     assert [event.verdict.cause for event in await searched.events()] == [Cause.HANGING_ENDED]
 
 
-async def test_our_own_command_and_the_marker_that_it_wrote_are_one_event(searched: Searched, clock: Clock) -> None:
+async def test_command_and_its_marker_are_one_event(searched: Searched, clock: Clock) -> None:
     for _ in range(2):
         await searched.loop.turn()
     (one,) = searched.report.hanging
@@ -205,7 +205,7 @@ async def test_our_own_command_and_the_marker_that_it_wrote_are_one_event(search
     assert [type(one) for one in event.evidence] == [MarkerRecord, CommandWord]
 
 
-async def test_marker_that_replicas_do_not_have_yet_is_looked_for_again(searched: Searched) -> None:
+async def test_search_for_a_marker_is_repeated_until_replicas_have_it(searched: Searched) -> None:
     for _ in range(2):
         await searched.loop.turn()
     searched.brokers.is_ended = searched.brokers.replicas_are_late = True
@@ -227,7 +227,7 @@ async def test_nothing_is_lost_while_postgres_is_away(searched: Searched) -> Non
     assert await searched.endings() == [None]
 
 
-async def test_brokers_that_are_away_are_said_and_tried_again_later(searched: Searched) -> None:
+async def test_unreachable_brokers_are_reported_and_asked_again(searched: Searched) -> None:
     await searched.loop.turn()
     searched.brokers.is_away = True
     for _ in range(3):
@@ -244,7 +244,7 @@ async def test_another_cluster_at_the_address_is_not_searched(searched: Searched
     assert searched.brokers.asked == []
 
 
-async def test_very_many_partitions_are_asked_about_part_by_part(searched: Searched) -> None:
+async def test_very_many_partitions_are_checked_in_parts(searched: Searched) -> None:
     searched.brokers.there = tuple(TopicPartition("orders", number) for number in range(2 * PARTITIONS_A_REQUEST + 1))
     for _ in range(3):
         await searched.loop.turn()
@@ -252,7 +252,7 @@ async def test_very_many_partitions_are_asked_about_part_by_part(searched: Searc
     assert searched.report.partitions == 2 * PARTITIONS_A_REQUEST + 1
 
 
-async def test_cluster_that_is_removed_is_not_searched_any_more(searched: Searched, database: Database) -> None:
+async def test_removed_cluster_is_no_longer_searched(searched: Searched, database: Database) -> None:
     await searched.loop.turn()
     assert searched.observations.searches()
     async with database.unit_of_work() as uow:

@@ -1,4 +1,4 @@
-"""Offsets that hold a new owner up: whose they are, or that nobody will ever decide them."""
+"""Pending offsets that block a new owner: their transactions, or a hanging one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hanging(producer_id: int, *, topic: str = TOPIC) -> HangingTransaction:
     return hanging_transaction(topic=topic, producer_id=producer_id)
 
 
-def test_pending_offsets_are_led_back_to_their_transactions() -> None:
+def test_pending_offsets_have_their_transactions() -> None:
     audit, billing = pending_holds(snapshot(), [hanging(8)], now_ms=LATER_MS)
     assert (billing.group, billing.topic, billing.partition, billing.offset) == ("billing", "orders", 0, 41)
     assert (billing.transactional_id, billing.state, billing.times_out_ms) == ("tx-7", "Ongoing", NOW_MS + 60_000)
@@ -42,13 +42,13 @@ def test_pending_offsets_are_led_back_to_their_transactions() -> None:
     assert (audit.group, audit.producer_id, audit.is_hanging, audit.state) == ("audit", 8, True, None)
 
 
-def test_same_producer_that_hangs_elsewhere_does_not_make_offsets_hang() -> None:
+def test_producer_that_hangs_elsewhere_does_not_make_offsets_hang() -> None:
     assert not any(one.is_hanging for one in pending_holds(snapshot(), [hanging(8, topic="orders")], now_ms=LATER_MS))
 
 
 @pytest.mark.parametrize("behind_ms", [-300_000, -5_000, 0, 300_000])
-def test_age_is_that_of_the_coordinators_clock_however_far_it_is_from_ours(behind_ms: int) -> None:
-    """Ahead of ours, its offsets were hidden for as long as that."""
+def test_age_uses_the_coordinators_clock_at_any_skew(behind_ms: int) -> None:
+    """With a clock ahead, offsets were hidden for that time."""
     seen = snapshot(behind_ms=behind_ms)
     assert pending_holds(seen, (), now_ms=LATER_MS - 1) == ()
     found = pending_holds(seen, (), now_ms=LATER_MS)
@@ -60,5 +60,5 @@ def test_pending_offset_of_unknown_age_is_shown() -> None:
     assert len(pending_holds(snapshot(behind_ms=None), (), now_ms=NOW_MS)) == 2
 
 
-def test_commit_that_is_being_made_is_not_worth_a_word() -> None:
+def test_commit_in_progress_is_not_reported() -> None:
     assert pending_holds(snapshot(), (), now_ms=NOW_MS + NOT_WORTH_A_WORD_MS - 1) == ()

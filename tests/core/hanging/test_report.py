@@ -1,4 +1,4 @@
-"""That nothing hangs is said where all were asked, and not long ago, and nowhere else."""
+"""A complete and recent search reports no hanging transactions; another one reports its limits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ SWEPT = SearchReport(cluster="c", sweep_every_ms=5_000, swept_ms=1_000_000, swee
 OVERDUE = SWEPT.swept_ms + SWEPT.sweep_every_ms + 2 * SWEPT.sweep_took_ms + OVERDUE_AFTER_MS
 
 
-def test_what_was_not_asked_yet_is_not_well() -> None:
-    assert "not all partitions have been asked about yet" in SearchReport(cluster="c").warning(OVERDUE)
+def test_first_sweep_in_progress_is_reported() -> None:
+    assert "has not checked all partitions yet" in SearchReport(cluster="c").warning(OVERDUE)
     away = SearchReport(cluster="c", problem="no broker answers")
-    assert away.warning(OVERDUE).endswith("for now: no broker answers.")
+    assert away.warning(OVERDUE).endswith("does not work: no broker answers.")
     assert SWEPT.warning(SWEPT.swept_ms) == ""
 
 
-def test_sweep_that_hangs_without_a_word_is_told() -> None:
+def test_sweep_without_an_end_is_reported() -> None:
     assert SWEPT.warning(OVERDUE - 1) == ""
     assert SWEPT.warning(OVERDUE).startswith(
-        "Hanging transactions are not searched for now: all partitions were asked about last 65 s ago"
+        "The search for hanging transactions does not work: the last sweep of all partitions ended 65 s ago"
     )
 
 
@@ -30,5 +30,5 @@ def test_sweep_that_is_rare_or_long_is_not_overdue_for_that(slow: dict[str, int]
     assert msgspec.structs.replace(SWEPT, **slow).problem_at(OVERDUE) == ""
 
 
-def test_problem_that_the_search_tells_stays() -> None:
+def test_problem_of_the_search_is_kept() -> None:
     assert msgspec.structs.replace(SWEPT, problem="no broker answers").problem_at(OVERDUE) == "no broker answers"

@@ -1,4 +1,4 @@
-"""Which partitions are asked about, and when: never more than the rate allows, and nothing that may be well."""
+"""The choice of partitions to check: never more than the rate allows, and none without need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAY = Refused("ListTransactions of broker 2", "KafkaTimeoutError")
 
 
 def snapshot_of(*open_since_ms: int) -> Snapshot:
-    """A journal that is followed, with an id for each transaction that is open in orders-0; timeouts of a minute."""
+    """A followed journal with an id for each transaction open in orders-0; timeouts of a minute."""
     live = cluster()
     hear(live)
     for number, start_ms in enumerate(open_since_ms):
@@ -38,7 +38,7 @@ def searching(*, asks_per_s: float = 10, found: tuple[HangingTransaction, ...] =
 
 
 def stand(search: Search, *, until_ms: int, at: tuple[str, int] = AT, last_stable: int = 10) -> None:
-    """Its readers stand still from NOW_MS on."""
+    """It is blocked from NOW_MS on."""
     search.note_ends({at: StableEnd(last_stable, 14)}, now_ms=NOW_MS)
     search.note_ends({at: StableEnd(last_stable, 15)}, now_ms=until_ms)
 
@@ -47,7 +47,7 @@ def found_in(search: Search, facts: PartitionFacts, *, now_ms: int = NOW_MS) -> 
     return search.note_look(facts, now_ms=now_ms).found
 
 
-def test_partition_that_nothing_accounts_for_is_asked_about_once_it_stood_still() -> None:
+def test_unexplained_block_is_checked() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS - 1)
     assert search.due(accounts(), now_ms=NOW_MS + GRACE_MS - 1) == []
@@ -55,7 +55,7 @@ def test_partition_that_nothing_accounts_for_is_asked_about_once_it_stood_still(
     assert search.due(accounts(), now_ms=NOW_MS + GRACE_MS) == [AT]
 
 
-def test_partitions_whose_readers_get_on_or_that_were_asked_about_are_no_suspects() -> None:
+def test_moved_and_checked_partitions_are_no_suspects() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
     stand(search, until_ms=NOW_MS + GRACE_MS - 1, at=("payments", 0))
@@ -64,13 +64,13 @@ def test_partitions_whose_readers_get_on_or_that_were_asked_about_are_no_suspect
     assert search.suspects(for_ms=GRACE_MS, now_ms=NOW_MS + GRACE_MS) == ()
 
 
-def test_that_nobody_looked_for_a_while_is_no_standing_still() -> None:
+def test_gap_in_the_sweeps_is_no_block() -> None:
     search = searching()
     search.note_ends({AT: StableEnd(10, 14)}, now_ms=NOW_MS)
     assert search.due(accounts(), now_ms=NOW_MS + 3_600_000) == []
 
 
-def test_partition_whose_readers_get_on_is_not_asked_about() -> None:
+def test_partition_that_moves_is_not_checked() -> None:
     search = searching()
     for step in range(100):
         search.note_ends({AT: StableEnd(10 + step, 1_000)}, now_ms=NOW_MS + step * GRACE_MS)
@@ -79,13 +79,13 @@ def test_partition_whose_readers_get_on_is_not_asked_about() -> None:
     assert not search.held
 
 
-def test_transaction_that_is_not_long_is_left_alone() -> None:
+def test_young_transaction_is_not_checked() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + BEHIND_MS - 1)
     assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS - 1) == []
 
 
-def test_hanging_transaction_behind_a_long_one_that_is_well_is_found_while_that_one_lives() -> None:
+def test_hanging_transaction_behind_a_live_one_is_found() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + BEHIND_MS)
     assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS) == [AT]
@@ -94,8 +94,8 @@ def test_hanging_transaction_behind_a_long_one_that_is_well_is_found_while_that_
     assert one.identity == (99, 2, 12)
 
 
-def test_without_the_journal_nobody_looks_behind_what_may_be_well() -> None:
-    """An id that may not be described would look like one that hangs."""
+def test_without_the_journal_explained_blocks_are_not_checked() -> None:
+    """An id without the DESCRIBE permission would look like a hanging transaction."""
     search = searching()
     stand(search, until_ms=NOW_MS + BEHIND_MS)
     followed = snapshot_of(NOW_MS)
@@ -104,7 +104,7 @@ def test_without_the_journal_nobody_looks_behind_what_may_be_well() -> None:
     assert search.due(seen, now_ms=NOW_MS + BEHIND_MS) == []
 
 
-def test_looks_behind_what_is_well_come_after_those_that_nothing_accounts_for() -> None:
+def test_explained_blocks_are_checked_after_unexplained_ones() -> None:
     search = searching(asks_per_s=1)
     stand(search, until_ms=NOW_MS + BEHIND_MS)
     search.note_ends({("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + GRACE_MS)
@@ -114,7 +114,7 @@ def test_looks_behind_what_is_well_come_after_those_that_nothing_accounts_for() 
     assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS + 1_000) == [AT]
 
 
-def test_refusal_of_a_look_behind_what_is_well_is_said_only_when_that_is_overdue() -> None:
+def test_refused_check_of_an_explained_block_is_reported_once_overdue() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + BEHIND_MS)
     search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS)
@@ -126,7 +126,7 @@ def test_refusal_of_a_look_behind_what_is_well_is_said_only_when_that_is_overdue
     assert [one.reason for one in search.unclear] == [AWAY.sentence]
 
 
-def test_overdue_transaction_is_asked_about_however_late_its_next_look_would_be() -> None:
+def test_overdue_transaction_is_checked_before_its_next_time() -> None:
     search = searching()
     now_ms, overdue_ms = NOW_MS + BEHIND_MS, NOW_MS + 60_000 + OVERDUE_MS
     stand(search, until_ms=now_ms)
@@ -140,8 +140,8 @@ def test_overdue_transaction_is_asked_about_however_late_its_next_look_would_be(
     assert search.due(accounts(NOW_MS), now_ms=overdue_ms) == [AT]
 
 
-def test_transactions_that_began_later_do_not_account_for_it() -> None:
-    """A hanging one is found in a partition that others go on to write to, one transaction after another."""
+def test_later_transactions_do_not_explain_a_block() -> None:
+    """A hanging transaction is found in a partition with a continuous series of other transactions."""
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
     assert search.due(accounts(NOW_MS + SKEW_MS), now_ms=NOW_MS + GRACE_MS) == []
@@ -149,7 +149,7 @@ def test_transactions_that_began_later_do_not_account_for_it() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.CATCHING_UP, Phase.REFUSED, Phase.OFF])
-def test_without_the_journal_the_largest_timeout_is_waited_for(phase: Phase) -> None:
+def test_without_the_journal_the_largest_timeout_explains_a_block(phase: Phase) -> None:
     followed = snapshot_of(NOW_MS)
     journal = msgspec.structs.replace(followed.transaction_journal, phase=phase)
     seen = Accounts(msgspec.structs.replace(followed, transaction_journal=journal), [AT], unaccounted_ms=GRACE_MS)
@@ -159,7 +159,7 @@ def test_without_the_journal_the_largest_timeout_is_waited_for(phase: Phase) -> 
     assert none_seen.bound_ms(AT, since_ms=NOW_MS) == LARGEST_TIMEOUT_MS + OVERDUE_MS
 
 
-def test_no_more_are_asked_about_than_the_rate_allows_the_longest_first() -> None:
+def test_rate_bounds_the_checks_the_longest_first() -> None:
     search = searching(asks_per_s=10)
     for number in range(1_000):
         search.note_ends({("many", number): StableEnd(0, 1)}, now_ms=NOW_MS + number)
@@ -180,7 +180,7 @@ def test_no_more_are_asked_about_than_the_rate_allows_the_longest_first() -> Non
     assert len(asked) <= 10 + 99 * 5 + 10
 
 
-def test_what_is_well_is_asked_about_later_and_later() -> None:
+def test_inconspicuous_partitions_are_checked_at_growing_intervals() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
     now_ms, gaps = NOW_MS + GRACE_MS, list[int]()
@@ -194,7 +194,7 @@ def test_what_is_well_is_asked_about_later_and_later() -> None:
     assert gaps[-1] == AGAIN.longest_s * 1_000
 
 
-def test_hanging_transaction_is_told_once_with_what_ends_it() -> None:
+def test_hanging_transaction_is_reported_once_with_commands() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
     (one,) = found_in(search, held(None))
@@ -212,7 +212,7 @@ def test_producer_without_a_marker_there_is_ended_with_the_lowest_coordinator_ep
     assert one.coordinator_epoch == 0
 
 
-def test_transaction_of_an_id_that_is_over_names_the_id() -> None:
+def test_hanging_transaction_of_a_completed_id_names_the_id() -> None:
     (one,) = found_in(searching(), held(known(state="CompleteCommit", partitions=())))
     assert one.transactional_id == ID
     assert "which its coordinator has as CompleteCommit" in one.why
@@ -223,11 +223,11 @@ def test_transaction_of_an_id_that_is_over_names_the_id() -> None:
     [held(known()), held(known(state="PrepareAbort")), held(None, ended_since=True), held(None, unanswered=(AWAY,))],
     ids=["open", "decided", "ended while it was asked", "a coordinator is away"],
 )
-def test_what_may_still_end_is_not_called_hanging(facts: PartitionFacts) -> None:
+def test_transaction_that_may_end_is_not_hanging(facts: PartitionFacts) -> None:
     assert found_in(searching(), facts) == ()
 
 
-def test_who_refuses_or_is_away_is_said() -> None:
+def test_refusals_and_unreachable_brokers_are_reported() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
     search.note_look(held(None, unanswered=(AWAY,)), now_ms=NOW_MS)
@@ -240,7 +240,7 @@ def test_who_refuses_or_is_away_is_said() -> None:
     assert search.unclear == ()
 
 
-def test_found_one_is_asked_about_as_soon_as_its_readers_get_on() -> None:
+def test_found_transaction_is_checked_when_the_lso_moves() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
     search.due(accounts(), now_ms=NOW_MS)
@@ -254,7 +254,7 @@ def test_found_one_is_asked_about_as_soon_as_its_readers_get_on() -> None:
     assert search.found == ()
 
 
-def test_found_one_whose_readers_stand_still_is_looked_at_now_and_then() -> None:
+def test_found_transaction_is_checked_periodically() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
     found_in(search, held(None))
@@ -262,7 +262,7 @@ def test_found_one_whose_readers_stand_still_is_looked_at_now_and_then() -> None
     assert search.due(accounts(), now_ms=NOW_MS + FOUND_AGAIN_MS) == [AT]
 
 
-def test_found_one_stays_while_nobody_can_say_otherwise() -> None:
+def test_found_transaction_stays_without_a_new_answer() -> None:
     search = searching()
     found_in(search, held(None))
     for facts in (held(None, unanswered=(AWAY,)), held(None, rows=AWAY)):
@@ -270,14 +270,14 @@ def test_found_one_stays_while_nobody_can_say_otherwise() -> None:
         assert len(search.found) == 1
 
 
-def test_found_one_that_the_next_transaction_took_in_hangs_no_longer() -> None:
+def test_found_transaction_is_adopted_by_the_next_one() -> None:
     search = searching()
     found_in(search, held(known(state="CompleteCommit", partitions=())))
     over = search.note_look(held(known()), now_ms=NOW_MS).over
     assert [ending for _, ending in over] == [Ending.ADOPTED]
 
 
-def test_found_one_whose_topic_is_gone_is_over() -> None:
+def test_found_transaction_of_a_deleted_topic_is_gone() -> None:
     search = searching()
     found_in(search, held(None))
     search.note_partitions(frozenset())
@@ -287,7 +287,7 @@ def test_found_one_whose_topic_is_gone_is_over() -> None:
     assert [ending for _, ending in search.note_look(facts, now_ms=NOW_MS).over] == [Ending.GONE]
 
 
-def test_topic_that_may_not_be_seen_any_more_ends_nothing() -> None:
+def test_topic_without_permission_ends_nothing() -> None:
     search = searching()
     found_in(search, held(None))
     hidden = Refused("Metadata of orders", "TOPIC_AUTHORIZATION_FAILED", "DESCRIBE on the topic orders")
@@ -296,7 +296,7 @@ def test_topic_that_may_not_be_seen_any_more_ends_nothing() -> None:
     assert len(search.found) == 1
 
 
-def test_what_was_found_before_a_restart_is_asked_about_at_once() -> None:
+def test_known_transactions_are_checked_at_once_after_a_restart() -> None:
     before = searching()
     found = found_in(before, held(None))
     after = searching(found=found)

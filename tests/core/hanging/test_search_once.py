@@ -1,4 +1,4 @@
-"""One search of a cluster that nobody searches says what hangs there, and what it did not ask about."""
+"""One search of a cluster without a running search: its results and its limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTION = {"bootstrap.servers": "b1:9092"}
 
 
 async def searched(*, held_back: int, limit: int) -> SearchReport:
-    """Every partition that is held back has a transaction that no coordinator knows."""
+    """Every blocked partition has a transaction that no coordinator knows."""
     there = {("orders", number): StableEnd(10, 14) for number in range(held_back)}
 
     async def look(
@@ -34,18 +34,18 @@ async def searched(*, held_back: int, limit: int) -> SearchReport:
     return await search_once(brokers, CONNECTION, now_ms=1_000, limit=limit)
 
 
-async def test_what_hangs_is_found_in_one_search() -> None:
+async def test_hanging_transactions_are_found_in_one_search() -> None:
     report = await searched(held_back=2, limit=10)
     assert [one.at for one in report.hanging] == [("orders", 0), ("orders", 1)]
     assert (report.partitions, report.held_back, report.asked) == (50, 2, 2)
     assert report.silent == ("broker 2 does not answer",)
 
 
-async def test_what_was_not_asked_about_is_said() -> None:
+async def test_unchecked_partitions_are_reported() -> None:
     report = await searched(held_back=5, limit=3)
     assert len(report.hanging) == 3
-    assert report.silent[-1] == "2 more partitions are held back and were not asked about"
+    assert report.silent[-1] == "2 more partitions are blocked and were not checked"
 
 
-async def test_nobody_is_asked_where_nothing_is_held_back() -> None:
+async def test_no_leader_is_asked_without_blocked_partitions() -> None:
     assert (await searched(held_back=0, limit=3)).asked == 0

@@ -1,4 +1,4 @@
-"""A find is kept once, whoever finds it, and so is its end."""
+"""Each hanging transaction and its end are stored once, for any number of servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def kept(database: Database) -> list[HangingRecord]:
         return list((await uow.of(HangingStore).list("kafka-1", after=None, limit=10)).items)
 
 
-async def test_two_servers_find_it_once_and_see_its_end_once(database: Database) -> None:
+async def test_two_servers_store_it_once_and_its_end_once(database: Database) -> None:
     one = hanging_transaction(seen_ms=NOW_MS)
     told: list[int] = []
     for _ in range(2):
@@ -46,8 +46,8 @@ async def test_two_servers_find_it_once_and_see_its_end_once(database: Database)
         assert await uow.of(HangingStore).open_ones("kafka-1") == []
 
 
-async def test_find_that_is_older_than_its_end_does_not_open_it_again(database: Database) -> None:
-    """Another server has looked before, and writes later."""
+async def test_result_older_than_the_end_does_not_open_it_again(database: Database) -> None:
+    """Another server has checked before, and writes later."""
     one = hanging_transaction(seen_ms=NOW_MS - 1)
     async with database.unit_of_work() as uow:
         await record_found(uow, [one], now=NOW)
@@ -60,7 +60,7 @@ async def test_find_that_is_older_than_its_end_does_not_open_it_again(database: 
     assert (record.ended_at, record.ending) == (None, None)
 
 
-async def test_brokers_clock_that_is_ahead_ends_nothing_in_the_future(database: Database) -> None:
+async def test_brokers_clock_ahead_sets_no_end_in_the_future(database: Database) -> None:
     one = hanging_transaction(seen_ms=NOW_MS)
     async with database.unit_of_work() as uow:
         await record_found(uow, [one], now=NOW)
@@ -69,7 +69,7 @@ async def test_brokers_clock_that_is_ahead_ends_nothing_in_the_future(database: 
     assert (await kept(database))[0].ended_at == NOW
 
 
-async def test_ended_ones_go_and_those_that_hang_stay(database: Database) -> None:
+async def test_ended_ones_are_removed_and_hanging_ones_stay(database: Database) -> None:
     first, second = hanging_transaction(seen_ms=NOW_MS), hanging_transaction(seen_ms=NOW_MS, start_offset=99)
     async with database.unit_of_work() as uow:
         await record_found(uow, [first, second], now=NOW)

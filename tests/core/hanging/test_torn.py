@@ -1,4 +1,4 @@
-"""What is ended in one partition while its coordinator has it open is noticed, and nothing else is taken for it."""
+"""A transaction ended in one partition while its coordinator has it open is detected, without false reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ S = TransactionStatus
 
 
 def snapshot_of(state: TransactionState, *, as_of_ms: int = NOW_MS, phase: Phase = Phase.LIVE) -> Snapshot:
-    """A journal that is followed, whose only id has this state."""
+    """A followed journal whose only id has this state."""
     live = cluster()
     hear(live, transaction_batch(ID, state, at=0), now_ms=as_of_ms)
     live.enter(live.transactions.progress.topic, phase, now_ms=as_of_ms)
@@ -38,13 +38,13 @@ AFTER = snapshot_of(OPEN, as_of_ms=LOOKED_MS)
 
 
 def gone_on(*rows: int, ends: LogEnds | Refused | None = None) -> PartitionFacts:
-    """The partition when its readers got on; rows: where PRODUCER has something open."""
+    """The partition after its LSO moved; rows: the open transactions of PRODUCER."""
     facts = held(None, rows=tuple(opened(producer_id=PRODUCER, start=start) for start in rows))
     return msgspec.structs.replace(facts, ends=LogEnds(0, 16, 16) if ends is None else ends, open_at_ms=LOOKED_MS)
 
 
 def suspecting(before: Snapshot | None = None, *, is_seen_again: bool = True) -> TornSearch:
-    """Readers stood at 10, the log ending at 15 when they were last seen to stand; then they got on."""
+    """Blocked at 10, with the log's end at 15 at the last sweep; then the LSO moved."""
     search = Search("kafka-1", asks_per_s=10)
     search.note_ends({AT: StableEnd(10, 14)}, now_ms=NOW_MS)
     search.note_ends({AT: StableEnd(10, 14)}, now_ms=NOW_MS + 10_000)
@@ -64,7 +64,7 @@ def found(torn: TornSearch, facts: PartitionFacts | None = None, after: Snapshot
     return torn.note_look(facts or gone_on(), after)
 
 
-def test_transaction_that_the_journal_still_has_open_though_its_readers_got_on_is_torn() -> None:
+def test_transaction_open_in_the_journal_after_its_lso_moved_is_torn() -> None:
     torn = suspecting()
     assert torn.due(AFTER) == (AT,)
     (one,) = found(torn)
@@ -89,7 +89,7 @@ def test_torn_transaction_is_an_operators_abort() -> None:
     assert case_of_torn(committed, kafka_cluster_id="kafka-1", transactional_id=ID, known=one.known) is None
 
 
-def test_producer_that_wrote_again_after_the_marker_is_found_all_the_same() -> None:
+def test_producer_that_wrote_again_after_the_marker_is_found() -> None:
     assert found(suspecting(), gone_on(15))
 
 
@@ -127,13 +127,13 @@ def test_transaction_that_ends_while_its_leader_is_asked_is_not_torn() -> None:
         (gone_on(), snapshot_of(OPEN, as_of_ms=LOOKED_MS, phase=Phase.REFUSED)),
         (gone_on(ends=Refused("ListOffsets", "NOT_LEADER_OR_FOLLOWER")), AFTER),
     ],
-    ids=["readers waited for another", "the journal is not read so far", "nor followed", "no answer"],
+    ids=["blocked by another", "the journal is not read so far", "nor followed", "no answer"],
 )
-def test_what_is_not_known_to_be_torn_is_not_called_so(facts: PartitionFacts, after: Snapshot) -> None:
+def test_inconclusive_answers_are_not_torn(facts: PartitionFacts, after: Snapshot) -> None:
     assert found(suspecting(), facts, after) == []
 
 
-def test_what_was_not_known_before_readers_were_last_seen_to_stand_proves_nothing() -> None:
+def test_transaction_first_known_after_the_block_proves_nothing() -> None:
     assert suspecting(is_seen_again=False).due(AFTER) == ()
     assert suspecting(snapshot_of(state_of(S.EMPTY, producer_id=PRODUCER))).due(AFTER) == ()
 

@@ -10,9 +10,9 @@ import pytest
 
 from app.core.ids.imported import MAX_CSV_CHARACTERS, MAX_LINES
 from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.fixtures import AsRole
 from tests.support.observing import ODD, hear, observed_cluster, publish, state_of, transaction_batch

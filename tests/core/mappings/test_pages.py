@@ -13,10 +13,10 @@ import pytest
 from app.core.ids.registry import IdCount
 from app.core.ids.store.id_counts import IdCountStore
 from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.observing import ODD, hear, observed_cluster, publish, state_of, transaction_batch
 from tests.support.wiring import browser_of, client_of, token_of

@@ -16,8 +16,8 @@ from app.core.journals.transaction_state import TOPIC, TransactionStatus
 from app.core.observing.live_cluster import LiveCluster
 from app.core.observing.schemas.transactions import StateWord
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.fixtures import AsRole
 from tests.support.observing import (
     NOW_MS,

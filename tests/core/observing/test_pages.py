@@ -27,11 +27,11 @@ from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.live_cluster import LiveCluster
 from app.core.observing.pages.transactions import PAGE_SIZE
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
 from app.kit.printable import is_odd
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages import shared_looks
 from tests.support.control_plane import ControlPlane
 from tests.support.event_streams import streamed

@@ -14,8 +14,8 @@ from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import EventKind, TaskState
 from app.core.wire.heartbeat import TaskEvent
-from app.edges.main.needs import NEEDS
 from tests.support.control_plane import ControlPlane, driver_heartbeat, task_heartbeat
+from tests.support.needs import NEEDS
 
 
 async def look(plane: ControlPlane) -> Overview:

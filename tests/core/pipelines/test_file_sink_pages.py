@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.embedded.kafka import KafkaCluster
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.conftest import MakeTopic
 from tests.support.topics import unique_name
 from tests.support.wiring import browser_of

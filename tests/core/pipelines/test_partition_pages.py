@@ -14,7 +14,7 @@ from app.core.journals import group_records
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.service.held_back import HeldBack
 from app.core.pipelines.pages.pipelines import beside, timeline_beside
-from app.kit.web.dependencies import Wiring
+from app.core.wiring import Wiring
 from tests.support import page_samples as samples
 from tests.support.observing import NOW_MS, cluster, generation_batch, hear, state_of, transaction_batch
 

@@ -196,7 +196,7 @@ async def test_a_pipeline_is_deleted_when_no_run_lives_and_its_command_stays(pla
 
 async def test_an_operator_changes_no_definition(plane: ControlPlane) -> None:
     await plane.cluster()
-    with pytest.raises(ForbiddenError, match="to create pipeline takes the role author; ole is operator"):
+    with pytest.raises(ForbiddenError, match="to create pipeline requires the role author; ole is operator"):
         await create(plane, by=Principal(name="ole", role=Role.OPERATOR))
 
 

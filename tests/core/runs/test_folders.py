@@ -18,8 +18,6 @@ from app.core.runs.loops.folders import FolderRetention
 from app.edges.spark.driver_files import LOG_LIMIT_BYTES
 from app.edges.spark.instance_files import InstanceFiles
 from app.edges.spark.instance_folders import StateFolders
-from app.edges.spark.spark_submit import SparkSubmit
-from app.products.audits.launcher import SubmitAuditLauncher
 from tests.support.control_plane import ControlPlane, PlaneClock
 
 KEPT_FOR = timedelta(days=14)
@@ -30,9 +28,6 @@ OLD_S = timedelta(days=15).total_seconds()
 def loop(plane: ControlPlane, tmp_path: Path) -> FolderRetention:
     return FolderRetention(
         StateFolders(tmp_path),
-        SubmitAuditLauncher(
-            SparkSubmit(cache_dir=tmp_path / "cache", version="1", python=sys.executable), state_dir=tmp_path
-        ),
         unit_of_work=plane.uow,
         clock=PlaneClock(plane),
         where="here",
@@ -134,23 +129,3 @@ async def test_folder_without_the_name_of_a_lease_stays(
 
 async def test_without_any_folder_nothing_happens(loop: FolderRetention) -> None:
     await loop.turn()
-
-
-async def test_the_folder_of_an_audit_goes_with_time_but_not_under_its_driver(
-    plane: ControlPlane, loop: FolderRetention, tmp_path: Path
-) -> None:
-    def folder(name: str) -> Path:
-        made = tmp_path / "audits" / name
-        made.mkdir(parents=True)
-        (made / "driver.log").write_text("all is well")
-        for path in (made / "driver.log", made):
-            os.utime(path, (plane.now.timestamp(), plane.now.timestamp()))
-        return made
-
-    over, at_work, not_ours = folder(str(uuid.uuid4())), folder(str(uuid.uuid4())), folder("notes")
-    plane.pass_time(OLD_S)
-    with process_in(at_work):
-        await loop.turn()
-    assert not over.exists()
-    assert at_work.exists()
-    assert not_ours.exists()

@@ -12,10 +12,10 @@ from app.core.access.store.commands import CommandStore
 from app.core.clusters.brokers import TopicPartition
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.conftest import MakeTopic
 from tests.support.control_plane import ControlPlane
 from tests.support.topics import unique_name

@@ -30,8 +30,8 @@ from app.core.runs.service import retention
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.wire import drill, heartbeat
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.products.audits import wire as audit
 from app.products.audits.service import asking, carrying_out
 from app.products.audits.service.asking import Wish

@@ -8,9 +8,9 @@ from typing import cast
 
 import msgspec
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.fixtures import AsRole
 

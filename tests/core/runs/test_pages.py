@@ -9,9 +9,9 @@ import pytest
 
 from app.core.access.store.commands import CommandStore
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.wiring import browser_of
 

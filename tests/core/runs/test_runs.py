@@ -116,7 +116,7 @@ async def test_one_of_concurrent_starts_wins_and_the_others_name_it(
 
 
 async def test_viewer_cannot_start_and_the_error_names_the_role(plane: ControlPlane, brokers: KafkaBrokers) -> None:
-    with pytest.raises(ForbiddenError, match="takes the role operator; eve is viewer"):
+    with pytest.raises(ForbiddenError, match="requires the role operator; eve is viewer"):
         await start(plane, brokers, by=Principal(name="eve", role=Role.VIEWER))
 
 

@@ -27,9 +27,8 @@ from app.core.runs.tables.tasks import task_attempts
 from app.core.runs.task import Counters, EventKind, PartitionProgress, TaskReport
 from app.core.wire.heartbeat import GoneAttempt, GoneBy, TaskEvent, TaskHeartbeat
 from app.core.wire.offset_events import Assigned
-from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
 from app.kit.errors import ForbiddenError, InvalidError
-from app.products.offset_log.hearing import Init
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, driver_heartbeat, task_heartbeat
 
 STRANGER = "payments-1"

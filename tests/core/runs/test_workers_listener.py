@@ -34,9 +34,9 @@ from app.core.wire.heartbeat import (
 )
 from app.core.wire.offset_events import Assigned
 from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.core.wiring import Wiring
 from app.edges.embedded.kafka import KafkaCluster
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.products.offset_log import service as offset_log
 from tests.support.api_samples import create_pipeline, definition_on, register
 from tests.support.wiring import WORKERS_URL, client_of, settings_for_test, token_of, wired

@@ -1,4 +1,4 @@
-"""What a person reads when the server, the token or the file of the token is not as it should be."""
+"""The errors of commands about the server, the token or the token's file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def test_without_a_server_the_address_and_what_to_type_are_named(fenceline: Fenc
     assert "Traceback" not in ended.stderr
 
 
-def test_a_wrong_token_is_told_apart_from_none(fenceline: Fenceline, tmp_path: Path, served: Serving) -> None:
+def test_a_wrong_token_and_a_missing_one_have_different_errors(
+    fenceline: Fenceline, tmp_path: Path, served: Serving
+) -> None:
     wrong = fenceline("pipelines", "list", FENCELINE_TOKEN="flt_wrong")
     url = served.wait_until_serving()
     none = fenceline("pipelines", "list", FENCELINE_STATE_DIR=str(tmp_path / "empty"), FENCELINE_SERVER_URL=url)

@@ -1,4 +1,4 @@
-"""The change feed: woken on commit and only then, by any server, and again after Postgres was away."""
+"""The change feed: readers wake on commit only, from any server, and after an outage of Postgres."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_many_changes_are_one(database: Database) -> None:
         assert seen == {"run:a", "run:last"}
 
 
-async def test_a_reader_hears_only_what_it_wants(database: Database) -> None:
+async def test_a_reader_gets_only_the_notices_that_it_wants(database: Database) -> None:
     mine = "pipeline:mine"
     async with listening(database.url) as feed, feed.subscribe(lambda notice: notice == mine) as subscription:
         await say(database, "pipeline", "other")
@@ -69,7 +69,7 @@ async def test_a_reader_hears_only_what_it_wants(database: Database) -> None:
         assert await subscription.changes(timeout_s=DEADLINE_S) == {mine}
 
 
-async def test_nothing_happened_is_said_in_time(database: Database) -> None:
+async def test_a_wait_without_a_notice_ends_in_time(database: Database) -> None:
     async with listening(database.url) as feed, feed.subscribe() as subscription:
         assert not await subscription.wait(timeout_s=0.05)
 
@@ -83,7 +83,7 @@ async def test_a_unit_of_work_that_changes_very_much_says_look_at_everything(dat
         assert await subscription.changes(timeout_s=DEADLINE_S) == {EVERYTHING}
 
 
-async def test_a_lost_backend_is_replaced_and_everybody_is_told_to_look(database: Database) -> None:
+async def test_a_lost_backend_is_replaced_and_all_readers_are_woken(database: Database) -> None:
     async with listening(database.url) as feed, feed.subscribe() as subscription:
         async with database.engine.connect() as connection:
             ended = await connection.execute(

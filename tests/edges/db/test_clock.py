@@ -38,7 +38,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("off_s", [-300.0, 0.0, 300.0])
-async def test_two_servers_tell_the_same_time_whatever_their_machines_say(off_s: float) -> None:
+async def test_two_servers_have_the_same_time_with_different_machine_clocks(off_s: float) -> None:
     one, other = Machine(off=timedelta()), Machine(off=timedelta(seconds=off_s))
     # The control: before they have asked, they tell what their machines do.
     assert other.clock.now() - one.clock.now() == timedelta(seconds=off_s)
@@ -73,7 +73,7 @@ async def test_answer_that_was_long_on_its_way_changes_nothing() -> None:
     assert machine.clock.now() == TOLD + timedelta(seconds=20)
 
 
-async def test_postgres_tells_its_time(database: Database) -> None:
+async def test_postgres_reports_its_time(database: Database) -> None:
     clock = DatabaseClock(database.now)
     await clock.measure()
     assert abs(clock.now() - await database.now()) < timedelta(seconds=2)

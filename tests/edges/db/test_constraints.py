@@ -1,4 +1,4 @@
-"""The truths that Postgres itself holds, whatever a service may get wrong: each is broken here by hand."""
+"""The invariants of the schema: each is violated by hand, and Postgres refuses it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def another_lease(plane: ControlPlane, run: Run, lease: int) -> None:
 
 async def test_one_ordinal_has_one_living_lease(plane: ControlPlane) -> None:
     run = await plane.running()
-    with pytest.raises(ConflictError, match="an earlier lease of this instance still lives"):
+    with pytest.raises(ConflictError, match="an earlier lease of this instance has not ended"):
         await another_lease(plane, run, 2)
 
 
@@ -52,7 +52,7 @@ async def test_lease_numbers_only_grow(plane: ControlPlane) -> None:
 async def test_the_end_of_an_instance_is_final(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.move(run.id, 0, InstanceState.FAILED)
-    with pytest.raises(ConflictError, match="stays as it ended"):
+    with pytest.raises(ConflictError, match="an ended instance cannot change"):
         await execute(plane, "UPDATE instances SET state = 'running'")
 
 
@@ -64,7 +64,7 @@ async def test_the_end_of_an_instance_is_final(plane: ControlPlane) -> None:
         "UPDATE command_log SET who = 'somebody else'",
     ],
 )
-async def test_what_is_kept_as_written_cannot_be_changed(plane: ControlPlane, statement: str) -> None:
+async def test_immutable_rows_cannot_be_changed(plane: ControlPlane, statement: str) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
         await uow.of(CommandStore).add(
@@ -77,7 +77,7 @@ async def test_what_is_kept_as_written_cannot_be_changed(plane: ControlPlane, st
             outcome="done",
         )
         await uow.commit()
-    with pytest.raises(ConflictError, match="kept as it was written"):
+    with pytest.raises(ConflictError, match="this row is immutable"):
         await execute(plane, statement)
 
 
@@ -106,10 +106,10 @@ async def test_a_transactional_id_has_one_owner(plane: ControlPlane) -> None:
         )
 
 
-async def test_stretches_of_a_partition_never_overlap(plane: ControlPlane) -> None:
+async def test_ownership_intervals_of_a_partition_never_overlap(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)]))
-    with pytest.raises(ConflictError, match="another task holds this partition in the same stretch"):
+    with pytest.raises(ConflictError, match="another task owns this partition at the same time"):
         await execute(
             plane,
             """
@@ -130,7 +130,7 @@ async def test_a_current_revision_exists(plane: ControlPlane) -> None:
 async def test_a_cluster_that_a_pipeline_names_stays(plane: ControlPlane) -> None:
     await plane.pipeline()
     async with plane.uow() as uow:
-        with pytest.raises(ConflictError, match="named by a pipeline"):
+        with pytest.raises(ConflictError, match="a pipeline uses the cluster"):
             await uow.of(ClusterStore).remove("test")
 
 

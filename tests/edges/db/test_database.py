@@ -1,4 +1,4 @@
-"""A database that goes away and comes back, and one that is not what it was."""
+"""A database with outages, and one with a wrong schema."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_spelling_of_a_postgres_url_means_our_driver(url: str) -> None:
     assert database_url(url) == "postgresql+psycopg://u:p@h:1/d"
 
 
-async def test_what_is_not_committed_never_was(database: Database) -> None:
+async def test_uncommitted_changes_are_rolled_back(database: Database) -> None:
     plane = ControlPlane(database)
     async with plane.uow() as uow:
         assert await uow.of(ClusterStore).list_all() == []
@@ -117,7 +117,8 @@ async def test_a_database_without_the_schema_says_what_it_lacks(make_database: M
     try:
         async with database.unit_of_work() as uow:
             with pytest.raises(
-                UnavailableError, match=r"does not have this release's schema yet.*fenceline db upgrade"
+                UnavailableError,
+                match=r"the schema of the database .* is older than this release.*fenceline db upgrade",
             ):
                 await uow.of(ClusterStore).list_all()
     finally:
@@ -125,7 +126,7 @@ async def test_a_database_without_the_schema_says_what_it_lacks(make_database: M
 
 
 @pytest.mark.slow
-async def test_a_frozen_postgres_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_to_a_frozen_postgres_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.kit.db.connection.ANSWER_WITHIN_S", 1.0)
     with EmbeddedPostgres.start() as postgres:
         database = Database(postgres.url)
@@ -134,7 +135,7 @@ async def test_a_frozen_postgres_is_given_up_in_time(monkeypatch: pytest.MonkeyP
             postgres.pause()
             try:
                 begun = time.monotonic()
-                with pytest.raises(UnavailableError, match="holds the connection and says nothing"):
+                with pytest.raises(UnavailableError, match="the connection is open, but no answer comes"):
                     await database.ping()
                 assert time.monotonic() - begun < 15, "1 s of ours and 10 s of psycopg's"
             finally:

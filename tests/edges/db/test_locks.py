@@ -36,8 +36,8 @@ async def test_a_lock_is_held_by_one_and_then_by_the_next(database: Database) ->
     assert order == ["another lock is free", "first lets go", "second"]
 
 
-async def test_nobody_holds_the_lock_that_a_change_of_the_schema_waits_for(database: Database) -> None:
-    """Who did would keep every other server from starting, and every command that looks at the schema first."""
+async def test_no_server_can_hold_the_lock_of_schema_changes(database: Database) -> None:
+    """Such a holder would keep every other server from starting, and every command that checks the schema first."""
     with pytest.raises(ValueError, match="schema"):
         async with AdvisoryLocks(database.url).hold("migrations"):
             pass
@@ -61,7 +61,7 @@ async def test_a_holder_whose_session_was_ended_knows_it(database: Database) -> 
         await wait_for_async(is_lost, DEADLINE_S, "the holder notices")
 
 
-async def test_who_waits_can_be_cancelled_and_leaves_no_session(database: Database) -> None:
+async def test_a_cancelled_wait_leaves_no_session(database: Database) -> None:
     locks = AdvisoryLocks(database.url)
     async with locks.hold("reconciler"):
 
@@ -95,7 +95,7 @@ async def test_a_database_that_is_away_is_named(database: Database) -> None:
 
 
 @pytest.mark.slow
-async def test_who_waits_gives_a_frozen_postgres_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_on_a_frozen_postgres_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.kit.db.connection.ANSWER_WITHIN_S", 1.0)
     with EmbeddedPostgres.start() as postgres:
         locks = AdvisoryLocks(postgres.url)
@@ -114,7 +114,7 @@ async def test_who_waits_gives_a_frozen_postgres_up_in_time(monkeypatch: pytest.
             postgres.pause()
             try:
                 async with asyncio.timeout(20):  # 1 s of ours and 10 s of psycopg's
-                    with pytest.raises(UnavailableError, match="holds the connection and says nothing"):
+                    with pytest.raises(UnavailableError, match="the connection is open, but no answer comes"):
                         await waiting
             finally:
                 postgres.resume()

@@ -1,4 +1,4 @@
-"""The schema is what the tables say, goes up and down, and is brought up once however many servers start."""
+"""The schema matches the tables, goes up and down, and is upgraded once by any number of servers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_up_and_down_leave_nothing_behind(empty: AsyncEngine) -> None:
 async def test_a_database_of_before_is_brought_to_what_the_tables_say(
     empty: AsyncEngine, migrated: AsyncEngine, edited_meanwhile: str
 ) -> None:
-    """Whether the first migration had the address of a Spark UI when the database was made, or not."""
+    """With and without the address of a Spark UI in the first migration of the database."""
     await migrations.upgrade(url_of(empty), to="0002")
     if edited_meanwhile:
         async with empty.begin() as connection:

@@ -1,4 +1,4 @@
-"""What pages ask for many times a second takes the index that is there for it, in a table of a real size."""
+"""The frequent queries of pages use their indexes, in tables of a real size."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from app.edges.embedded.broker_settings import Listener, broker_settings
 
 
-def test_clients_are_told_the_port_of_what_stands_in_front_of_a_listener() -> None:
+def test_clients_get_the_advertised_port_of_a_listener() -> None:
     settings = broker_settings(
         node_id=1,
         port=15_001,

@@ -1,4 +1,4 @@
-"""The doctor names what is missing for a purpose, and the line to type."""
+"""The doctor names missing requirements of a purpose, with the command to add them."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_demo_needs_no_chromium() -> None:
     assert "Chromium" not in by_name(examine(machine(), [Purpose.DEMO]))
 
 
-def test_server_needs_no_kafka_of_ours_and_runs_without_java_which_is_said(
+def test_server_needs_no_embedded_kafka_and_reports_missing_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -241,12 +241,12 @@ def test_spark_master_that_forgets_its_applications_is_warned_of(page: str | Non
     assert bool(finding.remedy) is (verdict is Verdict.WARNING)
 
 
-def test_spark_master_that_is_away_is_told_with_its_address() -> None:
+def test_unreachable_spark_master_is_reported_with_its_address() -> None:
     finding = by_name(examine(machine(spark_masters={"spark://m:7077": "http://127.0.0.1:9"}), [Purpose.SERVE]))
     assert "http://127.0.0.1:9/environment/ does not answer" in finding["spark://m:7077"].detail
 
 
-def test_doctor_looks_at_the_masters_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_checks_the_masters_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FENCELINE_ALLOWED_SPARK_MASTERS", "spark://127.0.0.1:7077,spark://*.example.org:7077")
     monkeypatch.setenv("FENCELINE_SPARK_MASTER_WEB_URLS", "spark://other:7077=http://127.0.0.1:9")
     result = runner.invoke(command, ["--for", "serve", "--json"])

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where none will do."""
+"""The selection of Java, and the error without a suitable one."""
 
 import os
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_java_home_that_does_not_exist_is_named(tmp_path: Path) -> None:
         find_java(environ={"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
 
 
-def test_nothing_at_all_is_said_so(tmp_path: Path) -> None:
+def test_a_machine_without_java_is_reported(tmp_path: Path) -> None:
     with pytest.raises(JavaMissingError, match="JAVA_HOME is not set and there is no java on PATH"):
         find_java(environ={"PATH": str(tmp_path)})
 

@@ -1,4 +1,4 @@
-"""The embedded broker is a real one: it keeps what it acknowledged, whatever happens to its process."""
+"""The embedded broker is a real one: it keeps acknowledged records through the end of its process."""
 
 import os
 import subprocess
@@ -101,7 +101,7 @@ def test_acknowledged_records_survive_kill_and_restart(lone: KafkaCluster) -> No
     assert read_all(lone.bootstrap_servers, topic, 1000) == values
 
 
-def test_paused_broker_answers_nobody_until_resumed(lone: KafkaCluster) -> None:
+def test_paused_broker_does_not_answer_until_resumed(lone: KafkaCluster) -> None:
     lone.broker(1).pause()
     try:
         assert lone.broker(1).is_running

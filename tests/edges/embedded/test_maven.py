@@ -1,4 +1,4 @@
-"""Jars come once, whole and as pinned, whatever happens to the cache or beside us."""
+"""Jars are downloaded once, complete and as pinned, also with a damaged cache or a second process."""
 
 import hashlib
 import subprocess

@@ -1,4 +1,4 @@
-"""A port that somebody takes at the wrong moment does not stop a service from starting."""
+"""A port that another process takes at the wrong moment does not stop a service from starting."""
 
 import socket
 from collections.abc import Generator
@@ -32,7 +32,7 @@ class TakenFirst:
 
 @pytest.fixture
 def taken_first(monkeypatch: pytest.MonkeyPatch) -> Generator[int]:
-    """The next service is given a port that somebody else listens on."""
+    """The next service gets a port on which another process listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

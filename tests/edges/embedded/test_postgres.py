@@ -1,4 +1,4 @@
-"""The embedded Postgres is our own child, keeps what it committed, and never runs as root."""
+"""The embedded Postgres is a child process, keeps committed data, and never runs as root."""
 
 import importlib.metadata
 import os
@@ -81,7 +81,7 @@ def test_committed_rows_survive_kill_and_restart(server: EmbeddedPostgres) -> No
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (1000,)
 
 
-def test_paused_server_answers_nobody_until_resumed(server: EmbeddedPostgres) -> None:
+def test_paused_server_does_not_answer_until_resumed(server: EmbeddedPostgres) -> None:
     server.pause()
     try:
         with pytest.raises(psycopg.OperationalError, match="timeout expired"):
@@ -146,7 +146,7 @@ def test_server_never_runs_as_root(server: EmbeddedPostgres) -> None:
     assert (server.folder / "data").resolve().owner() == expected
 
 
-# Only root gives its children another user: as anybody else there is nothing here to test.
+# Only root gives its children another user, so other users have nothing to test here.
 if os.geteuid() == 0:
 
     def test_data_below_a_closed_folder_lies_elsewhere_and_the_folder_stays_closed(
@@ -163,7 +163,7 @@ if os.geteuid() == 0:
             again.is_temporary = True
         assert not data.exists()
 
-    def test_server_of_an_environment_that_nobody_else_may_enter_runs_from_a_copy(
+    def test_server_of_a_private_environment_runs_from_a_copy(
         tmp_path: Path, shared_root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         packages = postgres_binaries().parents[1]
@@ -227,7 +227,7 @@ def test_server_dies_while_a_client_waits_and_the_client_learns_it(server: Embed
     wait_for(is_lost, 10, "the client's error after kill -9")
 
 
-def test_a_removed_folder_starts_anew_under_the_same_name(tmp_path: Path, shared_root: Path) -> None:
+def test_a_removed_folder_starts_empty_under_the_same_name(tmp_path: Path, shared_root: Path) -> None:
     """As root the data lie elsewhere and outlive the folder, without the password that was in it."""
     folder = tmp_path / "postgres"
     with EmbeddedPostgres.start(data_dir=folder, durable=False) as first:

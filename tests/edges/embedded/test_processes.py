@@ -1,4 +1,4 @@
-"""A child ends when it is told to, and when nobody is left to tell it."""
+"""A child ends on request, and after the death of its parent."""
 
 import os
 import signal
@@ -87,7 +87,7 @@ def test_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
         child.start()
 
 
-def test_tool_that_fails_shows_what_it_said(tmp_path: Path) -> None:
+def test_tool_that_fails_shows_its_output(tmp_path: Path) -> None:
     child = python(tmp_path, "import sys; sys.exit('cannot do that')")
     with pytest.raises(EmbeddedError, match=r"(?s)the child failed with exit code 1\..*cannot do that"):
         child.run(timeout_s=20)
@@ -130,7 +130,7 @@ def test_children_die_with_a_parent_that_did_not_end_them(tmp_path: Path, ending
 
 
 def test_children_survive_the_thread_that_started_them(tmp_path: Path) -> None:
-    """What the parent-death signal of Linux gets wrong: it follows the thread, not the process."""
+    """The flaw of Linux's parent-death signal: it follows the thread, not the process."""
     from concurrent.futures import ThreadPoolExecutor
 
     child = python(tmp_path, STUBBORN)

@@ -1,4 +1,4 @@
-"""A download shows itself: a bar on a terminal, a few lines in a log, nothing when there is nothing to download."""
+"""The progress of a download: a bar on a terminal, a few lines in a log, nothing without a download."""
 
 import io
 

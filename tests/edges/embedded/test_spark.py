@@ -39,7 +39,7 @@ APPLICATION = textwrap.dedent("""
 
 
 class Submitted:
-    """An application of two tasks that wait until they are told to go on."""
+    """An application of two tasks that wait for a signal."""
 
     def __init__(self, cluster: SparkCluster, folder: Path) -> None:
         self.folder = folder
@@ -82,7 +82,7 @@ class Submitted:
 
 @pytest.fixture
 def application(spark_cluster: SparkCluster, tmp_path: Path) -> Generator[Submitted]:
-    """A submitted application; ended when the test is over, whatever became of it."""
+    """A submitted application, which ends with the test."""
     submitted = Submitted(spark_cluster, tmp_path)
     yield submitted
     if submitted.process.poll() is None:

@@ -1,4 +1,4 @@
-"""A broker that answers at its bootstrap address and is advertised at a wrong one: which broker, which address, why."""
+"""A broker that answers at its bootstrap address and advertises a wrong one is reported with address and reason."""
 
 # trustme also takes contexts of pyOpenSSL, which is not installed.
 # pyright: reportUnknownMemberType=false

@@ -1,4 +1,4 @@
-"""Each question has a client of its own, which leaves no thread behind; librdkafka has no part in it."""
+"""Each question has a client of its own, which leaves no thread behind and does not use librdkafka."""
 
 import socket
 import subprocess

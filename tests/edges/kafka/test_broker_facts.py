@@ -1,4 +1,4 @@
-"""What follows for a pipeline from settings in which brokers differ, without brokers."""
+"""The effective settings of brokers that differ, without brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_brokers_without_the_setting_offer_what_their_features_say() -> None:
     assert facts({}, offers=None).offers_consumer_protocol is None
 
 
-def test_of_bounds_the_strictest_counts_and_of_the_sweep_the_longest() -> None:
+def test_the_strictest_limit_and_the_longest_sweep_count() -> None:
     found = facts(
         {
             "transaction.max.timeout.ms": "900000",

@@ -1,4 +1,4 @@
-"""What a cluster is: its brokers, limits and topics, and who is in the groups that matter."""
+"""A cluster's brokers, limits and topics, and the members of its groups."""
 
 import pytest
 
@@ -106,7 +106,7 @@ async def test_all_topics_are_listed_but_internal_ones(
 
 
 @both_protocols
-async def test_members_that_are_not_ours_are_told_from_ours(
+async def test_members_of_fenceline_and_others_are_distinguished(
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, members: Members, protocol: Protocol
 ) -> None:
     topic, group = make_topic(partitions=2), unique_name("g")

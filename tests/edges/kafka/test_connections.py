@@ -1,4 +1,4 @@
-"""Files that a cluster's entry names: only certificates and keys, and nothing is said of what else they hold."""
+"""The files of a cluster's entry: only certificates and keys are read, and no other content is quoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups by admin calls are those of the journal, but for what only the journal tells."""
+"""Groups by admin calls match those of the journal, except for data that only the journal has."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_coordinators_say_of_members_and_offsets_what_the_journal_says(
     assert polled.generation == (-1 if protocol == "classic" else journal.generation)
 
 
-def test_group_that_only_stores_offsets_and_one_that_nobody_wants(
+def test_group_with_offsets_only_and_an_unwanted_group(
     kafka: KafkaCluster, connection: Connection, make_topic: MakeTopic
 ) -> None:
     topic, stored, other = make_topic(), unique_name("stored"), unique_name("other")
@@ -84,6 +84,6 @@ def _offsets(group: LiveGroup) -> dict[tuple[str, int], int]:
 
 
 def _told(member: GroupMember) -> tuple[object, ...]:
-    """What both tell: a journal of KIP-848 names topics by ids where nothing is stored."""
+    """The common part: a journal of KIP-848 names topics by ids where no offset is committed."""
     partitions = {number for owned in member.owned for number in owned.partitions}
     return (member.member_id, member.client_id, member.host, member.epoch, partitions)

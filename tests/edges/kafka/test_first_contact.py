@@ -1,4 +1,4 @@
-"""A wrong address is explained: what listens there, and which setting is to be changed."""
+"""A wrong address is explained: the kind of its listener, and the setting to change."""
 
 # trustme also takes contexts of pyOpenSSL, which is not installed.
 # pyright: reportUnknownMemberType=false
@@ -39,11 +39,11 @@ def _why(address: str, **settings: str) -> str:
 
 
 @pytest.mark.parametrize("port", ["9" * 23, "65536", "²"])
-def test_port_that_is_none_is_no_error_of_ours(port: str) -> None:
+def test_an_invalid_port_has_no_reason(port: str) -> None:
     assert f"127.0.0.1:{port}" in _why(f"127.0.0.1:{port}")
 
 
-def test_port_that_nobody_listens_on_and_name_without_an_address() -> None:
+def test_unused_port_and_name_without_an_address() -> None:
     assert "Connection refused" in _why("127.0.0.1:1")
     assert "the name resolves to no address" in _why("nowhere.invalid:9092")
 

@@ -1,4 +1,4 @@
-"""A group as its coordinator describes it, and its offsets: read, and moved only while nobody uses them."""
+"""A group by its coordinator, and its offsets: read, and reset only without members and open transactions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A certificate that has expired is named, whichever port met it; against a listener that only speaks TLS."""
+"""An expired certificate is named at every kind of connection; with a listener that only does TLS."""
 
 # trustme also takes contexts of pyOpenSSL, which is not installed.
 # pyright: reportUnknownMemberType=false
@@ -104,23 +104,23 @@ async def test_expired_certificate_of_a_broker_is_named(
 
 
 @through_each_port
-async def test_expired_certificate_of_ours_is_named_with_its_file(
+async def test_expired_client_certificate_is_named_with_its_file(
     ask: Callable[[Settings], Awaitable[None]], authority: trustme.CA, tmp_path: Path
 ) -> None:
     expired, broker = authority.issue_cert("client.invalid", **EXPIRED), authority.issue_cert("127.0.0.1")
     with listening(broker, clients=authority) as address, pytest.raises(BrokerUnreachableError) as raised:
         await ask(settings(address, tmp_path, expired))
-    said = f"the broker does not accept our certificate, {tmp_path / 'client.pem'}: certificate has expired"
+    said = f"the broker does not accept the client certificate, {tmp_path / 'client.pem'}: certificate has expired"
     assert raised.value.error.removeprefix(f"{address}: ") == said
 
 
-def test_certificate_of_ours_that_is_refused_for_something_else_is_not_called_expired(
+def test_client_certificate_refused_for_another_reason_is_not_called_expired(
     authority: trustme.CA, tmp_path: Path
 ) -> None:
     of_others = trustme.CA().issue_cert("client.invalid")
     with listening(authority.issue_cert("127.0.0.1"), clients=authority) as address:
         said = handshake.problem(settings(address, tmp_path, of_others), address)
-    assert said == f"the broker does not accept our certificate, {tmp_path / 'client.pem'}: unknown ca"
+    assert said == f"the broker does not accept the client certificate, {tmp_path / 'client.pem'}: unknown ca"
 
 
 @through_each_port
@@ -134,7 +134,7 @@ async def test_certificate_of_another_host_is_named(
     assert raised.value.error.removeprefix(f"{address}: ") == f"the broker's certificate is not accepted: {mismatch}"
 
 
-def test_certificate_that_a_broker_wants_and_nobody_has_is_named(authority: trustme.CA, tmp_path: Path) -> None:
+def test_missing_client_certificate_is_named(authority: trustme.CA, tmp_path: Path) -> None:
     with listening(authority.issue_cert("127.0.0.1"), clients=authority) as address:
         assert "ssl.certificate.location" in (handshake.problem(settings(address, tmp_path), address) or "")
 

@@ -96,7 +96,7 @@ def test_metadata_without_a_cluster_id_ends_no_process(version: int, cluster_id:
 
 
 class Place(NamedTuple):
-    """What a question is about."""
+    """The subject of a question."""
 
     connection: Connection
     topic: str
@@ -176,7 +176,7 @@ QUESTIONS: dict[str, Question] = {
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_damaged_answers_are_errors_of_ours(
+async def test_damaged_answers_are_fenceline_errors(
     question: str, kafka: KafkaCluster, make_topic: MakeTopic, connection: Connection, members: Members, writer: Writer
 ) -> None:
     topic, group = make_topic(), unique_name("g")
@@ -197,7 +197,7 @@ async def test_damaged_answers_are_errors_of_ours(
         except FencelineError as error:
             outcomes.append(error.message)
         assert time.monotonic() - began < _BOUND_S, (seed, outcomes[-1])
-    # Among so many some are harmful: damage that nobody sees would show nothing.
+    # Among so many some are harmful: unnoticed damage would show nothing.
     assert any(outcome != "answered" for outcome in outcomes) or question in ("tail", "search"), outcomes
     assert psutil.Process().memory_info().rss - before < 400 << 20
 

@@ -1,4 +1,4 @@
-"""What a tail leaves behind when it cannot be made: nothing, since whoever asked for it tries again for hours."""
+"""A failed tail leaves nothing behind, since its caller retries for hours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Client:
 made: list[Client] = []
 
 
-def test_a_connection_that_hears_nothing_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_answers_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made.clear()
     monkeypatch.setattr(raw_client, "KafkaAdminClient", Client)
     journals = KafkaJournals(environment={}, secrets_dir=None, topics=["__transaction_state"])

@@ -1,4 +1,4 @@
-"""What the journals of a running broker fold to, against `kafka-transactions.sh` and `kafka-consumer-groups.sh`."""
+"""The materialized state of a running broker, against `kafka-transactions.sh` and `kafka-consumer-groups.sh`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka Streams beside a pipeline of ours: whose commits all move the epoch, and what is left of it after kill -9."""
+"""Kafka Streams beside a pipeline: each commit raises its epochs, and its state after kill -9."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _ids_of(seen: Snapshot, application_id: str) -> dict[str, LiveTransaction]:
 
 
 def answers(servers: str, names: list[str]) -> dict[str, tuple[object, ...]]:
-    """What their coordinators say of the ids: state, producer id, epoch, timeout."""
+    """Return the coordinators' descriptions of the ids: state, producer id, epoch, timeout."""
     with TransactionClient({"bootstrap.servers": servers}, Attempt(servers, _DEADLINE_S)) as client:
         known = client.describe_transactions(names)
     return {
@@ -94,7 +94,7 @@ def assert_shown(group: LiveGroup, topic: str) -> None:
 
 
 @pytest.mark.slow
-def test_kafka_streams_and_our_loop_are_told_apart_from_fencing(kafka: KafkaCluster, tmp_path: Path) -> None:
+def test_kafka_streams_and_the_loop_are_distinguished_from_fencing(kafka: KafkaCluster, tmp_path: Path) -> None:
     """One application has a store on disk and keeps its process id, and so its transactional id; the other has none."""
     servers = kafka.bootstrap_servers
     kept_app, fresh_app, last = unique_name("kept"), unique_name("fresh"), unique_name("last")
@@ -176,7 +176,7 @@ def test_kafka_streams_and_our_loop_are_told_apart_from_fencing(kafka: KafkaClus
 def test_streams_instance_that_was_away_comes_back(
     kafka: KafkaCluster, tmp_path: Path, scene: Callable[[Stage], str]
 ) -> None:
-    """Frozen until its group went on without it, or killed and started again; nobody else ever had its id."""
+    """Frozen until its group continued without it, or killed and restarted; no other client had its id."""
     class_path = compile_streams_program(source_of(PROGRAM), tmp_path / "classes")
     stage = Stage(kafka.bootstrap_servers, class_path, tmp_path, unique_name("source"), unique_name("sink"))
     # It makes the journal of a broker on which nothing has been done.

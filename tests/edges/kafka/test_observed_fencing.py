@@ -1,4 +1,4 @@
-"""Every scene of the recordings on real brokers, through observer and recorder into Postgres."""
+"""Every recorded scene on real brokers, through observer and recorder into Postgres."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def register(database: Database, kafka: KafkaCluster, kafka_cluster_id: st
 @pytest.mark.slow
 @pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
-async def test_what_brokers_write_of_fencing_is_kept_once_by_two_servers(
+async def test_fencing_in_the_journals_is_recorded_once_by_two_servers(
     version: Version, database: Database, tmp_path: Path
 ) -> None:
     overrides = {

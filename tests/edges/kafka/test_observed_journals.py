@@ -1,4 +1,4 @@
-"""The observer on real brokers: what they write is known, and whatever happens to them is said and survived."""
+"""The observer on real brokers: it knows their records, and reports and survives their failures."""
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -47,7 +47,7 @@ def tail_of(kafka: KafkaCluster, *topics: str) -> Generator[JournalTail]:
 @pytest.mark.slow
 @pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
-def test_what_is_published_is_what_the_journals_fold_to(version: Version, tmp_path: Path) -> None:
+def test_the_published_state_is_the_state_of_the_journals(version: Version, tmp_path: Path) -> None:
     """Watched from before the journals were there, through every scene of the recordings."""
     with KafkaCluster.start(jars=version.jars, overrides={**TEST_BROKER_SETTINGS, **version.settings}) as kafka:
         with watching(kafka, tmp_path) as watched:
@@ -101,7 +101,7 @@ def test_restart_reads_only_the_rest(
     assert begun_at[TRANSACTIONS, partition] > offset
 
 
-def test_log_without_our_position_is_said_and_followed_from_its_beginning(
+def test_log_without_the_read_position_is_reported_and_read_from_its_start(
     kafka: KafkaCluster, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -119,7 +119,7 @@ def test_log_without_our_position_is_said_and_followed_from_its_beginning(
             assert (read.heard, read.next_offset, read.end) == (Heard.READ, 4, 4)
 
 
-def test_frozen_leader_holds_up_its_own_partitions_only(kafka_cluster3: KafkaCluster) -> None:
+def test_frozen_leader_delays_its_own_partitions_only(kafka_cluster3: KafkaCluster) -> None:
     topic = unique_name()
     create_topic(kafka_cluster3.bootstrap_servers, topic, partitions=3)
     admin = AdminClient({"bootstrap.servers": kafka_cluster3.bootstrap_servers})

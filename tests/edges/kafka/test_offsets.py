@@ -1,4 +1,4 @@
-"""Offsets of partitions: the end, the last stable one, the one at a time."""
+"""Offsets of partitions: the end, the last stable one, and the first one at a time."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The partition log on real brokers, against Kafka's own tool: two listings worth having seen, and bad days."""
+"""The partition log on real brokers, against Kafka's own tool: two examples, and errors."""
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -144,7 +144,9 @@ async def test_second_client_with_the_same_id_ends_the_first_ones_transaction(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["C", "Java"])
-async def test_second_client_with_another_id_fences_nobody(brokers: KafkaBrokers, place: Place, language: str) -> None:
+async def test_second_client_with_another_id_fences_no_producer(
+    brokers: KafkaBrokers, place: Place, language: str
+) -> None:
     topic, ids = unique_name("different"), (unique_name("id"), unique_name("id"))
     with place.two_clients(language, topic, *ids):
         found = await look(brokers, place.connection, topic, values=True)
@@ -218,7 +220,9 @@ async def test_open_transaction_is_found_at_the_last_stable_offset(
     assert (await look(brokers, connection, topic, start=Landmark.LSO)).entries == ()
 
 
-async def test_what_is_not_there_is_named(brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic) -> None:
+async def test_missing_topics_and_offsets_are_named(
+    brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic
+) -> None:
     topic = make_topic(partitions=2)
     with pytest.raises(NotFoundError, match="no topic no-such-topic"):
         await look(brokers, connection, "no-such-topic")
@@ -246,11 +250,11 @@ async def test_missing_permissions_are_named(brokers: KafkaBrokers) -> None:
         (entry,) = found.entries
         # The coordinators tell what their journal may not.
         assert (entry.state, entry.transactional_id) == (EntryState.OPEN, name)
-        assert "ListTransactions tells now, since __transaction_state could not be read" in (found.ids_note or "")
+        assert "of ListTransactions, since __transaction_state could not be read" in (found.ids_note or "")
         assert "TopicAuthorizationFailed" in (found.ids_note or "")
         deny(cluster.bootstrap_servers, name, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
         (entry,) = (await look(brokers, connection, "seen")).entries
         assert (entry.state, entry.transactional_id) == (EntryState.OPEN, None)
         for topic in ("unread", "hidden"):
-            with pytest.raises(UnavailableError, match=f"read {topic}: it needs the operations Describe and Read"):
+            with pytest.raises(UnavailableError, match=f"read {topic}: grant Describe and Read"):
                 await look(brokers, connection, topic)

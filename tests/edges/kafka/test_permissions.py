@@ -1,4 +1,4 @@
-"""The permissions of docs/permissions.md are enough for each feature, and none of them is for nothing."""
+"""The permissions of docs/permissions.md are enough for each feature, and all of them are needed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Visitor(NamedTuple):
         return self.stage.pipeline.definition.group_id
 
 
-# Each answers what was refused, or was missing in silence; an empty text when all of it worked.
+# Each returns the refusals, also those without an error; an empty text if all of it worked.
 Feature = Callable[[Visitor], Awaitable[str]]
 
 
@@ -320,9 +320,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stage]:
 
 
 @pytest.mark.parametrize("part", FEATURES)
-async def test_what_the_page_says_is_enough_and_nothing_of_it_is_for_nothing(
-    part: str, stage: Stage, tmp_path: Path
-) -> None:
+async def test_the_documented_permissions_are_enough_and_all_needed(part: str, stage: Stage, tmp_path: Path) -> None:
     feature, written = FEATURES[part], permissions_of_the_page()[part]
     definition = stage.pipeline.definition
     names = {"flights": stage.pipeline.source, "delayed": stage.pipeline.sink, "delayed-flights": definition.group_id}

@@ -1,4 +1,4 @@
-"""Raw fetches against a broker: what lies in the log, from where it begins, from whoever leads."""
+"""Raw fetches from a broker: all batches of the log, from its start, from any leader."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_reading_goes_on_when_a_leader_is_gone(kafka_cluster3: KafkaCluster) -> 
 
 
 def test_new_leader_does_not_say_that_the_log_ends_early(kafka_cluster3: KafkaCluster) -> None:
-    """Its high watermark begins at what its predecessor had told it, which may be less than it was (KIP-207)."""
+    """Its high watermark starts at the one it had from its predecessor, which may be lower (KIP-207)."""
     topic = unique_name()
     servers = kafka_cluster3.bootstrap_servers
     create_topic(servers, topic, partitions=30)

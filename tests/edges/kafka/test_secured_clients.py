@@ -1,4 +1,4 @@
-"""Every client of ours through TLS and SASL, and what is said when it does not get through: never the secret."""
+"""Every client through TLS and SASL, and its errors, which never have the secret."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_questions_about_transactions_come_by_every_way(way: Way, door_of:
 @by_every_way
 async def test_observer_comes_by_every_way(way: Way, door_of: Callable[..., Door]) -> None:
     door = door_of(way)
-    # The journal of groups is made when somebody first asks for a coordinator.
+    # The journal of groups is created by the first lookup of a coordinator.
     await through_a_worker(door)
     await through_the_observer(door)
 
@@ -207,10 +207,10 @@ async def test_command_line_comes_by_every_way(way: Way, door_of: Callable[..., 
 
 
 MISTAKES = ("password", "authority", "host")
-# What is said of it, whichever library met it.
+# The common error of both libraries.
 _SAID = {
     # The broker's words, or that it hung up: whether they are read with the end of the connection is a matter of luck.
-    "password": ("Authentication failed", "closed the connection while we logged in"),
+    "password": ("Authentication failed", "closed the connection during the login"),
     "authority": ("the broker's certificate is not accepted: unable to get local issuer",),
     "host": ("certificate is not accepted: IP address mismatch, certificate is not valid for '127.0.0.1'",),
 }
@@ -285,7 +285,7 @@ async def test_expired_certificate_is_named_by_every_client(
         own = {"ssl.certificate.location": file, "ssl.key.location": file}
         kept = {name: value for name, value in door.connection.items() if name != "ssl.key.password"}
         door = replace(door, connection={**kept, **own})
-        said, of_librdkafka = f"our certificate, {file}: certificate has expired", "alert certificate unknown"
+        said, of_librdkafka = f"the client certificate, {file}: certificate has expired", "alert certificate unknown"
     worker = worker_of(door)
     try:
         *refused, ended, _ = await asyncio.gather(

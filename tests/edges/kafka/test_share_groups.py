@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) are listed and described like every other kind; what is not decoded of them is said."""
+"""Share groups (KIP-932) are listed and described like every other kind; data that is not decoded is reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.watched import watching
 
 _CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 
-_BY_ITS_OWN_CLOCK = "times of broker 1 are by its own clock, which only an open transaction lets us measure"
+_BY_ITS_OWN_CLOCK = "times of broker 1 are by its own clock, measurable only with an open transaction"
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def _owned(group: LiveGroup | None) -> set[tuple[str, tuple[int, ...]]]:
     return {(at.topic, at.partitions) for member in members for at in member.owned}
 
 
-def test_share_group_is_read_from_the_journal_and_told_by_its_coordinator(
+def test_share_group_is_read_from_the_journal_and_its_coordinator(
     kafka: KafkaCluster, share_group: tuple[str, str], tmp_path: Path
 ) -> None:
     group, topic = share_group

@@ -1,4 +1,4 @@
-"""Answers with very many tagged fields: decoded in linear time, and with a bound for each structure."""
+"""Answers with very many tagged fields are decoded in linear time, with a limit for each structure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _varint(number: int) -> bytes:
 
 
 def _metadata(brokers: int, *, tag: bytes) -> bytes:
-    """Metadata of brokers that have one tagged field each, number 99, which nobody knows."""
+    """Metadata of brokers with one tagged field each, number 99, which no client knows."""
     tagged = b"\1" + _varint(99) + _varint(len(tag)) + tag
     one = struct.pack(">i", 1) + _varint(2) + b"h" + struct.pack(">i", 9092) + b"\0" + tagged
     return (
@@ -36,7 +36,7 @@ def _metadata(brokers: int, *, tag: bytes) -> bytes:
 
 
 def _seconds(brokers: int) -> float:
-    """Of the processor, for decoding it."""
+    """Return the processor time of decoding it."""
     answer = _metadata(brokers, tag=b"")
     began = time.process_time()
     assert len(_Metadata.decode(answer, version=_VERSION).brokers) == brokers

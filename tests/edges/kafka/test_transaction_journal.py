@@ -1,4 +1,4 @@
-"""The journal reader against what a task says it did."""
+"""The journal reader against a task's own reports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A cluster that does not answer, or may not be asked so: which address, which error, within the bound."""
+"""A cluster that does not answer, or refuses, is reported with address and error, within the time limit."""
 
 import socket
 import time
@@ -22,7 +22,7 @@ class Unreachable(NamedTuple):
 
 @pytest.fixture(params=["refused", "silent"])
 def unreachable(request: pytest.FixtureRequest) -> Generator[Unreachable]:
-    """Addresses on this machine: one that nobody listens on, and one that accepts and never says a word."""
+    """Addresses on this machine: one without a listener, and one that accepts connections and never answers."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         if request.param == "refused":

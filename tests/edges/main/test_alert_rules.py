@@ -1,4 +1,4 @@
-"""The example rules of deploy/ ask for metrics and labels that the server has."""
+"""The example rules of deploy/ use metrics and labels that the server has."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.core.fencing.fencing_event import Cause
 from app.core.hanging.report import SearchReport
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.products.audits.audit import ENDED
 from app.products.audits.result import Verdict
 from tests.support.fencing import register
@@ -30,7 +30,7 @@ WORDS = {
     "outcome": {"committed", "aborted"},
     "end": {*Verdict, *ENDED},
 }
-"""What a label may say; a rule that asks for another word would never fire."""
+"""The values of a label; a rule with another one would never fire."""
 
 
 def rules() -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def rules() -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def described(api_wiring: Wiring, as_role: AsRole) -> str:
-    """What /metrics says with a cluster that is registered and observed."""
+    """Return /metrics with a registered and observed cluster."""
     await register(api_wiring.unit_of_work, "c", "kafka-1")
     observations: Observations = api_wiring.observations
     observations.publish(cluster().snapshot(now_ms=1))
@@ -50,7 +50,7 @@ async def described(api_wiring: Wiring, as_role: AsRole) -> str:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
-def test_rule_asks_for_what_there_is(rule: dict[str, Any], described: str) -> None:
+def test_rule_uses_existing_metrics(rule: dict[str, Any], described: str) -> None:
     names = re.findall(r"fenceline_\w+", rule["expr"])
     assert names
     for name in names:

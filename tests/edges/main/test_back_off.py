@@ -38,7 +38,7 @@ WAITS: dict[str, tuple[BackOff, list[float]]] = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_wait_doubles_up_to_the_longest(name: str) -> None:
+def test_wait_grows_up_to_the_longest(name: str) -> None:
     back_off, waits = WAITS[name]
     assert [back_off.wait_s(failures) for failures in range(1, len(waits) + 1)] == pytest.approx(waits)
     assert back_off.wait_s(10**9) == back_off.longest_s

@@ -1,4 +1,4 @@
-"""A log line is ours from its beginning to its end."""
+"""A log line cannot be forged by quoted names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The observer in the server as people start it: a registered cluster is known, and still known after a restart."""
+"""The observer of a real server: a registered cluster is known, also after a restart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def until(client: httpx.Client, path: str, condition: Callable[[dict[str, Any]],
     return seen[0]
 
 
-def test_transaction_of_a_stranger_is_known_before_and_after_a_restart(
+def test_foreign_transaction_is_known_before_and_after_a_restart(
     kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic, name = make_topic(), unique_name("stranger/")

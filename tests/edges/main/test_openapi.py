@@ -120,7 +120,7 @@ def test_any_request_is_answered_as_described(live: LiveApplication, seed: int, 
 
 @pytest.mark.core
 @pytest.mark.slow
-def test_what_is_there_is_answered_as_described(live: LiveApplication, seed: int, tmp_path: Path) -> None:
+def test_existing_resources_are_answered_as_described(live: LiveApplication, seed: int, tmp_path: Path) -> None:
     """Questions only, about what was seeded: so their answers have something in them."""
     with live.client() as client:
         run_id = client.get(f"/api/v1/pipelines/{SEEDED}").json()["current_run"]["id"]

@@ -1,4 +1,4 @@
-"""What products tell of pipelines: the function of each product finds its own need, and no other function does."""
+"""The issues that products find: the function of each product finds its own one, and no other function does."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.overview import service as overview
-from app.core.overview.needs import NeedsOf
+from app.core.overview.product_views import NeedsOf
 from app.core.pipelines.pipeline import FileSink
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.runs.needs import Need, Severity
-from app.edges.main.needs import NEEDS
 from app.products.audits.audit import MARKED_FOR as AUDITS_MARKED_FOR
 from app.products.audits.service.needs import audit_needs
 from app.products.audits.store import AuditStore
@@ -26,6 +25,7 @@ from app.products.offset_log.service import contradiction_needs
 from app.products.offset_log.store import OffsetLogStore
 from tests.support import page_samples as samples
 from tests.support.control_plane import ControlPlane
+from tests.support.needs import NEEDS
 from tests.support.unit_of import UnitOf
 
 NOW = samples.NOW
@@ -58,7 +58,7 @@ class Stores:
     ("needs", "page"),
     [(contradiction_needs, "offsets"), (audit_needs, "audits"), (repeated_file_needs, "files")],
 )
-async def test_without_its_function_a_product_tells_nothing(needs: NeedsOf, page: str) -> None:
+async def test_without_its_function_a_product_has_no_issues(needs: NeedsOf, page: str) -> None:
     assert needs in NEEDS
     pages = {
         one: [need.explained for need in (await one(Stores().unit(), [WRITES_FILES], NOW))[PLAIN.name]] for one in NEEDS

@@ -1,4 +1,4 @@
-"""Every route there is: open on purpose, or closed to everybody whose role is too low."""
+"""Every route: open on purpose, or closed to every lower role."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
 
+from app.core.access.signed_in import Allowed
 from app.kit.access import NEEDED_ROLE, Role, Verb
-from app.kit.web.dependencies import Allowed
 from app.kit.web.security.cookies import COOKIE_NAMES
 from tests.support.fixtures import AsRole
 from tests.support.wiring import USERS_URL
@@ -27,7 +27,7 @@ OPEN = {
     ("POST", "/login/{secret}"),
     ("POST", "/logout"),
 }
-"""What somebody needs who has no credential yet, and what tells nothing about pipelines."""
+"""The routes without a credential, which reveal nothing about pipelines."""
 ANYBODY_KNOWN = {("GET", "/api/v1/me")}
 GUARDED_BY_A_SETTING = {("GET", "/metrics")}
 _VALUES = {
@@ -63,7 +63,7 @@ def _address(path: str) -> str:
 
 
 def _below(role: Role) -> Role | None:
-    """The highest role that does not include `role`; None: nobody known is too low."""
+    """Return the highest role that does not include `role`; None: no role is too low."""
     lower = [other for other in Role if not other.includes(role)]
     return max(lower, key=lambda other: other.rank) if lower else None
 

@@ -1,4 +1,4 @@
-"""The server as people start it: first start, bad days of its database and its ports, and a clean end."""
+"""A real server: first start, failures of its database and its ports, and a clean end."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_metrics_are_what_prometheus_reads_and_need_a_viewer(own: Serving) -> No
         assert client.get("/metrics", headers={"Authorization": ""}).status_code == 401
 
 
-def test_a_second_server_on_the_same_port_is_told_which_and_how_to_move(own: Serving, tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_port_gets_the_port_and_the_setting(own: Serving, tmp_path: Path) -> None:
     port = urlsplit(own.wait_until_serving()).port
     code, said = _serve_and_fail(tmp_path, users_port=str(port), workers_port="0")
     assert code == 1

@@ -79,7 +79,7 @@ OUTER = Outer(
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test declares is gone after it."""
+    """Remove a test's declarations after it."""
     for name in ("_declared", "_stand_for", "_built"):
         monkeypatch.setattr(shown, name, dict(getattr(shown, name)))
 

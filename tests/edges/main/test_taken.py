@@ -44,7 +44,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 @pytest.fixture(autouse=True)
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test declares is gone after it."""
+    """Remove a test's declarations after it."""
     for module, names in ((shown, ("_declared", "_stand_for", "_built")), (taken, ("_models", "_by_hand"))):
         for name in names:
             monkeypatch.setattr(module, name, dict(getattr(module, name)))
@@ -66,7 +66,7 @@ def _taken(struct: Any, sent: object) -> Any:
     return TypeAdapter[Any](hint[struct]).validate_python(sent)
 
 
-def test_what_is_left_out_has_the_default_of_the_struct() -> None:
+def test_omitted_fields_have_the_default_of_the_struct() -> None:
     _declare(Order)
     assert _taken(Order, {"name": "n"}) == Order(name="n")
 

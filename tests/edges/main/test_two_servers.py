@@ -1,4 +1,4 @@
-"""Two servers of one database whose machines' clocks are ten minutes apart: they tell one time."""
+"""Two servers of one database whose machines' clocks are ten minutes apart use the same time."""
 
 from __future__ import annotations
 

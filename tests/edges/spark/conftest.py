@@ -1,4 +1,4 @@
-"""An instance as spark-submit starts it, without a server: specification, launcher, and what is left at the end."""
+"""An instance as spark-submit starts it, without a server: specification, launcher, and outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application is submitted with."""
+"""The settings with which an application is submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One instance on a real standalone cluster, with no server at all: what it is given, what it does, how it ends."""
+"""One instance on a real standalone cluster, without a server: its input, its work, its outcome."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_committed(bootstrap_servers: str, topic: str, expected: int, deadline_s
 def test_an_instance_runs_without_a_server_and_drains_on_sigterm(
     spark_instances: SparkInstances, spark_cluster: SparkCluster, make_topic: MakeTopic
 ) -> None:
-    """One life, looked at from all sides: a Spark start costs seconds."""
+    """One life, checked in all respects, as a Spark start costs seconds."""
     source, sink = make_topic(partitions=2), make_topic(partitions=2)
     fill(spark_instances.bootstrap_servers, source, 500)
     definition = spark_instances.definition(source=source, sink=sink, tasks=2)
@@ -132,7 +132,7 @@ def test_a_local_master_retries_a_killed_worker_and_drains(
 def test_an_instance_of_exactly_once_gives_each_partition_its_id(
     spark_instances: SparkInstances, make_topic: MakeTopic
 ) -> None:
-    """Of one partition the specification has the id; of the other one nobody had heard when it was made."""
+    """The specification has the id of one partition; the other one did not exist when it was made."""
     source, sink = make_topic(partitions=2), make_topic(partitions=2)
     fill(spark_instances.bootstrap_servers, source, 500)
     definition = replace(

@@ -1,4 +1,4 @@
-"""The launcher's own part, with a script in the place of spark-submit: what is handed over, found again, ended."""
+"""The launcher's own part, with a script in place of spark-submit: arguments, recovery, end."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_files_that_cannot_be_removed_keep_no_driver_from_being_killed_and_judge
     wait_until_gone(launcher, one)
 
 
-def test_a_pid_that_somebody_else_has_now_is_not_a_driver(launcher: SubmitLauncher, files: InstanceFiles) -> None:
+def test_a_reused_pid_of_another_process_is_not_a_driver(launcher: SubmitLauncher, files: InstanceFiles) -> None:
     stranger = replace(instance(None), jvm_pid=os.getpid(), python_pid=os.getpid())
     assert word(launcher, stranger)[0] is ProcessWord.GONE
     asyncio.run(launcher.kill(stranger))
@@ -250,7 +250,7 @@ def test_a_driver_is_never_gone_in_the_midst_of_an_exec(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(
+def test_a_full_disk_is_reported_and_leaves_no_file(
     launcher: SubmitLauncher, files: InstanceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:
@@ -263,7 +263,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(
     assert word(launcher, instance(None))[0] is ProcessWord.GONE
 
 
-def test_a_missing_spark_submit_is_said_and_leaves_nothing(
+def test_a_missing_spark_submit_is_reported_and_leaves_no_file(
     launcher: SubmitLauncher, files: InstanceFiles, spark_home: Path
 ) -> None:
     (spark_home / "bin/spark-submit").unlink()
@@ -272,7 +272,7 @@ def test_a_missing_spark_submit_is_said_and_leaves_nothing(
     assert not files.specification.exists()
 
 
-def test_without_java_nothing_is_handed_over_and_the_reason_is_said(
+def test_without_java_no_driver_starts_and_the_reason_is_reported(
     tmp_path: Path, spark_home: Path, files: InstanceFiles
 ) -> None:
     spark_submit = SparkSubmit(
@@ -288,7 +288,7 @@ def test_without_java_nothing_is_handed_over_and_the_reason_is_said(
     assert not files.folder.exists()
 
 
-def test_what_the_driver_left_behind_is_read_once_it_is_gone(launcher: SubmitLauncher, files: InstanceFiles) -> None:
+def test_the_outcome_of_a_driver_is_read_after_its_end(launcher: SubmitLauncher, files: InstanceFiles) -> None:
     one = submit(launcher, files)
     files.outcome.write_text('{"kind":"drained","message":"drained on SIGTERM"}')
     assert asyncio.run(launcher.observe(one, SPECIFICATION.definition)).outcome is None

@@ -1,4 +1,4 @@
-"""A standalone master that is not there: what the driver says about it in the end."""
+"""A standalone master that does not answer: the driver's outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The word of a standalone master, from its page."""
+"""The report of a standalone master, from its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package for executors: workers and what they import, the same bytes each time, and enough to run."""
+"""The package for executors: workers and their imports, the same bytes each time, and enough to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two applications hold one ordinal: one goes on, the other ends as superseded, and the fencing stops there."""
+"""Two applications with one ordinal: one continues, the other ends as superseded, and fencing stops there."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_two_applications_on_one_ordinal(spark_instances: SparkInstances, everyt
 
 
 def counts(bootstrap_servers: str, pipeline: str) -> TransactionCounts:
-    """What the brokers' own journal says of the pipeline's ids."""
+    """Return the brokers' own journal records of the pipeline's ids."""
     prefixes = (f"fl.t.{pipeline}.",)
     journal = read_transaction_journal({"bootstrap.servers": bootstrap_servers}, prefixes=prefixes)
     return count_transactions(journal, prefixes=prefixes)

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def migrated(seed: int, folder: Path, *, records_per_s: int) -> MigrationRun:
-    """A whole run; whatever went wrong is in it, that it was cut off too."""
+    """A whole run; every error is in it, an interruption too."""
     stage = MigrationStage(seed, folder)
     ways: list[Way] = []
 

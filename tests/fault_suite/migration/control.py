@@ -1,4 +1,4 @@
-"""The negative control: the switch in one step, as whoever insists may have it, beside a process that sleeps."""
+"""The negative control: the switch in one step, which a user may force, beside a process that sleeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OVER = ("stopped", "failed")
 
 
 class Switching:
-    """A worker stands still with records in hand, without a generation; all others end, and begin anew as v2."""
+    """A worker is frozen with records in hand, without a generation; all others end, and start again as v2."""
 
     def __init__(self, stage: MigrationStage, say: Callable[[str], None]) -> None:
         self._stage = stage
@@ -35,9 +35,9 @@ class Switching:
         pid = stage.points.wait_until_frozen(Point.BEFORE_FIRST_OUTPUT, _FROZEN_S)
         task = next(one for one in stage.processes.tasks() if one.worker == pid)
         driver = stage.processes.driver_of(task)
-        # Its machine is gone, as far as anybody knows.
+        # Its machine is gone, as far as the server knows.
         send([task.daemon, task.executor.pid, *(driver or ())], signal.SIGKILL)
-        self._say(f"worker {pid} stands still; all others of its instance are killed")
+        self._say(f"worker {pid} is frozen; all others of its instance are killed")
         server.post(f"/runs/{stage.plane.run_id}/drain")
         self._wait_until_over()
         self._change_to_v2()
@@ -46,7 +46,7 @@ class Switching:
         server.wait_for_run(stage.plane.run_id, "running", _ENDED_S)
         before = stage.facts.consumed()
         wait_for(lambda: self._all_beyond(before), _ENDED_S, lambda: f"commits beyond {before}")
-        assert is_stopped(pid), f"worker {pid} has not stood still until now"
+        assert is_stopped(pid), f"worker {pid} was not frozen until now"
         self._say(f"every partition is read by a task of v2; worker {pid} wakes up")
         stage.points.thaw(pid)
         wait_for(lambda: not psutil.pid_exists(pid), _ENDED_S, f"the end of worker {pid}")

@@ -1,4 +1,4 @@
-"""What happens: forward, then back; each bounce meets its faults, and nobody lends a hand."""
+"""The course: forward, then back; each bounce meets its faults, without help from outside."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TRIES = 4
 
 
 class Migrating:
-    """Of one pipeline, over REST. ways: takes those that have come to their end."""
+    """The migration of one pipeline, over REST. ways: gets those that have come to their end."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Migrating:
             self._ways.append(self._told(one, goal, met))
 
     def _wait_until_it_may_begin(self, goal: Mode) -> None:
-        """As whoever looks at the plan first."""
+        """As a user who reads the plan first."""
 
         def missing() -> list[str]:
             try:
@@ -170,6 +170,6 @@ def _bounces(seen: Json, stage: Stage) -> list[Json]:
 
 def _words(seen: Json) -> str:
     if not seen:
-        return "not heard of"
+        return "no heartbeat"
     steps = [f"step {one['number']} {one['kind']} {one['ordinal']} {one['state']}" for one in seen["steps"][-1:]]
     return ", ".join([f"{seen['goal']}: {seen['stage']}", seen["state"], *steps])

@@ -15,7 +15,7 @@ BOUNCES: dict[Mode, tuple[Stage, Stage]] = {
     Mode.V2: (Stage.FIRST_BOUNCE, Stage.SECOND_BOUNCE),
     Mode.GROUP_ONLY: (Stage.BACK_TO_GENERATION, Stage.BACK_TO_GROUP_ONLY),
 }
-"""Of the way forward, and of the way back."""
+"""The stages forward, and back."""
 KILLS = (Kind.INSTANCE_KILLED, Kind.DRIVER_KILLED, Kind.EXECUTOR_KILLED, Kind.WORKER_KILLED)
 """All of an instance's processes at once, or one of them; each in one bounce of the four."""
 _GAP_S = (0.0, 12.0)
@@ -23,7 +23,7 @@ _LASTS_S = (0.0, 3.0)
 
 
 class Meant(NamedTuple):
-    """bounce: while which of the stage's instances begins anew, counted from 0; fault.gap_s: after that has begun."""
+    """bounce: the instance of the stage that restarts meanwhile, counted from 0; fault.gap_s: after that has begun."""
 
     stage: Stage
     bounce: int

@@ -105,7 +105,7 @@ def _cells(*cells: str) -> str:
 
 
 def write() -> None:
-    """The page anew, from the file of results."""
+    """Make the page again, from the file of results."""
     PAGE.write_text(page(read(), read_control()), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Whether every gate of a migration has its evidence, asked from outside, of what the server answers over REST."""
+"""Check that every gate of a migration has its evidence, from the server's answers over REST."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def gates_of(evidence: Sequence[Json]) -> list[Json]:
 
 
 def unproven(evidence: Sequence[Json], *, gates: int) -> list[str]:
-    """A sentence for each thing that is not as it must be; none: so many gates have opened, and all are proven.
+    """A sentence for each error; none: so many gates have opened, and all are proven.
 
-    Of every gate each clause is open, and for every id there is a journal's record, and a live task that says that it
-    holds it, or our own fence.
+    Every condition of a gate is open. For every id there is a journal's record, and a live task that reports it, or our
+    own fence.
     """
     opened = gates_of(evidence)
     found = [] if len(opened) == gates else [f"{len(opened)} gates have opened, not {gates}"]
@@ -26,7 +26,7 @@ def unproven(evidence: Sequence[Json], *, gates: int) -> list[str]:
     for gate in opened:
         name = f"{gate['stage']}, {gate['sentence']}"
         if not gate["clauses"]:
-            found.append(f"{name}: no clause")
+            found.append(f"{name}: no condition")
         if not gate["proofs"]:
             found.append(f"{name}: no id")
         found += [f"{name}: {one['name']} is {one['standing']}" for one in gate["clauses"] if one["standing"] != "open"]

@@ -1,4 +1,4 @@
-"""What one run has shown, and all of them in a file."""
+"""The results of one run, and all of them in a file."""
 
 from __future__ import annotations
 

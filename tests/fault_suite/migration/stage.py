@@ -10,7 +10,7 @@ from tests.fault_suite.spark_stage.stage import SparkStage
 INSTANCES = 3
 PARTITIONS = 6
 PADDING_S = 30
-# An audit has two, and nobody waits for one where an executor is replaced.
+# An audit has two, so none waits where an executor is replaced.
 _CORES = 6
 
 

@@ -50,7 +50,7 @@ RUN = MigrationRun(
 
 def test_the_page_is_made_of_the_results() -> None:
     assert PAGE.read_text("utf-8") == page(read(), read_control()), (
-        "make it anew: python -m tests.fault_suite.migration.page"
+        "make it again: python -m tests.fault_suite.migration.page"
     )
 
 

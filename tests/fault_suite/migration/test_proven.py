@@ -1,4 +1,4 @@
-"""What is told of a gate whose evidence lacks something."""
+"""The report about a gate whose evidence is incomplete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_gates_with_open_clauses_and_ids_that_somebody_holds_or_we_have_fenced_a
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"clauses": []}, "no clause"),
+        ({"clauses": []}, "no condition"),
         ({"proofs": []}, "no id"),
         ({"clauses": [{"name": "all_v2", "standing": "unknown", "seen": ""}]}, "all_v2 is unknown"),
         ({"proofs": [proof(offset=-1)]}, "fl.p.g.in.0 at epoch 3 has no record of the journal"),

@@ -1,4 +1,4 @@
-"""`python -m tests.fault_suite.recovery`: how long records stand still, for docs/measured/standstill.md."""
+"""`python -m tests.fault_suite.recovery`: the time without records after a loss, for docs/measured/standstill.md."""
 
 from __future__ import annotations
 

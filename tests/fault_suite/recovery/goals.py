@@ -1,4 +1,4 @@
-"""What is promised of records that stand still, as figures, and the table of what was measured."""
+"""The goals for the recovery time, and the table of the measured ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AFTER_NEW_ATTEMPT_S = 5.0
 
 
 class Loss(StrEnum):
-    """What happens to one of two instances."""
+    """The loss of one of two instances."""
 
     DRAINED = "drained and started again"
     EXECUTOR_KILLED = "its executor killed"
@@ -33,9 +33,9 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """standstill_s: the longest time in which nothing of some source partition came out, from before the loss until the
-    instance was back and records of every partition came again. new_attempt_s: from the loss until the task ran again;
-    None where nobody needed to know. judged: whether it is known that no record was lost or doubled by it."""
+    """standstill_s: the longest time without outputs of some source partition. It counts from before the loss until the
+    instance was back and every partition had outputs. new_attempt_s: from the loss until the task ran again; None
+    where that is not needed. judged: whether it is known that no record was lost or duplicated by it."""
 
     loss: Loss
     protocol: GroupProtocol
@@ -59,7 +59,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bound_s(loss: Loss, timeouts: Timeouts, *, new_attempt_s: float | None = None) -> float:
-    """What records may stand still at most."""
+    """The goals for the time without records."""
     match loss:
         case Loss.DRAINED:
             return _DRAINED_S

@@ -1,4 +1,4 @@
-"""Does one loss after the other to a pipeline on Spark, and times how long its records stand still."""
+"""Does one loss after the other to a pipeline on Spark, and measures the time without records."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Measuring:
         self._standstills = Standstills()
 
     def all_of(self, losses: Sequence[Loss], keep: Callable[[Measured], None]) -> list[Measured]:
-        """One after the other, each from calm to calm; nothing may be lost or double at the end.
+        """One after the other, each from rest to rest; nothing may be lost or duplicated at the end.
 
         Args:
-            keep: is told each as soon as it is measured, and again when the records have been counted.
+            keep: gets each as soon as it is measured, and again when the records have been counted.
         """
         pipeline = self._stage.pipeline
         feeder = Feeder(pipeline, records_per_s=RECORDS_PER_S)
@@ -78,7 +78,7 @@ class Measuring:
         self._lose(loss, task)
         new_attempt_s = self._new_attempt_at(task) - began_at if loss is Loss.EXECUTOR_KILLED else None
         if loss is Loss.KILLED_SERVER_AWAY:
-            # Nobody starts the instance again: the other one takes over, and only then the server comes back.
+            # The instance is not restarted: the other one takes over, and only then the server comes back.
             self._wait_until_it_flows(began)
             self._stage.plane.server.start()
         self._wait_until_calm()
@@ -125,13 +125,13 @@ class Measuring:
         return psutil.Process(found.worker).create_time()
 
     def _wait_until_it_flows(self, since: float) -> None:
-        """Of every partition something has come out after this moment."""
+        """Every partition has had outputs after this moment."""
         for partition in range(self._stage.pipeline.partitions):
             self._standstills.expected(partition, since)
         wait_for(
             lambda: not self._standstills.silent_since(since),
             _BACK_S,
-            lambda: f"outputs of every partition; silent are {self._standstills.silent_since(since)}",
+            lambda: f"outputs of every partition; none from {self._standstills.silent_since(since)}",
         )
 
     def _wait_until_calm(self) -> None:
@@ -150,6 +150,6 @@ class Measuring:
         wait_for(is_calm, _BACK_S, lambda: f"two tasks and steady outputs; {self._stage.processes.tasks()}")
 
     def _has_members(self) -> bool:
-        """Each of the tasks is in the group: whoever still starts would disturb it later."""
+        """Each of the tasks is in the group: one that still starts would disturb it later."""
         pipeline = self._stage.pipeline
         return verifier.group_members(pipeline.bootstrap_servers, pipeline.definition.group_id) == 2

@@ -85,7 +85,7 @@ def _figure(one: Tried | None) -> str:
 
 
 def write() -> None:
-    """The page anew, from the files of results."""
+    """Make the page again, from the files of results."""
     report = msgspec.json.decode(RESULTS.read_bytes(), type=Report) if RESULTS.exists() else None
     static = msgspec.json.decode(STATIC.read_bytes(), type=list[Tried]) if STATIC.exists() else []
     PAGE.write_text(page(report, static), encoding="utf-8")

@@ -1,6 +1,6 @@
 """`python -m tests.fault_suite.recovery.static_members`: the same losses with and without `group.instance.id`.
 
-One broker, two task processes, sessions of 6 s. What it showed is in docs/measured/standstill.md.
+One broker, two task processes, sessions of 6 s. Its results are in docs/measured/standstill.md.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def tried(bootstrap_servers: str, folder: Path, end: End, protocol: GroupProtoco
         wait_for(
             lambda: not standstills.silent_since(since),
             _WITHIN_S,
-            lambda: f"outputs of every partition; silent are {standstills.silent_since(since)}",
+            lambda: f"outputs of every partition; none from {standstills.silent_since(since)}",
         )
 
     def wait_until_shared(task: TaskProcess) -> None:
         wait_for(
             lambda: len(task.last().partitions) == _PARTITIONS // 2,
             _WITHIN_S,
-            lambda: f"half of the partitions; last heard {task.last()}",
+            lambda: f"half of the partitions; last reported {task.last()}",
         )
 
     refused: str | None = None
@@ -117,11 +117,11 @@ def refusal(task: TaskProcess) -> str | None:
     wait_for(
         lambda: len(task.last().partitions) == _PARTITIONS // 2 or not task.is_running,
         _WITHIN_S,
-        lambda: f"half of the partitions, or its end; last heard {task.last()}",
+        lambda: f"half of the partitions, or its end; last reported {task.last()}",
     )
     if task.is_running:
         return None
-    return next((report.error for report in reversed(task.reports()) if report.error), "it ended without a word")
+    return next((report.error for report in reversed(task.reports()) if report.error), "it ended without a report")
 
 
 def main() -> None:

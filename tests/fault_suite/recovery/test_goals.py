@@ -1,4 +1,4 @@
-"""The promises as figures, and how a figure beyond one is told."""
+"""The goals as figures, and the report of a figure beyond one."""
 
 from __future__ import annotations
 

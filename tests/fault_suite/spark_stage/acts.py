@@ -1,4 +1,4 @@
-"""What the parts of the stage have in common: each brings its kinds of faults, and how each is done."""
+"""The common part of the stage's parts: each brings its kinds of faults, and their acts."""
 
 from __future__ import annotations
 

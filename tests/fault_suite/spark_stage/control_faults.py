@@ -18,12 +18,12 @@ from tests.support.waiting import wait_for
 _FEW, _MANY = 2, 3
 _STARTED_S = 90.0
 _FELT_S = 90.0
-# Its own word for a specification that it could not write, and what it tells of a driver that could write no file.
+# Its own message for a specification that it could not write, and its report of a driver that could write no file.
 _REFUSED = ("the disk is full", "No space left on device")
 
 
 def refused_writes(server_log: Path) -> int:
-    """How often the server has said that a file had no room, its own or that of a driver."""
+    """The number of times the server has reported that a file had no room, its own or that of a driver."""
     said = server_log.read_text(encoding="utf-8", errors="replace")
     return sum(said.count(words) for words in _REFUSED)
 
@@ -57,7 +57,7 @@ class ControlFaults:
         }
 
     def settle(self) -> None:
-        """Nothing is stopped, nothing is full, nobody else is there."""
+        """Nothing is stopped, nothing is full, no other server is there."""
         if self._disk is not None:
             self._disk.empty()
         self._intruders.end()
@@ -79,11 +79,11 @@ class ControlFaults:
         server.start()
 
     def _supersede_server(self, fault: Fault, did: Did, wait: Wait) -> None:
-        """Another one gets its locks while it stands still; it wakes up and believes that it has them."""
+        """Another one gets its locks while it is frozen; it wakes up and believes that it has them."""
         server, another = self._plane.server, self._plane.another_server()
         server.process.pause(whole_tree=False)
         try:
-            did(f"server, pid {server.process.pid}, stands still")
+            did(f"server, pid {server.process.pid}, is frozen")
             did(f"{self._plane.end_sessions()} of its sessions are ended")
             another.start()
             did(f"server, pid {another.process.pid}, beside it")
@@ -146,9 +146,9 @@ class ControlFaults:
         did(f"its {found[0]}")
 
     def _fill_disk(self, fault: Fault, did: Did, wait: Wait) -> None:
-        """A driver dies meanwhile, so that the next one's specification, or what it needs itself, has no room.
+        """A driver dies meanwhile, so that the next one's specification, or its own files, have no room.
 
-        NotDoneError where nobody has felt it: nothing was written while the disk was full.
+        NotDoneError where it had no effect: nothing was written while the disk was full.
         """
         assert self._disk is not None
         driver = chosen(fault.which, self._processes.wait_for_working_drivers())
@@ -161,8 +161,8 @@ class ControlFaults:
             try:
                 wait_for(lambda: refused_writes(log_path) > before, _FELT_S, "a write that the full disk refused")
             except AssertionError as error:
-                raise NotDoneError(f"nobody has felt it: {error}") from error
-            did("the server said that a file had no room")
+                raise NotDoneError(f"it had no effect: {error}") from error
+            did("the server reported that a file had no room")
             wait(fault.lasts_s)
         finally:
             self._disk.empty()

@@ -78,7 +78,7 @@ class ControlPlane:
         self.server.wait_for_run(self.run_id, "running", _STARTED_S)
 
     def wait_until_ready(self) -> None:
-        """Whatever was done to it is over."""
+        """End all faults of it."""
         self.server.wait_until_ready(_READY_S)
 
     def scale(self, instances: int) -> int:
@@ -104,7 +104,7 @@ class ControlPlane:
         self.server.wait_for_run(self.run_id, "stopped", _DRAINED_S)
 
     def ask_offset_log(self) -> Asked:
-        """What a check of all that is kept finds, and what the live one has found meanwhile."""
+        """The findings of a check of all kept events, and those of the live check meanwhile."""
         if not self.server.process.is_running:
             return Asked(None)
         address = f"/pipelines/{self.name}/offset-log"
@@ -112,7 +112,7 @@ class ControlPlane:
         return Asked.of_server(self.server.get(f"{address}/check"), kept)
 
     def keep_copy(self) -> None:
-        """What `restore` goes back to. Postgres copies a database that nobody is connected to: the server is killed."""
+        """The backup for `restore`. Postgres copies a database only without connections: the server is killed."""
         self.server.kill()
         self._copy = create_database(self.postgres.url, template=self.server.database_url)
         self.server.start()
@@ -126,7 +126,7 @@ class ControlPlane:
         self.server.start()
 
     def end_sessions(self) -> int:
-        """As Postgres does by itself with a host that answers no more: locks are free, nobody has been told."""
+        """As Postgres does by itself with a host that does not answer any more: locks are free, without a notice."""
         return end_sessions(self.postgres.url, self.server.database_url)
 
     def another_server(self) -> ServerProcess:
@@ -140,13 +140,13 @@ class ControlPlane:
         )
 
     def settle(self) -> None:
-        """Nobody is stopped, everybody runs."""
+        """No server is stopped, all run."""
         self.postgres.resume()
         if not self.postgres.is_running:
             self.postgres.start_again()
         self.server.process.resume()
         if not self.server.process.is_running:
             self.server.start()
-        # A server that cannot become ready is told by what follows, with its log.
+        # A server that cannot become ready is reported by the next step, with its log.
         with suppress(AssertionError):
             self.wait_until_ready()

@@ -14,13 +14,13 @@ import psutil
 
 _BALLAST = "ballast"
 _MOUNTS = Path("/proc/self/mounts")
-# What it is mounted from, which a tmpfs does not care for: whose it is.
+# Its device, which a tmpfs ignores: here the owner.
 _SOURCE = "fenceline-faults-"
 _BLOCK = b"\0" * 65_536
 
 
 def may_mount() -> bool:
-    """Whether there can be such a disk."""
+    """True if there can be such a disk."""
     return os.geteuid() == 0 and shutil.which("mount") is not None
 
 

@@ -1,4 +1,4 @@
-"""A member of the pipeline's group that is none of its tasks: whoever is there gives partitions up for it."""
+"""A member of the pipeline's group that is none of its tasks: the members release partitions for it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LEFT_S = 60.0
 
 
 class Guest:
-    """A context manager: it joins when it is entered, and leaves at the end. What it is given it reads, and commits
-    nothing, so that whoever has the partition next begins where the one before has ended."""
+    """A context manager: it joins when it is entered, and leaves at the end. It reads its partitions and commits
+    nothing, so that the next owner begins where the one before has ended."""
 
     def __init__(self, pipeline: TestPipeline) -> None:
         definition = pipeline.definition

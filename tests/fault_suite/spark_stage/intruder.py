@@ -32,23 +32,23 @@ class Intruders:
         return self._current.instance.jvm_pid
 
     def application_id(self) -> str:
-        """Of the current one; waits until its driver has said it. Raises AssertionError."""
-        assert self._current is not None, "nobody was started"
+        """The application id of the current one; waits until its driver has reported it. Raises AssertionError."""
+        assert self._current is not None, "no application was started"
         return self._current.application_id
 
     def end(self) -> str:
-        """Drain whoever is there, and say how it ended."""
+        """Drain the current one, and return its end."""
         one, self._current = self._current, None
         if one is None:
-            return "nobody was there"
+            return "none was there"
         one.sigterm()
         try:
             seen = one.wait_until_gone(_DRAINED_S)
         except AssertionError:
-            # It had not come so far that it could hear.
+            # It had not come so far that it could receive it.
             one.kill()
             return "killed"
-        return "without a word" if seen.outcome is None else f"{seen.outcome.kind}, {seen.outcome.message}"
+        return "no report" if seen.outcome is None else f"{seen.outcome.kind}, {seen.outcome.message}"
 
     def close(self) -> None:
         """SIGKILL for every one that was started."""

@@ -1,5 +1,4 @@
-"""Who runs a pipeline on Spark now, found among the processes of this machine: nobody is asked, so that anybody may be
-away."""
+"""The processes that run a pipeline on Spark now, found on this machine without a request: any of them may be away."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Driver(NamedTuple):
 
 
 class SparkProcesses:
-    """Of the applications on one cluster, and of the drivers with files in one folder of state."""
+    """The processes of the applications on one cluster, and of the drivers with files in one folder of state."""
 
     def __init__(self, cluster: SparkCluster, state_dir: Path) -> None:
         self._cluster = cluster

@@ -23,14 +23,14 @@ _REACHED_S = 120.0
 _LED_WITHIN_S = 20.0
 """Longer than the session of a member that is dead."""
 _GONE_S = 10.0
-# Who stays gets there when somebody joins.
+# A member that stays gets there when another one joins.
 _OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
 
 
 class SparkFaults:
     """Signals to the processes of one cluster's applications; none of it asks the server.
 
-    stood: told at which point a worker has stood still, and for how many seconds; says what that has outlasted.
+    stood: gets the point and the seconds of a worker's freeze; returns the outlasted timeouts.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SparkFaults:
         }
 
     def settle(self) -> None:
-        """Nobody stands still, and every daemon of Spark's runs."""
+        """No process is frozen, and every daemon of Spark's runs."""
         self._points.thaw_all()
         for node in (self._cluster.master, *self._cluster.workers):
             if not node.is_running:
@@ -94,13 +94,13 @@ class SparkFaults:
             stood_s = time.monotonic() - since
             was_frozen = is_stopped(pid)
             self._points.thaw(pid)
-        _require(was_frozen, f"worker {pid} did not stand still for {fault.lasts_s:g} s")
+        _require(was_frozen, f"worker {pid} was not frozen for {fault.lasts_s:g} s")
         did(self._stood(fault.point, stood_s))
 
     def _replace_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
-        """Spark starts the task again while its old attempt stands still; then that one wakes up.
+        """Spark starts the task again while its old attempt is frozen; then that one wakes up.
 
-        Where no point is named it is stopped between the deaths of its daemon and of its executor: earlier the kernel
+        Where no point is named it is stopped between the deaths of its daemon and of its executor. Earlier the kernel
         would wake it, later it would have left by itself.
         """
         if fault.point is None:
@@ -114,7 +114,7 @@ class SparkFaults:
             self._replace(self._task_of(pid), fault, did, wait)
 
     def _replace(self, task: Task, fault: Fault, did: Did, wait: Wait) -> None:
-        """Its worker stands still."""
+        """Its worker is frozen."""
         since = time.monotonic()
         try:
             if fault.point is not None:
@@ -127,8 +127,8 @@ class SparkFaults:
                 return [one for one in self._processes.tasks() if one.executor.application_id == application]
 
             found = wait_for(again, _REACHED_S, lambda: f"another attempt in {application}")
-            _require(is_stopped(task.worker), f"worker {task.worker} did not stand still until the task ran again")
-            did(f"replaced by {found[0]}, while the old worker stands still")
+            _require(is_stopped(task.worker), f"worker {task.worker} was not frozen until the task ran again")
+            did(f"replaced by {found[0]}, while the old worker is frozen")
             wait(fault.lasts_s)
             stood_s = time.monotonic() - since
             if is_stopped(task.worker):
@@ -157,7 +157,7 @@ class SparkFaults:
         stood_s = time.monotonic() - since
         was_frozen = is_stopped(task.worker)
         send(reversed(pids), signal.SIGCONT)
-        _require(was_frozen, f"{task} did not stand still for {fault.lasts_s:g} s")
+        _require(was_frozen, f"{task} was not frozen for {fault.lasts_s:g} s")
         did(self._stood(fault.point, stood_s))
 
     def _end_driver(self, fault: Fault, did: Did, _wait: Wait) -> None:
@@ -172,7 +172,7 @@ class SparkFaults:
         did(f"{driver}: SIGKILL to {pid}")
 
     def _kill_instance(self, fault: Fault, did: Did, _wait: Wait) -> None:
-        """Everything of it at once, so that nobody can commit, leave the group, or say a word."""
+        """Kill all of it at once, so that no part can commit, leave the group, or report anything."""
         task = self._task(fault)
         driver = self._processes.driver_of(task)
         pids = [task.worker, task.daemon, task.executor.pid, *(driver or ())]
@@ -193,7 +193,7 @@ class SparkFaults:
 
     @contextmanager
     def _frozen(self, fault: Fault, did: Did, *, by_itself: bool = False) -> Generator[int]:
-        """A worker that stands still, at the point if there is one. What has led it there stays until the end."""
+        """A frozen worker, at the point if there is one. Its cause stays until the end."""
         point = fault.point
         if point is None:
             task = self._task(fault)
@@ -218,10 +218,10 @@ class SparkFaults:
             yield pid
 
     def _lead_into_revoke(self, point: Point, did: Did, stack: ExitStack) -> int:
-        """A worker that stands still there. The guest that has led it there stays until the stack is closed.
+        """A worker that is frozen there. The guest that has caused it stays until the stack is closed.
 
-        It takes from the members that have most. Where those are dead and not given up yet, nobody who lives gives
-        anything up: then it leaves, and comes again when they are gone.
+        It takes from the members that have most. Where those are dead and not removed yet, no living member releases
+        anything: then it leaves, and comes again when they are gone.
         """
         until = time.monotonic() + _REACHED_S
         while True:
@@ -233,7 +233,7 @@ class SparkFaults:
                 except AssertionError:
                     if time.monotonic() >= until:
                         raise
-                    did("the guest leaves, since nobody had to give anything up")
+                    did("the guest leaves, since no member had to release anything")
                 else:
                     stack.push(visit.pop_all())
                     return pid

@@ -108,7 +108,7 @@ class SparkStage(PipelineStage):
         return self._acts
 
     def settle(self) -> None:
-        """End whatever a fault may have left, so that the pipeline can come to rest."""
+        """End every fault that is left, so that the pipeline can come to rest."""
         self.cluster.settle()
         self._spark_faults.settle()
         self._control_faults.settle()
@@ -118,13 +118,13 @@ class SparkStage(PipelineStage):
         self.plane.drain()
 
     def end(self) -> None:
-        """SIGKILL for the server, every driver and every task: nobody commits any more, and nobody is started again."""
+        """SIGKILL for the server, every driver and every task: no task commits any more, and none is restarted."""
         self.plane.server.kill()
         self.plane.server.end_drivers()
         self.processes.end_tasks()
         pipeline = self.pipeline
         members = partial(verifier.group_members, self.cluster.bootstrap_servers, pipeline.definition.group_id)
-        # Orphans that nobody finds any more are members, too.
+        # Orphans that the server cannot find any more are members, too.
         wait_for(lambda: members() == 0, _ENDED_S, lambda: f"a group without members; it has {members()}")
 
     def ask_offset_log(self) -> Asked:
@@ -132,7 +132,7 @@ class SparkStage(PipelineStage):
         return self.plane.ask_offset_log()
 
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
-        """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
+        """Do it, wait for as long as it lasts, and end it. `did` gets the target.
 
         Raises AssertionError where it could not be done, NotDoneError where it came too late.
         """

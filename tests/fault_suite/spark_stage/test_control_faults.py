@@ -1,4 +1,4 @@
-"""A fault of the control plane that nobody has felt is none."""
+"""A fault of the control plane without an effect is none."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ OF_THE_SERVER = _sentence(OSError(errno.ENOSPC, "No space"), Path("specification
 OF_A_DRIVER = "TakeOutcome(… message='java.nio.file.FileSystemException: workers.zip: No space left on device')"
 
 
-@pytest.mark.parametrize("said", [OF_THE_SERVER, OF_A_DRIVER, None], ids=["by server", "by driver", "by nobody"])
+@pytest.mark.parametrize("said", [OF_THE_SERVER, OF_A_DRIVER, None], ids=["by server", "by driver", "by none"])
 def test_a_full_disk_counts_only_where_a_write_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None
 ) -> None:
     log, disk = tmp_path / "server.log", Disk()
-    # Of an earlier one, which does not count for this one.
+    # An earlier one, which does not count for this one.
     log.write_text(f"{OF_THE_SERVER}\n")
     monkeypatch.setattr(control_faults, "_FELT_S", 0.0)
 
@@ -61,9 +61,9 @@ def test_a_full_disk_counts_only_where_a_write_was_refused(
     if said is not None:
         act(FULL, told.append, waited.append)
         assert (refused_writes(log), waited) == (2, [3])
-        assert told[-1] == "the server said that a file had no room"
+        assert told[-1] == "the server reported that a file had no room"
     else:
-        with pytest.raises(NotDoneError, match="nobody has felt it"):
+        with pytest.raises(NotDoneError, match="it had no effect"):
             act(FULL, told.append, waited.append)
         assert waited == []
     assert not disk.is_full, "it is emptied in any case"

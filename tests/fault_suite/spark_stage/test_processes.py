@@ -1,4 +1,4 @@
-"""Who counts as a task, and whose driver is found; with processes that only wait in place of Spark's."""
+"""The processes that count as tasks, and their drivers; with processes that only wait in place of Spark's."""
 
 from __future__ import annotations
 

@@ -70,15 +70,13 @@ def test_a_loop_that_goes_on_after_an_abort_marks_its_pipeline_red(
     assert (gap["kind"], gap["topic"]) == ("gap", pipeline.source)
     assert plane.server.get(f"/pipelines/{plane.name}/offset-log/check")["standing"] == "contradicted"
     assert mark in plane.server.look("/pipelines")
-    assert "what its tasks recorded of their offsets contradicts itself" in plane.server.look(
-        f"/pipelines/{plane.name}"
-    )
+    assert "its offset events contradict each other" in plane.server.look(f"/pipelines/{plane.name}")
     assert gap["message"] in plane.server.look(f"/pipelines/{plane.name}/offsets")
     assert pipeline.audit().lost, "records were skipped in truth"
 
 
 def checked_after_an_abort(plane: ControlPlane, *, wants_findings: bool) -> dict[str, Any]:
-    """What the live check says once it has seen transactions after aborted ones."""
+    """The findings of the live check once it has seen transactions after aborted ones."""
 
     def log() -> dict[str, Any]:
         return plane.server.get(f"/pipelines/{plane.name}/offset-log")

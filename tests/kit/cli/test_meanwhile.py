@@ -1,4 +1,4 @@
-"""What a command says on standard error while it waits, and that it says nothing where it does not wait."""
+"""The messages of a waiting command on standard error; quick answers cause none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = {
 
 
 class Slow:
-    """A server that answers once something was said, or at once."""
+    """A server that answers at once, or after the first message."""
 
     def __init__(self, said: list[str], *, is_slow: bool) -> None:
         self._said, self._is_slow = said, is_slow
@@ -51,7 +51,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_wait_for_brokers_is_said_on_standard_error(
+def test_wait_for_brokers_is_reported_on_standard_error(
     said: list[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     arguments, sentence = COMMANDS[name]
@@ -62,7 +62,7 @@ def test_wait_for_brokers_is_said_on_standard_error(
     assert json.loads(result.stdout) == BROKERS
 
 
-def test_nothing_is_said_where_the_answer_comes_at_once(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_answers_cause_no_report(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meanwhile, "SAID_EVERY_S", 60)
     monkeypatch.setattr(clusters, "connect", lambda: Slow(said, is_slow=False))
     result = CliRunner().invoke(clusters.app, ["probe", "far", "--json"], catch_exceptions=False)

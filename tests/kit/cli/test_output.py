@@ -1,4 +1,4 @@
-"""What is printed for people: whatever a name has in it, it writes nothing but itself on the terminal."""
+"""The output for people: a name with any characters is harmless on the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVIL = "id\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp"
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> StringIO:
-    """What a terminal of 200 columns without colours would get."""
+    """Return the output on a terminal of 200 columns without colours."""
     into = StringIO()
     for screen in (output.console, output._errors):  # pyright: ignore[reportPrivateUsage]
         monkeypatch.setattr(screen, "_file", into)

@@ -1,4 +1,4 @@
-"""What watches outlives a server, or its database, that is away for a minute; what only asks says so at once."""
+"""Watching commands survive a server, or its database, that does not answer for a minute; others fail at once."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _DEFAULTS: dict[str, Any] = dict(Patience.__init__.__kwdefaults__ or {})
 
 
 @pytest.mark.parametrize("absence", ABSENCES)
-def test_what_watches_asks_again_for_more_than_a_minute(tmp_path: Path, clock: list[float], absence: Answer) -> None:
+def test_watching_commands_retry_for_more_than_a_minute(tmp_path: Path, clock: list[float], absence: Answer) -> None:
     answers = iter([absence] * 90 + [saying({"state": "running"})])
     with watching():
         assert client_of(tmp_path, answers).get("/runs/r") == {"state": "running"}
@@ -84,12 +84,12 @@ def test_what_watches_asks_again_for_more_than_a_minute(tmp_path: Path, clock: l
 
 
 @pytest.mark.parametrize("absence", ABSENCES)
-def test_what_does_not_watch_says_at_once_that_nobody_answers(tmp_path: Path, absence: Answer) -> None:
+def test_other_commands_report_a_missing_server_at_once(tmp_path: Path, absence: Answer) -> None:
     with pytest.raises(CommandError):
         client_of(tmp_path, iter([absence, absence])).get("/runs/r")
 
 
-def test_an_absence_that_does_not_end_is_said(tmp_path: Path, clock: list[float]) -> None:
+def test_a_permanent_absence_is_reported(tmp_path: Path, clock: list[float]) -> None:
     with watching(), pytest.raises(CommandError, match="database does not answer") as raised:
         client_of(tmp_path, iter(lambda: database_away, None)).get("/runs/r")
     assert raised.value.code is ExitCode.UNREACHABLE
@@ -105,7 +105,7 @@ def test_several_short_absences_are_no_long_one(tmp_path: Path, clock: list[floa
     assert clock[0] > AWAY_S
 
 
-def test_a_wait_ends_at_its_own_bound_also_while_nobody_answers(tmp_path: Path, clock: list[float]) -> None:
+def test_a_wait_ends_at_its_own_limit_without_a_server(tmp_path: Path, clock: list[float]) -> None:
     with watching(deadline_s=20), pytest.raises(CommandError):
         client_of(tmp_path, iter(lambda: refused, None)).get("/runs/r")
     assert clock[0] <= 21
@@ -166,7 +166,7 @@ def test_every_command_that_waits_outlives_a_minute_without_an_answer(
     assert clock[0] > 60
 
 
-def test_what_is_shown_anew_each_second_outlives_it_too(clock: list[float]) -> None:
+def test_refreshed_output_survives_an_absence(clock: list[float]) -> None:
     looks = iter([None, *[CommandError("no broker answers", code=ExitCode.UNREACHABLE)] * 90, None])
     left = [92]
 
@@ -181,7 +181,7 @@ def test_what_is_shown_anew_each_second_outlives_it_too(clock: list[float]) -> N
     assert clock[0] > 60
 
 
-def test_what_is_refused_ends_what_is_shown(clock: list[float]) -> None:
+def test_a_refusal_ends_refreshed_output(clock: list[float]) -> None:
     looks = iter([None, CommandError("there is no run r", code=ExitCode.FAILED, status=404)])
 
     def render() -> str:

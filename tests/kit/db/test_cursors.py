@@ -1,4 +1,4 @@
-"""A cursor that somebody has changed is refused as that, before the database is asked."""
+"""A changed cursor is refused before the database is queried."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ async def test_changed_cursor_is_called_one(of: str, keys: tuple[str, ...]) -> N
 
 
 async def test_what_is_no_id_is_no_fencing_event() -> None:
-    with pytest.raises(NotFoundError, match="there is no fencing event no id"):
+    with pytest.raises(NotFoundError, match="the fencing event no id does not exist"):
         await FencingStore(NOBODY).get("no id")

@@ -1,4 +1,4 @@
-"""What a thread hands to the event loop: the newest, once, and nothing after it is missed."""
+"""A thread hands the newest value to the event loop once, and no later one is missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops under supervision: one server at a time, again after an error, and never the end of the others."""
+"""Supervised loops: one server at a time, a restart after an error, without effects on others."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def supervised(*loops: Counting, locks: OneLock | None = None) -> AsyncGen
 
 
 class Free(OneLock):
-    """Held by everybody at once: for several loops that do not share a name."""
+    """A lock that never excludes: for several loops that do not share a name."""
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncGenerator[OneLock]:

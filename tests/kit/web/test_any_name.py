@@ -1,4 +1,4 @@
-"""A name in an address is the name that was meant, whatever is in it."""
+"""A name with any characters keeps them in an address."""
 
 from __future__ import annotations
 

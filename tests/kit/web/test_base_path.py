@@ -1,4 +1,4 @@
-"""The base path: what loses it, what gets it, and what does not."""
+"""The base path: where it is removed, where it is added, and where it is not."""
 
 from __future__ import annotations
 

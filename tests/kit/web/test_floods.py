@@ -16,6 +16,7 @@ import pytest
 
 from app.core.wire.heartbeat import HeartbeatAnswer
 from app.edges.db.database import Database
+from app.edges.main.products import PARTS
 from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.databases import create_database, drop_database
 from tests.support.server_process import ServerProcess
@@ -73,7 +74,7 @@ async def _stream(server: ServerProcess, cookie: str, number: int) -> tuple[str,
 async def test_heartbeats_are_answered_while_streams_and_idle_connections_fill_the_listeners(
     server: ServerProcess,
 ) -> None:
-    database = Database(server.database_url)
+    database = Database(server.database_url, parts=PARTS)
     plane = ControlPlane(database, now=datetime.now(UTC))
     await plane.pipeline()
     run = await plane.run()

@@ -1,4 +1,4 @@
-"""What cannot be read as HTTP is answered like everything else that is wrong."""
+"""Malformed HTTP is answered like every other error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.waiting import wait_for
 
 
 async def answer_to(request: bytes) -> httpx.Response:
-    """What a listener answers to these bytes, until it closes the connection."""
+    """Return a listener's answer to these bytes, until it closes the connection."""
     bound = bind("127.0.0.1", 0, setting="port")
     host, port = address_of(bound)
     limit = ConnectionLimit(8, 8)
@@ -50,7 +50,7 @@ async def answer_to(request: bytes) -> httpx.Response:
         pytest.param(b"what is this?\r\n\r\n", id="no HTTP"),
     ],
 )
-async def test_what_is_no_request_is_answered_with_a_problem_document(request_line: bytes) -> None:
+async def test_malformed_requests_get_a_problem_document(request_line: bytes) -> None:
     answer = await answer_to(request_line)
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
@@ -168,7 +168,7 @@ async def test_connections_beyond_the_limit_take_the_place_of_the_oldest_without
 
 @pytest.mark.parametrize("limit", [(3, 8), (8, 3)], ids=["in all", "of a peer"])
 async def test_connections_with_a_credential_keep_their_places(limit: tuple[int, int]) -> None:
-    """What is beyond them is refused, and the other listener is free."""
+    """Connections beyond the limit are refused, and the other listener is free."""
     async with (
         listening(ConnectionLimit(*limit)) as flooded,
         listening(ConnectionLimit(8, 8)) as other,

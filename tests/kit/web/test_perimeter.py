@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.core.wiring import Wiring
 from app.edges.main.users_app import create_users_app
 from app.kit.web.bugs import BugBarrier
-from app.kit.web.dependencies import Wiring
 from app.kit.web.security.perimeter import Perimeter, hosts_of
 from tests.support.wiring import USERS_URL, client_of, settings_for_test
 
@@ -132,7 +132,7 @@ async def test_behind_a_chain_of_proxies_the_last_that_is_none_of_them_is_the_cl
     assert seen == [("http", client)]
 
 
-async def test_with_a_proxy_named_nobody_else_gets_in() -> None:
+async def test_with_a_proxy_named_other_peers_are_refused() -> None:
     app, seen = _recorder()
     guarded = Perimeter(app, hosts=frozenset({"fence.example"}), trusted_proxies=["10.0.0.0/8"])
     async with client_of(guarded, url="http://fence.example", client="192.0.2.9") as client:
@@ -202,7 +202,7 @@ async def test_a_client_that_goes_away_while_it_asks_is_no_bug(caplog: pytest.Lo
     caplog.set_level("INFO", logger="app.kit.web.bugs")
     await BugBarrier(reading)({"type": "http", "method": "POST", "path": "/workers/v1/heartbeat"}, gone, answered)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "POST /workers/v1/heartbeat: the client went away")
+        ("INFO", "POST /workers/v1/heartbeat: the client closed the connection")
     ]
 
 

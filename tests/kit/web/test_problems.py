@@ -24,7 +24,7 @@ async def _validate(client: httpx.AsyncClient, **changes: Any) -> httpx.Response
     return await client.post("/api/v1/pipelines/p/validate", json={"definition": {**DEFINITION, **changes}})
 
 
-async def test_what_is_not_json_is_a_400_that_says_where(administrator: httpx.AsyncClient) -> None:
+async def test_invalid_json_is_a_400_with_its_place(administrator: httpx.AsyncClient) -> None:
     response = await administrator.post(
         "/api/v1/pipelines", content=b'{"name": ', headers={"Content-Type": "application/json"}
     )
@@ -65,7 +65,7 @@ async def test_a_mistake_is_named_at_its_field(
     assert field in _fields(await _validate(administrator, **changes))
 
 
-async def test_what_makes_no_sense_of_a_file_sink_is_named_at_its_field(administrator: httpx.AsyncClient) -> None:
+async def test_contradictions_of_a_file_sink_are_named_at_their_fields(administrator: httpx.AsyncClient) -> None:
     columns = [{"of": "date", "name": "date"}, {"of": "field", "name": "a b", "field": "a..b"}]
     files = {"root": "gs://bucket", "partition_by": columns, "rotate_ms": 1, "upload_timeout_ms": 300_000}
     response = await _validate(administrator, files=files, processing_guarantee="at_least_once")
@@ -87,7 +87,7 @@ async def test_all_mistakes_are_named_at_once(administrator: httpx.AsyncClient) 
 
 
 @pytest.mark.parametrize("value", ["a\x00b", "\ud800", 2**70, float("nan"), float("inf")])
-async def test_what_the_database_cannot_keep_is_refused(administrator: httpx.AsyncClient, value: Any) -> None:
+async def test_values_that_the_database_cannot_hold_are_refused(administrator: httpx.AsyncClient, value: Any) -> None:
     step = {"op": "set", "field": "a", "value": {"deep": [value]}}
     body = json.dumps({"definition": {**DEFINITION, "transform": {"kind": "steps", "steps": [step]}}})
     response = await administrator.post(
@@ -142,7 +142,7 @@ async def test_nothing_there_is_a_problem_document_for_programs_and_a_page_for_p
 @pytest.mark.parametrize(
     "path", ["pipelines/none", "clusters/none", "pipelines/none/revisions", "pipelines/none/mappings"]
 )
-async def test_what_is_not_there_is_named(administrator: httpx.AsyncClient, path: str) -> None:
+async def test_missing_resources_are_named(administrator: httpx.AsyncClient, path: str) -> None:
     response = await administrator.get(f"/api/v1/{path}")
     assert response.status_code == 404
     assert "none" in response.json()["detail"]

@@ -1,4 +1,4 @@
-"""Audits over REST: asked for, followed, stopped; ids of records are for operators who asked for them."""
+"""Audits over REST: requested, observed, stopped; ids of records require an operator."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import httpx
 import msgspec
 import pytest
 
+from app.core.wiring import Wiring
 from app.kit.access import Role
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.web.dependencies import Wiring
 from app.products.audits.audit import AuditState
 from app.products.audits.service import carrying_out
 from app.products.audits.store import AuditStore
@@ -38,7 +38,7 @@ BY_ID = {"kind": "json", "path": "order.id"}
 
 @pytest.fixture
 async def pipeline(api_wiring: Wiring) -> str:
-    """A pipeline without a broker behind it."""
+    """A pipeline without a broker."""
 
     class _Plane(ControlPlane):
         def uow(self) -> UnitOfWork:
@@ -55,14 +55,14 @@ async def ask(client: httpx.AsyncClient, **fields: Any) -> httpx.Response:
     )
 
 
-async def test_an_audit_from_wish_to_verdict(
+async def test_audit_from_request_to_verdict(
     api_wiring: Wiring, pipeline: str, as_role: AsRole, workers_client: httpx.AsyncClient
 ) -> None:
     operator, viewer = await as_role(Role.OPERATOR), await as_role(Role.VIEWER)
     response = await ask(operator)
     assert response.status_code == 201, response.text
     asked = response.json()
-    assert (asked["state"], asked["sentence"], asked["padding_s"]) == ("pending", "It waits.", 300)
+    assert (asked["state"], asked["sentence"], asked["padding_s"]) == ("pending", "Waiting.", 300)
     again = await ask(operator)
     assert again.status_code == 409
     async with api_wiring.unit_of_work() as uow:
@@ -83,7 +83,7 @@ async def test_an_audit_from_wish_to_verdict(
     headers = {"Authorization": f"Bearer {order.token}"}
 
     async def post(path: str, message: msgspec.Struct, headers: dict[str, str] = headers) -> httpx.Response:
-        """Repeated while Postgres takes longer than the listener waits for it, as drivers do."""
+        """Post, and repeat like a driver while Postgres exceeds the listener's time limit."""
         deadline = time.monotonic() + 30
         while True:
             answer = await workers_client.post(path, content=msgspec.json.encode(message), headers=headers)
@@ -129,18 +129,18 @@ async def test_ids_are_contents_of_records(api_wiring: Wiring, pipeline: str, as
     with_ids = (await operator.get(path, params={"with_ids": "true"})).json()
     assert [one["id"] for one in with_ids["result"]["examples"]] == ["order-7", "order-9"]
     log = (await viewer.get("/api/v1/commands", params={"target": "pipeline:flights"})).json()["items"]
-    assert (log[0]["verb"], log[0]["outcome"]) == ("read_records", f"had the ids that audit {audit_id} found shown")
+    assert (log[0]["verb"], log[0]["outcome"]) == ("read_records", f"read the ids in audit {audit_id}")
 
 
-async def test_an_audit_that_has_not_begun_is_stopped_at_once(pipeline: str, as_role: AsRole) -> None:
+async def test_pending_audit_is_stopped_at_once(pipeline: str, as_role: AsRole) -> None:
     operator = await as_role(Role.OPERATOR)
     audit_id = (await ask(operator)).json()["id"]
     stopped = (await operator.post(f"/api/v1/audits/{audit_id}/stop", json={"why": "a typing error"})).json()
-    assert (stopped["state"], stopped["reason"]) == ("stopped", "a-operator stopped it: a typing error")
+    assert (stopped["state"], stopped["reason"]) == ("stopped", "stopped by a-operator: a typing error")
     assert (await operator.post(f"/api/v1/audits/{audit_id}/stop")).status_code == 409
 
 
-async def test_what_is_wrong_with_a_wish_is_said_at_its_field(pipeline: str, as_role: AsRole) -> None:
+async def test_problem_of_a_request_names_its_field(pipeline: str, as_role: AsRole) -> None:
     operator = await as_role(Role.OPERATOR)
     without_id = await ask(operator, id_place=None)
     assert without_id.status_code == 422
@@ -152,7 +152,7 @@ async def test_what_is_wrong_with_a_wish_is_said_at_its_field(pipeline: str, as_
     assert [one["field"] for one in wrong.json()["problems"]] == ["window.end", "padding_s", "id_place.path"]
 
 
-async def test_a_plan_is_what_audits_begin_with(pipeline: str, as_role: AsRole) -> None:
+async def test_plan_has_the_defaults_of_audits(pipeline: str, as_role: AsRole) -> None:
     author, operator = await as_role(Role.AUTHOR), await as_role(Role.OPERATOR)
     path = "/api/v1/pipelines/flights/audit-plan"
     assert (await operator.get(path)).status_code == 404

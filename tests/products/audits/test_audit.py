@@ -1,4 +1,4 @@
-"""The life of an audit: only what the table allows, and an end that stays."""
+"""The states of an audit: only transitions of the table, and final ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.audit_samples import HOUR, NOON, audit, broken_result, result
 
 @pytest.mark.parametrize("state", AuditState)
 @pytest.mark.parametrize("to", AuditState)
-def test_only_the_transitions_of_the_table_are_made(state: AuditState, to: AuditState) -> None:
+def test_only_transitions_of_the_table_are_allowed(state: AuditState, to: AuditState) -> None:
     if to not in TRANSITIONS[state]:
         with pytest.raises(IllegalTransitionError, match=f"cannot go from {state} to {to}"):
             moved(audit(state), to, now=NOON)
@@ -22,7 +22,7 @@ def test_only_the_transitions_of_the_table_are_made(state: AuditState, to: Audit
     assert (after.ended_at is not None) == (to in ENDED)
 
 
-def test_every_state_that_is_no_end_leads_to_one() -> None:
+def test_every_state_leads_to_an_end() -> None:
     reached = {state: set(after) for state, after in TRANSITIONS.items()}
     for _ in AuditState:
         for after in reached.values():
@@ -30,7 +30,7 @@ def test_every_state_that_is_no_end_leads_to_one() -> None:
     assert {state for state, after in reached.items() if after & ENDED} == set(AuditState) - ENDED
 
 
-def test_an_audit_counts_under_its_verdict_and_else_under_its_end() -> None:
+def test_audit_counts_under_its_verdict_or_its_end() -> None:
     assert counted(audit(AuditState.SKIPPED)) == {"audits_skipped": 1}
     assert set(counted(audit(AuditState.DONE, result=broken_result()))) < set(COUNTED)
     clean = counted(audit(AuditState.DONE, result=result()))

@@ -1,4 +1,4 @@
-"""Words of `fenceline audit`: windows and ids as people type them, and what is printed of an audit."""
+"""`fenceline audit`: the formats of windows and ids, and the output for an audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.products.audits.result import AuditCounts
 from tests.support.audit_samples import audit, broken_result, dangling_result, result
 
 
-def test_an_id_is_said_in_a_word() -> None:
+def test_place_of_an_id_is_parsed() -> None:
     assert audits.place("key", "--id") == {"kind": "key"}
     assert audits.place("json:order.id", "--id") == {"kind": "json", "path": "order.id"}
     assert audits.place("header:trace:id", "--id") == {"kind": "header", "name": "trace:id"}
@@ -21,7 +21,7 @@ def test_an_id_is_said_in_a_word() -> None:
         audits.place("order.id", "--id")
 
 
-def test_an_audit_is_printed_with_its_verdict_and_where_the_wrong_records_lie() -> None:
+def test_audit_is_printed_with_its_verdict_and_the_places_of_wrong_records() -> None:
     item = model_of(Audit).of(audit(AuditState.DONE, result=broken_result())).model_dump(mode="json")
     console = Console(width=200)
     with console.capture() as printed:
@@ -33,7 +33,7 @@ def test_an_audit_is_printed_with_its_verdict_and_where_the_wrong_records_lie() 
     assert "out-2@17, out-2@30" in text
 
 
-def test_what_is_not_shown_is_printed_as_unknown_and_not_as_nothing_lost() -> None:
+def test_unknown_figure_is_printed_as_a_dash() -> None:
     unclear = result(counts=AuditCounts(inputs=2, expected=2, outputs=1, unreadable_output=1))
     item = model_of(Audit).of(audit(AuditState.DONE, result=unclear)).model_dump(mode="json")
     console = Console(width=200)
@@ -44,7 +44,7 @@ def test_what_is_not_shown_is_printed_as_unknown_and_not_as_nothing_lost() -> No
     assert figures["expected"] == "2"
 
 
-def test_of_files_what_dangles_is_printed_with_its_file() -> None:
+def test_dangling_reference_is_printed_with_its_file() -> None:
     item = model_of(Audit).of(audit(AuditState.DONE, result=dangling_result())).model_dump(mode="json")
     console = Console(width=200)
     with console.capture() as printed:

@@ -1,4 +1,4 @@
-"""What cannot be proven of a window, whatever is read of it."""
+"""Gaps of a window that are known before it is read."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def reasons(window: Window, in_force: InForce, judged_by: Revision, *others: Rev
         revision(1, files=FileSink(root="file:///data")),
     ],
 )
-def test_a_change_of_what_is_expected_is_a_doubt(other: Revision) -> None:
+def test_change_of_the_expected_outputs_is_a_gap(other: Revision) -> None:
     assert reasons(LAST_HOUR, InForce(revisions=(2, 1)), revision(2), other) == [REASON]
 
 
-def test_of_files_what_records_they_take_is_expected_and_not_where_they_are() -> None:
+def test_change_of_the_records_of_files_is_a_gap_and_change_of_their_place_is_none() -> None:
     files = FileSink(root="file:///data")
     judged, moved = revision(2, files=files), revision(1, files=replace(files, root="s3://bucket", rotate_ms=1_000))
     stricter = revision(1, files=replace(files, partition_by=(ByField(name="user", field="user"),)))
@@ -70,7 +70,7 @@ def test_of_files_what_records_they_take_is_expected_and_not_where_they_are() ->
     assert reasons(LAST_HOUR, InForce(revisions=(2, 1)), judged, stricter) == [REASON]
 
 
-def test_the_doubt_names_both_revisions_and_a_way_out() -> None:
+def test_gap_names_both_revisions_and_the_next_step() -> None:
     (gap,) = doubts_of(
         LAST_HOUR,
         InForce(revisions=(2, 1)),
@@ -78,23 +78,23 @@ def test_the_doubt_names_both_revisions_and_a_way_out() -> None:
         others=[revision(1, sink_topic="elsewhere")],
     )
     assert gap.sentence == (
-        "It is judged by revision 2 alone, and revision 1, of which other outputs are expected, ran in its time, too: "
-        "audit what lies before and after the change each for itself."
+        "The audit uses revision 2, but revision 1 with other expected outputs ran in the same time: "
+        "audit the windows before and after the change separately."
     )
 
 
-def test_a_change_of_how_it_runs_is_none() -> None:
+def test_change_of_the_execution_is_no_gap() -> None:
     other = revision(1, transform=Identity(), instances=7, commit_interval_ms=500)
     assert reasons(LAST_HOUR, InForce(revisions=(2, 1)), revision(2), other) == []
 
 
-def test_it_is_judged_by_what_was_in_force() -> None:
+def test_audit_judges_by_a_revision_in_force() -> None:
     assert revision_to_judge_by(InForce(revisions=(4, 3)), current=4) == 4
     assert revision_to_judge_by(InForce(revisions=(3, 2)), current=4) == 3
     assert revision_to_judge_by(InForce(), current=4) == 4
 
 
-def test_a_window_is_processed_within_its_padding() -> None:
+def test_window_is_processed_within_its_padding() -> None:
     assert span_in_force(LAST_HOUR, padding_s=3600) == (NOON - 3 * HOUR, NOON + HOUR)
     assert span_in_force(Everything(), padding_s=3600) == (None, None)
 
@@ -108,9 +108,7 @@ def test_a_window_is_processed_within_its_padding() -> None:
         (OFFSETS, NOON, False),
     ],
 )
-def test_what_came_in_before_a_pipeline_that_began_at_the_end(
-    window: Window, begun_at: Any, *, is_in_doubt: bool
-) -> None:
+def test_records_before_a_start_at_the_end_are_a_gap(window: Window, begun_at: Any, *, is_in_doubt: bool) -> None:
     begun = InForce(revisions=(1,), begun_at=begun_at)
     latest, earliest = (revision(1, start_position=at) for at in (StartPosition.LATEST, StartPosition.EARLIEST))
     assert reasons(window, begun, latest) == [GapReason.NOT_BEGUN] * is_in_doubt

@@ -1,4 +1,4 @@
-"""What the driver of an audit is told of a pipeline with files; drills and migrations ask for theirs as well."""
+"""Orders for audits of pipelines with files, also those of drills and migrations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def ordered(plane: ControlPlane, id_place: IdPlace) -> AuditSpecification:
     return order.specification
 
 
-async def test_files_are_read_from_all_roots_that_the_pipeline_ever_had(database: Database) -> None:
+async def test_files_are_read_from_all_roots_of_the_pipeline(database: Database) -> None:
     plane = ControlPlane(database)
     await plane.pipeline("flights")
     await plane.revise("flights", files=BEFORE)
@@ -51,7 +51,7 @@ async def test_files_are_read_from_all_roots_that_the_pipeline_ever_had(database
     assert told.sink_topics == (told.sink_topic,)
 
 
-async def test_of_a_pipeline_of_records_no_root_is_named(database: Database) -> None:
+async def test_pipeline_of_records_has_no_root(database: Database) -> None:
     plane = ControlPlane(database)
     await plane.pipeline("flights", files=BEFORE)
     await plane.revise("flights", files=None)
@@ -59,15 +59,15 @@ async def test_of_a_pipeline_of_records_no_root_is_named(database: Database) -> 
     assert (told.files, told.file_roots) == (None, ())
 
 
-async def test_whoever_names_a_key_is_told_that_files_have_none(database: Database) -> None:
+async def test_key_as_id_is_refused_for_files(database: Database) -> None:
     plane = ControlPlane(database)
     await plane.pipeline("flights", files=NOW)
-    with pytest.raises(InvalidError, match="neither a key nor headers") as refused:
+    with pytest.raises(InvalidError, match="neither key nor headers") as refused:
         await ordered(plane, RecordKey())
     assert [problem.field for problem in refused.value.problems] == ["id_place"]
     wish: dict[str, Any] = {"padding_s": 60, "every_s": 3600, "tolerance_s": 600, "by": AUDITOR, "why": None}
     async with plane.uow() as uow:
-        with pytest.raises(InvalidError, match="neither a key nor headers"):
+        with pytest.raises(InvalidError, match="neither key nor headers"):
             await planning.change_plan(
                 uow, pipeline="flights", id_place=RecordKey(), source_id_place=None, now=plane.now, **wish
             )

@@ -1,4 +1,4 @@
-"""Whose instances lived in a span of time, asked of their leases."""
+"""The revisions with instances in a time range, from leases."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def lived(plane: ControlPlane, run_id: str, lease: int) -> None:
     await plane.claim(run_id, lease=lease)
 
 
-async def test_revisions_in_force_are_those_whose_instances_lived_then(database: Database) -> None:
-    """Revision 1 is rolled to 2 after three hours, which ends at 4:30; 3 is started at 5:00, and comes up at 5:30."""
+async def test_revisions_in_force_are_those_with_instances_in_the_range(database: Database) -> None:
+    """A bounce to revision 2 follows after three hours and ends at 4:30. Revision 3 is started at 5:00, up at 5:30."""
     plane = ControlPlane(database)
     began = plane.now
     await plane.pipeline("flights")

@@ -1,4 +1,4 @@
-"""What an audit found that needs a person."""
+"""The issue of broken audits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.core.runs.needs import Severity
 from app.products.audits.needs import broken_audit_need
 
 
-def test_audits_that_proved_something_wrong_are_counted() -> None:
+def test_broken_audits_are_counted() -> None:
     once, often = broken_audit_need("flights", 1), broken_audit_need("flights", 3)
     assert once.sentence == "an audit has proven outputs lost, duplicated or unexpected"
     assert often.sentence == "3 audits have proven outputs lost, duplicated or unexpected"

@@ -1,4 +1,4 @@
-"""What an audit says of the drill that asked for it."""
+"""The audit of a drill, as the drill sees it."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ def an_audit(state: AuditState, *, result: AuditResult | None = None, reason: st
 
 
 @pytest.mark.parametrize("state", [AuditState.PENDING, AuditState.SUBMITTING, AuditState.RUNNING])
-def test_an_audit_that_lives_is_waited_for(state: AuditState) -> None:
+def test_drill_waits_for_an_audit_that_has_not_ended(state: AuditState) -> None:
     word = word_of(an_audit(state))
     assert (word.audit_id, word.is_through) == ("a1", False)
 
 
 @pytest.mark.parametrize("state", [AuditState.FAILED, AuditState.STOPPED, AuditState.SKIPPED])
-def test_an_audit_without_a_result_is_none(state: AuditState) -> None:
+def test_audit_without_a_result_gives_the_reason(state: AuditState) -> None:
     word = word_of(an_audit(state, reason="as the test said"))
     assert (word.figures, word.no_audit) == (None, f"its audit is {state}: as the test said")
 
 
-def test_a_clean_audit_gives_its_figures() -> None:
+def test_clean_audit_gives_its_figures() -> None:
     figures = word_of(an_audit(AuditState.DONE, result=RESULT)).figures
     assert figures is not None
     assert (figures.read, figures.expected, figures.lost, figures.duplicated, figures.incomplete) == (100, 40, 0, 0, "")
 
 
 @pytest.mark.parametrize("finding", ["lost", "duplicated", "unexpected", "dangling"])
-def test_what_is_broken_is_counted(finding: str) -> None:
+def test_broken_findings_are_counted(finding: str) -> None:
     counts = replace(RESULT.counts, **{finding: Tally(ids=3, records=4)})
     assert getattr(figures_of(replace(RESULT, counts=counts)), finding) == 3
 
 
-def test_what_could_not_be_read_is_incomplete_and_so_is_nothing() -> None:
+def test_gap_and_empty_window_are_incomplete() -> None:
     assert "the beginning of in-0 is gone" in figures_of(replace(RESULT, gaps=(GAP,))).incomplete
     assert figures_of(replace(RESULT, counts=AuditCounts())).incomplete

@@ -1,22 +1,22 @@
-"""Audits asked for, planned and stopped in a browser; what is wrong is said where it was typed."""
+"""Audits requested, planned and stopped in a browser; problems appear at their fields."""
 
 from __future__ import annotations
 
 import re
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.wiring import browser_of
 
 PAGE = "/pipelines/flights/audits"
 
 
-async def test_an_audit_is_asked_for_planned_and_stopped(wiring: Wiring, database: Database) -> None:
+async def test_audit_is_requested_planned_and_stopped(wiring: Wiring, database: Database) -> None:
     await ControlPlane(database).pipeline("flights")
     async with browser_of(wiring, Role.AUTHOR) as browser:
-        assert "No audit yet" in (await browser.get(PAGE)).text
+        assert "No audits yet" in (await browser.get(PAGE)).text
         assert f'href="{PAGE}"' in (await browser.get("/pipelines/flights")).text
         planned = await browser.post(
             f"{PAGE}/plan",
@@ -34,10 +34,10 @@ async def test_an_audit_is_asked_for_planned_and_stopped(wiring: Wiring, databas
         assert "enough" in (await browser.get(address)).text
         refused = await browser.post(f"{address}/stop")
         assert refused.status_code == 409
-        assert "is over already" in refused.text
+        assert "has ended already" in refused.text
 
 
-async def test_mistakes_are_said_at_their_fields_and_what_was_typed_stays(wiring: Wiring, database: Database) -> None:
+async def test_problems_appear_at_their_fields_and_the_input_is_kept(wiring: Wiring, database: Database) -> None:
     await ControlPlane(database).pipeline("flights")
     async with browser_of(wiring, Role.OPERATOR) as browser:
         wrong = await browser.post(PAGE, data={"from": "yesterday", "to": "now", "id_place": "key"})
@@ -49,8 +49,8 @@ async def test_mistakes_are_said_at_their_fields_and_what_was_typed_stays(wiring
         assert "The window ends before it begins" in backwards.text
 
 
-async def test_a_mistake_in_the_plan_is_said_in_the_plan(wiring: Wiring, database: Database) -> None:
-    """Both forms have an id and a padding."""
+async def test_problem_of_the_plan_appears_in_the_plan(wiring: Wiring, database: Database) -> None:
+    """Both forms have the fields id and padding."""
     await ControlPlane(database).pipeline("flights")
     typed = {"plan_id_place": "json:order.", "every": "1h", "plan_padding": "5 parsecs", "tolerance": "30m"}
     async with browser_of(wiring, Role.AUTHOR) as browser:

@@ -1,4 +1,4 @@
-"""The pages of audits made of made-up audits: nothing undefined, the right words, ids only where they are asked for."""
+"""The HTML of audits: no undefined values, the right texts, ids only on request."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ def test_every_state_can_be_shown(state: AuditState) -> None:
     assert f"/audits/{shown.id}" in listed
 
 
-def test_an_example_leads_to_its_place_in_the_log() -> None:
+def test_example_links_to_its_place_in_the_log() -> None:
     html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
     assert 'href="/clusters/test/log/in/1?from=41"' in html
     assert 'href="/clusters/test/log/out/2?from=30"' in html
     assert "2 outputs lost (of 1 id) and 1 output duplicated" in html
 
 
-def test_one_id_is_one_id() -> None:
+def test_one_id_is_singular() -> None:
     html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
     assert '<dt>Lost</dt><dd>2</dd><dd class="more">1 id</dd>' in html
 
 
-def test_ids_are_shown_only_where_they_are_asked_for_and_escaped() -> None:
+def test_ids_are_shown_only_on_request_and_escaped() -> None:
     found = broken_result()
     odd = msgspec.structs.replace(found.examples[0], id="<b>order-7</b>")
     shown = audit(AuditState.DONE, result=msgspec.structs.replace(found, examples=(odd,)), ended_at=NOON)
@@ -88,12 +88,12 @@ def test_ids_are_shown_only_where_they_are_asked_for_and_escaped() -> None:
     assert "ids=true" not in one(shown, role=Role.VIEWER)
 
 
-def test_what_could_not_be_read_is_said_first_and_never_as_clean() -> None:
+def test_gap_is_shown_first_and_never_as_clean() -> None:
     gap = Gap(side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="in-0 begins at 9.")
     html = one(audit(AuditState.DONE, result=result(gaps=(gap,)), ended_at=NOON))
     assert "Not shown: in-0 begins at 9." in html
     assert 'class="pill good"' not in html
-    assert "<dt>Lost</dt><dd>–</dd>" in html, "nothing found is not nothing lost"
+    assert "<dt>Lost</dt><dd>–</dd>" in html, "zero found is unknown with a gap"
 
 
 def test_findings_are_shown_by_partition() -> None:
@@ -102,7 +102,7 @@ def test_findings_are_shown_by_partition() -> None:
     assert re.search(r'in-1</th><td data-label="Side">source</td>.*?lost.*?>2<', table, re.DOTALL)
 
 
-def test_of_files_the_references_that_dangle_stand_by_themselves() -> None:
+def test_dangling_references_have_their_own_table() -> None:
     html = one(audit(AuditState.DONE, result=dangling_result(), ended_at=NOON))
     assert "<dt>Files</dt><dd>2</dd>" in html
     table = html[html.index('id="dangling"') : html.index("Examples</h2>")]
@@ -116,22 +116,22 @@ def test_of_files_the_references_that_dangle_stand_by_themselves() -> None:
     assert 'id="dangling"' not in plain
 
 
-def test_progress_is_a_bar_and_a_sentence() -> None:
+def test_progress_is_a_bar_and_a_text() -> None:
     progress = AuditProgress(stage="reading", tasks_done=3, tasks=8, offsets=12_345, heard_at=NOON)
     html = one(audit(AuditState.RUNNING, progress=progress))
     assert '<progress max="8" value="3"' in html
     assert "12,345 offsets" in html
 
 
-def test_an_empty_history_says_what_to_do() -> None:
+def test_empty_history_names_the_next_step() -> None:
     html = rendered(
         "audits/_list", name="flights", audits=[], living=None, chart=None, older=None, plan=None, next_due_at=None
     )
-    assert "No audit yet" in html
-    assert "Audit the last hour below" in html
+    assert "No audits yet" in html
+    assert "Start one below." in html
 
 
-def test_the_chart_has_a_point_for_each_window_and_gaps_for_those_of_which_nothing_is_known() -> None:
+def test_chart_has_a_point_for_each_window_and_gaps_without_a_result() -> None:
     def of(hours: int, state: AuditState, **fields: Any) -> Audit:
         window = msgspec.structs.replace(audit().window, end_ms=int((NOON + hours * HOUR).timestamp() * 1000))
         return audit(state, window=window, ended_at=NOON, **fields)

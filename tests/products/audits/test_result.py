@@ -1,4 +1,4 @@
-"""A result says what is proven, and nothing more; it travels without loss."""
+"""The verdict of a result, and its serialisation."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def result(counts: AuditCounts, *gaps: Gap) -> AuditResult:
     ranges=st.lists(READ, max_size=3).map(tuple),
     gaps=st.lists(GAPS, max_size=3).map(tuple),
 )
-def test_a_result_travels_without_loss(
+def test_result_is_serialised_without_loss(
     counts: AuditCounts,
     examples: tuple[Example, ...],
     partitions: tuple[PartitionTally, ...],
@@ -119,5 +119,5 @@ def test_a_result_travels_without_loss(
         (AuditCounts(inputs=2, elsewhere=1), (), Verdict.NOT_SHOWN),
     ],
 )
-def test_the_verdict_is_what_is_proven(counts: AuditCounts, gaps: tuple[Gap, ...], says: Verdict) -> None:
+def test_verdict_follows_from_counts_and_gaps(counts: AuditCounts, gaps: tuple[Gap, ...], says: Verdict) -> None:
     assert verdict(result(counts, *gaps)) is says

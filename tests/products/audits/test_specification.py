@@ -1,4 +1,4 @@
-"""What is to be audited is said whole: every topic that outputs may be in, and no field of a pipeline left behind."""
+"""Specifications of audits: all topics of outputs, and all fields of a pipeline."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ def a_definition(errors: ErrorHandling | None = None) -> PipelineDefinition:
     )
 
 
-def test_routes_and_dead_letters_are_sinks_each_once() -> None:
+def test_routes_and_dead_letters_are_sinks_once_each() -> None:
     letters = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic="letters")
     assert sink_topics_of(a_definition()) == ("sink", "aside")
     assert sink_topics_of(a_definition(letters)) == ("sink", "aside", "letters")
 
 
-def test_a_dead_letter_topic_that_the_policy_does_not_use_is_no_sink() -> None:
+def test_unused_dead_letter_topic_is_no_sink() -> None:
     unused = ErrorHandling(policy=FailurePolicy.SKIP, dead_letter_topic="letters")
     assert "letters" not in sink_topics_of(a_definition(unused))
 
 
-def test_of_files_references_and_dead_letters_are_read_and_all_roots_that_there_were() -> None:
+def test_files_need_references_dead_letters_and_all_roots() -> None:
     letters = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic="letters")
     definition = msgspec.structs.replace(a_definition(letters), files=FileSink(root="file:///now"))
-    assert sink_topics_of(definition) == ("sink", "letters"), "what is routed elsewhere is bad, and in no topic"
+    assert sink_topics_of(definition) == ("sink", "letters"), "an output for another topic is a bad record"
     said = specification_of(
         definition,
         audit_id="an audit",
@@ -91,7 +91,7 @@ def test_of_files_references_and_dead_letters_are_read_and_all_roots_that_there_
 
 
 @given(id=IDS, source_id=st.none() | IDS, window=WINDOWS, padding_ms=st.integers(0, 10**9))
-def test_a_specification_is_read_as_it_was_said(
+def test_specification_is_serialised_without_loss(
     id: IdPlace,  # noqa: A002 - the field's name
     source_id: IdPlace | None,
     window: Window,

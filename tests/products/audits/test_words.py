@@ -1,4 +1,4 @@
-"""Windows and ids as people type them: what is typed is read back the same, what is none is refused with what is."""
+"""Text formats of windows and ids."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ NOW = datetime(2026, 11, 22, 5, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("place", [RecordKey(), JsonField(path="order.id"), Header(name="trace:id")])
-def test_an_id_is_read_as_it_is_written(place: JsonField | Header | RecordKey) -> None:
+def test_place_of_an_id_is_parsed_as_written(place: JsonField | Header | RecordKey) -> None:
     assert id_place_of(id_place_text(place)) == place
 
 
 @pytest.mark.parametrize("text", ["", "order.id", "json:", "header:", "key:x"])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_invalid_place_of_an_id_is_refused(text: str) -> None:
     with pytest.raises(WordsError, match="expected key, json:PATH or header:NAME"):
         id_place_of(text)
 
 
-def test_a_window_is_told_in_utc() -> None:
+def test_window_is_written_in_utc() -> None:
     assert window_words(time_window(NOW - timedelta(hours=1), NOW)) == "2026-11-22 04:00 to 05:00 UTC"
     assert window_words(time_window(NOW - timedelta(days=1), NOW)) == "2026-11-21 05:00 to 2026-11-22 05:00 UTC"
     assert window_words(Everything()) == "everything"

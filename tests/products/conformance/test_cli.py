@@ -1,4 +1,4 @@
-"""`fenceline conformance` as a person types it: a report that says which cluster it is of, and nothing left on it."""
+"""`fenceline conformance` from the shell: the report names its cluster, and no topic is left there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_report_says_of_which_cluster_it_is(kafka: KafkaCluster, tmp_path: Path)
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_run_tells_what_it_has_and_leaves_nothing(
+def test_stopped_run_prints_its_results_and_leaves_no_topics(
     kafka: KafkaCluster, tmp_path: Path, stop: signal.Signals
 ) -> None:
     prefix = unique_name("stopped")

@@ -1,4 +1,4 @@
-"""What `fenceline conformance` shows while it runs, and which checks it takes."""
+"""The output of `fenceline conformance` while it runs, and its selection of checks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def a_result(number: int, verdict: Verdict, said: str) -> Result:
     return Result(check=check.name, promise=check.promise, claim=check.claim, verdict=verdict, said=said, took_s=1.25)
 
 
-def test_what_is_done_being_done_and_to_come_is_told_apart() -> None:
+def test_completed_current_and_pending_checks_are_distinguished() -> None:
     results = [a_result(0, Verdict.KEPT, "seen [bold]so"), a_result(1, Verdict.NOT_CHECKED, "a right is missing")]
     text = shown(progress_of(CHECKS[:4], results))
-    for words in ("kept", "seen [bold]so", "not checked", "a right is missing", "checking", "to come", "1.2"):
+    for words in ("kept", "seen [bold]so", "not checked", "a right is missing", "checking", "pending", "1.2"):
         assert words in text
     done = shown(progress_of(CHECKS[:2], results))
     assert "checking" not in done
-    assert "to come" not in done
+    assert "pending" not in done
 
 
 def test_checks_are_listed_and_have_names_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""Settings are never taken for a promise that was seen; what one broker's loss can break is at risk."""
+"""Settings are never an observed guarantee; guarantees that one broker's loss can break are at risk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BROKERS = {"transaction.state.log.replication.factor": ("3",), "transaction.stat
 def test_good_settings_show_nothing_and_say_what_they_promise() -> None:
     found = judge_settings(replication_factor=3, topic=TOPIC, brokers=BROKERS)
     assert found.verdict is Verdict.NOT_SHOWN
-    assert found.said.endswith("what is committed outlives the loss of 1 replica")
+    assert found.said.endswith("committed records survive the loss of 1 replica")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_good_settings_show_nothing_and_say_what_they_promise() -> None:
     [
         (1, {}, {}, "partitions have one replica"),
         (3, {"min.insync.replicas": "1"}, {}, "`min.insync.replicas` is 1"),
-        (3, {"unclean.leader.election.enable": "true"}, {}, "a replica that lacks committed records may lead"),
+        (3, {"unclean.leader.election.enable": "true"}, {}, "an out-of-sync replica may become leader"),
         (3, {}, {"transaction.state.log.replication.factor": ("1",)}, "`__transaction_state` has one replica"),
         (3, {}, {"transaction.state.log.min.isr": ("2", "1")}, "`transaction.state.log.min.isr` is 1"),
     ],
@@ -36,8 +36,8 @@ def test_each_weakness_is_a_risk(
     assert ";" not in found.said, "one weakness, one sentence"
 
 
-def test_what_is_not_told_is_not_taken_for_good() -> None:
+def test_unreported_settings_do_not_count_as_good() -> None:
     found = judge_settings(replication_factor=3, topic={"min.insync.replicas": "2"}, brokers={})
     assert found.verdict is Verdict.NOT_SHOWN
-    assert found.said.endswith("the cluster does not tell `unclean.leader.election.enable`")
+    assert found.said.endswith("the cluster does not report `unclean.leader.election.enable`")
     assert "outlives" not in found.said

@@ -1,4 +1,4 @@
-"""The report is what docs/conformance.schema.json says, and a missing right is never a promise kept."""
+"""The report matches docs/conformance.schema.json, and a missing permission is never a kept guarantee."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def a_report(*results: Result) -> Report:
 def test_schema_of_the_docs_is_that_of_the_report() -> None:
     ours = cleaned(msgspec.json.schema(Report))
     assert {key: cleaned(SCHEMA)[key] for key in ours} == ours, (
-        "write it anew: its keys but for title and $schema are these"
+        "write it again: its keys except title and $schema are these"
     )
     jsonschema.validate(json.loads(msgspec.json.encode(a_report(*map(a_result, Verdict)))), SCHEMA)
 
 
-def test_summary_counts_what_there_is() -> None:
+def test_summary_counts_the_results() -> None:
     results = [a_result(), a_result(), a_result(Verdict.NOT_CHECKED), a_result(Verdict.BROKEN)]
     assert summary(results) == "2 kept, 1 broken, 1 not checked"
     assert summary([]) == ""
@@ -58,11 +58,11 @@ def test_summary_counts_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("code", "operation", "says"),
     [
-        (TOPIC, None, "right Write on topics that begin with p-1 is missing"),
-        (TOPIC, "Create", "right Create on topics that begin with p-1 is missing"),
-        (GROUP, None, "right Read on groups that begin with p-1 is missing"),
-        (CLUSTER, None, "right IdempotentWrite on the cluster is missing"),
-        (TRANSACTIONAL_ID, None, "right Write on transactional ids that begin with p-1 is missing"),
+        (TOPIC, None, "permission Write on topics that begin with p-1 is missing"),
+        (TOPIC, "Create", "permission Create on topics that begin with p-1 is missing"),
+        (GROUP, None, "permission Read on groups that begin with p-1 is missing"),
+        (CLUSTER, None, "permission IdempotentWrite on the cluster is missing"),
+        (TRANSACTIONAL_ID, None, "permission Write on transactional ids that begin with p-1 is missing"),
         (44, "Create", "the topic was refused: a policy"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`fenceline demo` as somebody types it: to its end with --once, and interrupted."""
+"""`fenceline demo` from the shell: to its end with --once, and interrupted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Demo:
 
 @contextmanager
 def started(folder: Path, *arguments: str) -> Generator[Demo]:
-    """A demo that is ended whatever happens."""
+    """A demo that is ended in any case."""
     mark = unique_name("mark")
     said = folder / "said.txt"
     with said.open("w") as errors:
@@ -94,7 +94,7 @@ def started(folder: Path, *arguments: str) -> Generator[Demo]:
 
 @pytest.mark.core
 @pytest.mark.always
-def test_once_kills_a_worker_in_an_open_transaction_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+def test_once_kills_a_worker_in_an_open_transaction_without_loss_or_duplicates(tmp_path: Path) -> None:
     with started(tmp_path, "--once") as demo:
         output, _ = demo.process.communicate(timeout=ENDS_WITHIN_S)
         assert demo.process.returncode == 0, demo.text()

@@ -55,12 +55,12 @@ def test_a_run_that_people_may_stop_need_not_have_read_all(state: RunState) -> N
 
 
 @pytest.mark.parametrize("state", [RunState.STARTING, RunState.RUNNING, RunState.DEGRADED])
-def test_a_run_that_nobody_stopped_must_have_read_all(state: RunState) -> None:
+def test_a_run_that_was_not_stopped_must_have_read_all(state: RunState) -> None:
     (said,) = complaints(verdict(read=9), before=Run("r", state), after=STOPPED, may_end_early=True)
     assert said.startswith("10 flights were fed, but 9 were read")
 
 
-def test_who_was_stopped_early_must_not_have_lost_what_it_read() -> None:
+def test_a_run_stopped_early_must_not_have_lost_its_input() -> None:
     (said,) = complaints(verdict(read=9, lost=1), before=STOPPED, after=STOPPED, may_end_early=True)
     assert "lost 1" in said
 
@@ -99,7 +99,7 @@ def test_staying_ends_when_the_run_fails(feeding: threading.Thread) -> None:
         stay(get_run=lambda: next(states), prove=list, feeding=feeding)
 
 
-def test_staying_goes_on_when_somebody_stops_the_run(feeding: threading.Thread) -> None:
+def test_the_demo_stays_when_a_user_stops_the_run(feeding: threading.Thread) -> None:
     def prove() -> None:
         raise KeyboardInterrupt
 

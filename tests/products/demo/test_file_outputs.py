@@ -1,4 +1,4 @@
-"""The proof of the demo's files must see what goes wrong: real files of the sink are lost, altered and named twice."""
+"""The check of the demo's files detects errors: real files of the sink are lost, altered and referenced twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAP = 2
 
 @pytest.fixture(scope="module")
 def flights() -> list[Flight]:
-    """Of two days, some of them cancelled: fields that others have are missing."""
+    """Flights of two days, some of them cancelled, so that some fields are missing."""
     found = read_flights(limit=1_000)
     assert len({flight.scheduled_departure[:10] for flight in found}) == 2
     assert any(flight.arrival_delay_min is None for flight in found)
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def references(root: Path, tmp_path: Path, flights: Sequence[Flight]) -> list[bytes]:
-    """As the demo's own definition has them written."""
+    """Write them by the demo's own definition."""
     given = file_pipeline.definition(cluster="demo", spark_master="local", root=root)
     definition = decode_definition(given)
     assert isinstance(definition, PipelineDefinition), definition
@@ -60,7 +60,7 @@ def references(root: Path, tmp_path: Path, flights: Sequence[Flight]) -> list[by
     return [value for _, value in sink.references()]
 
 
-def test_what_lies_in_the_files_is_what_was_fed(root: Path, references: list[bytes], flights: list[Flight]) -> None:
+def test_the_files_have_the_flights_that_were_fed(root: Path, references: list[bytes], flights: list[Flight]) -> None:
     outputs = FlightsInFiles(root)
     found = [output for value in references for output in outputs.found(value)]
     assert sorted(found) == sorted(str(outputs.expected((LAP, flight))) for flight in flights)
@@ -76,10 +76,10 @@ def test_a_file_that_is_gone_or_another_one_brings_nothing(root: Path, reference
     outputs = FlightsInFiles(root)
     first, second = (root / named(value)["path"] for value in references[:2])
     first.unlink()
-    with pytest.raises(WrongOutputError, match="is referenced and not there"):
+    with pytest.raises(WrongOutputError, match="is referenced, but missing"):
         outputs.found(references[0])
     second.write_bytes(second.read_bytes()[:-1])
-    with pytest.raises(WrongOutputError, match="another file than the one that is referenced"):
+    with pytest.raises(WrongOutputError, match="differs from the referenced file"):
         outputs.found(references[1])
 
 
@@ -98,7 +98,7 @@ def test_fewer_records_than_the_reference_says_are_wrong(root: Path, references:
 
 
 @pytest.mark.parametrize("value", [b"", b"hello", b"[]", b'{"flight_id": "x"}'])
-def test_what_is_no_reference_is_wrong(root: Path, value: bytes) -> None:
+def test_an_invalid_reference_is_wrong(root: Path, value: bytes) -> None:
     with pytest.raises(WrongOutputError, match="not a reference"):
         FlightsInFiles(root).found(value)
 

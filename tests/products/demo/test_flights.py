@@ -1,4 +1,4 @@
-"""The demo's input, as it lies in the package."""
+"""The demo's input from the package."""
 
 import dataclasses
 import json

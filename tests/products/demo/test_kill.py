@@ -1,4 +1,4 @@
-"""The demo kills a worker only inside an open transaction, and believes the brokers on what came of it."""
+"""The demo kills a worker only inside an open transaction, and reads the outcome from the journal."""
 
 import os
 import signal
@@ -66,7 +66,7 @@ def report(pid: int, transactional_id: str) -> TaskReport:
 
 @pytest.fixture
 def workers(kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Generator[Workers]:
-    # What tells a Spark worker from any other process; ours are Python's own.
+    # The mark of a Spark worker's command line; these processes are plain Python.
     monkeypatch.setattr("app.products.demo.kill.WORKER_WORD", HOLDER)
     started = Workers(kafka.bootstrap_servers)
     yield started
@@ -97,7 +97,7 @@ def test_only_the_worker_with_an_open_transaction_is_killed(
     assert psutil.Process(idle.pid).status() != psutil.STATUS_STOPPED, "the idle worker was left frozen"
 
 
-def test_with_nothing_open_nobody_is_killed_or_left_frozen(
+def test_without_an_open_transaction_no_worker_is_killed_or_left_frozen(
     kafka: KafkaCluster, workers: Workers, make_topic: MakeTopic, topic_name: str
 ) -> None:
     idle = workers.start(topic=make_topic(), transactional_id=topic_name, is_open=False)

@@ -1,4 +1,4 @@
-"""A question of the demo's outlives a broker that is away for a while, and has an end."""
+"""A request of the demo survives a broker that does not answer for a while, and has a time limit."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -27,6 +27,6 @@ def test_a_refusal_while_a_leader_moves_is_asked_again() -> None:
     assert broker.asked == 3
 
 
-def test_who_is_refused_for_too_long_says_what_was_asked_and_the_last_answer() -> None:
+def test_permanent_refusals_report_the_request_and_the_last_error() -> None:
     with pytest.raises(EmbeddedError, match=r"the offsets of late: Leader epoch is older \(1 tries in 0 s\)"):
         answered("the offsets of late", JustThawed(refusals=1), patience_s=0)

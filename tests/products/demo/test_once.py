@@ -1,4 +1,4 @@
-"""The demo with one kill feeds on until the killed instance has committed again, however busy the machine is."""
+"""The demo with one kill feeds on until the killed instance has committed again, on any machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILL = Kill(ordinal=0, pid=1, transactional_id="t", epoch=3)
 
 
 class PlayedFeed:
-    """Takes all at once; the slow part until it is stopped."""
+    """Accepts all at once, and the slow part until it is stopped."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -32,7 +32,7 @@ class PlayedFeed:
 
 
 class PlayedJournal:
-    """Says that the killed one has committed once so much was fed."""
+    """Reports a commit of the killed instance after this number of flights."""
 
     def __init__(self, feed: PlayedFeed, back_at: int) -> None:
         self._feed = feed
@@ -42,7 +42,7 @@ class PlayedJournal:
         return self._feed.sent >= self._back_at
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class Played:
@@ -98,11 +98,11 @@ def test_nothing_is_fed_beyond_the_input_where_nothing_is_waited_for(
 ) -> None:
     played = Played(monkeypatch, back_at=0, has_kill=has_kill)
     played.play()
-    # What was asked for while it was stopped may still be one flight.
+    # One flight may still be sent after the stop.
     assert played.feed.sent <= FLIGHTS + 1
 
 
-def test_a_broker_that_takes_no_more_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_rejects_records_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch, back_at=FLIGHTS + 50)
 
     def refuse(*_: object, **__: object) -> None:

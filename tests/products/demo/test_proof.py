@@ -1,4 +1,4 @@
-"""The demo's proof must see what goes wrong, else it proves nothing: a stand-in pipeline loses, repeats and alters."""
+"""The demo's check detects errors: a stand-in pipeline loses, repeats and alters records."""
 
 import json
 import threading
@@ -45,7 +45,7 @@ class Bench:
     def process(
         self, *, outputs: Callable[[list[bytes]], list[bytes]] = list, up_to: float = 1.0, is_abort: bool = False
     ) -> None:
-        """One transaction over the first `up_to` of the input; `outputs` spoils what it writes."""
+        """Process the first `up_to` inputs in one transaction; `outputs` alters the result."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": self.group})
         initialise(producer)
@@ -78,7 +78,7 @@ def bench(kafka: KafkaCluster, make_topic: MakeTopic) -> Generator[Bench]:
     bench.proof.close()
 
 
-def test_what_was_fed_lies_where_the_feed_says(bench: Bench) -> None:
+def test_fed_flights_are_at_the_recorded_offsets(bench: Bench) -> None:
     consumer = Consumer({"bootstrap.servers": bench.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(bench.source, p, 0) for p in range(4)])
     found: dict[tuple[int, int], str] = {}
@@ -147,7 +147,7 @@ def test_a_changed_field_and_a_flight_that_was_not_late_are_wrong(bench: Bench) 
     assert not verdict.is_exactly_once
 
 
-def test_each_look_adds_what_came_since(bench: Bench) -> None:
+def test_each_check_adds_new_records(bench: Bench) -> None:
     bench.process(up_to=0.5)
     half = bench.proof.look()
     assert 0 < half.records_in < FLIGHTS
@@ -158,7 +158,7 @@ def test_each_look_adds_what_came_since(bench: Bench) -> None:
     bench.process(outputs=lambda values: values)
     whole = bench.proof.look()
     assert whole.records_in == FLIGHTS
-    # The stand-in writes the first half again: exactly those are doubled.
+    # The stand-in writes the first half again: exactly those are duplicated.
     assert whole.duplicated == already > 0
 
 
@@ -175,7 +175,7 @@ def test_a_broker_that_is_frozen_meanwhile_ends_no_proof(
 
         return answered(what, counted)
 
-    # Each question is given up long before the broker is back.
+    # Each request times out long before the broker is back.
     monkeypatch.setattr(proof, "ANSWER_S", 0.5)
     monkeypatch.setattr(proof, "answered", counting)
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -183,7 +183,7 @@ def test_a_broker_that_is_frozen_meanwhile_ends_no_proof(
         broker.pause()
         try:
             looking = pool.submit(bench.proof.look)
-            wait_for(lambda: len(asked) >= 3, 30, "two questions that nobody answered")
+            wait_for(lambda: len(asked) >= 3, 30, "two questions without an answer")
         finally:
             broker.resume()
         verdict = looking.result(60)
@@ -202,7 +202,7 @@ def test_a_steady_feed_keeps_its_rate_and_ends_with_its_input(kafka: KafkaCluste
     assert took_s >= 0.99
 
 
-def test_laps_start_where_they_are_told_and_then_repeat_the_year() -> None:
+def test_laps_start_at_the_given_flight_and_then_repeat_the_year() -> None:
     flights = read_flights(limit=3)
     endless = laps(flights, start=2)
     ids = [flight.id_in(lap) for lap, flight in (next(endless) for _ in range(5))]

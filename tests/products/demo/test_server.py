@@ -1,4 +1,4 @@
-"""What the demo asks its server while people take it away."""
+"""The demo's requests while its server does not answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.processes import ChildProcess
 from app.kit.patience import AWAY_S, Patience
-from app.products.demo.server import DemoServer
+from app.products.demo.server import LONGEST_DRILL_S, DemoServer
+from app.products.drills.drill import LONGEST_S
 
 
 class Living(ChildProcess):
-    """A server that is there, whatever it answers."""
+    """A server with prepared answers."""
 
     @property
     def is_running(self) -> bool:
@@ -75,7 +76,7 @@ def test_a_database_that_is_away_does_not_end_the_demo(tmp_path: Path, status: i
     assert server.tasks("r") == []
 
 
-def test_a_server_that_is_away_for_ever_ends_the_demo_with_its_word(
+def test_a_permanently_absent_server_ends_the_demo_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(0, 10)
@@ -106,7 +107,7 @@ def test_a_server_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
     assert asked == ["GET"]
 
 
-def test_what_was_never_started_has_no_run(tmp_path: Path) -> None:
+def test_a_pipeline_never_started_has_no_run(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -136,3 +137,7 @@ def test_a_run_that_does_not_end_in_time_is_named_by_its_state(tmp_path: Path) -
     server = _server(tmp_path, lambda _: httpx.Response(200, json={"id": "a", "state": "draining"}))
     with pytest.raises(EmbeddedError, match="the run is still draining 0 s after its drain"):
         server.end_run("a", "drain", timeout_s=0)
+
+
+def test_requests_outlast_the_longest_drill_of_the_server() -> None:
+    assert LONGEST_DRILL_S >= LONGEST_S

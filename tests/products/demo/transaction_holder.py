@@ -1,4 +1,4 @@
-"""Run as a script: a worker that commits a transaction, leaves a second one open if told so, and waits."""
+"""Run as a script: a worker that commits a transaction, opens a second one on request, and waits."""
 
 import signal
 import sys

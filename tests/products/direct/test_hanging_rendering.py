@@ -1,4 +1,4 @@
-"""What `fenceline stuck` prints of a whole cluster, of answers that were made up."""
+"""The output of `fenceline stuck` for a whole cluster, with invented answers."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def written(what: RenderableType) -> str:
     return console.file.getvalue()
 
 
-def test_what_hangs_is_printed_with_the_lines_that_end_it() -> None:
+def test_hanging_transactions_are_printed_with_their_commands() -> None:
     text = printed(answer_of(REPORT, "b1:9092"))
     assert "hangs in orders-0 from offset 10 on: producer 4015 belongs to no transactional id" in text
     assert "coordinator epoch 3" in text
     assert "  fenceline end orders 0 --start-offset 10 --bootstrap-server b1:9092\n" in text
     assert "--topic orders --partition 0 --start-offset 10" in text
-    assert "50 partitions looked at" in text
+    assert "50 partitions checked" in text
 
 
-def test_all_is_well_only_if_everybody_told() -> None:
-    assert "Nothing hangs" in printed(answer_of(CALM, "b"))
+def test_no_hanging_transactions_only_if_all_brokers_answered() -> None:
+    assert "No hanging transactions" in printed(answer_of(CALM, "b"))
     refused = Unclear(topic="secret", partition=0, since_ms=1, reason="it needs READ on the topic secret")
     for less in (
         {"silent": ("broker 2 does not answer",)},
@@ -65,7 +65,7 @@ def test_all_is_well_only_if_everybody_told() -> None:
         {"swept_ms": -1},
     ):
         text = printed(answer_of(msgspec.structs.replace(CALM, **less), "b"))
-        assert "Nothing hangs" not in text
+        assert "No hanging transactions" not in text
         assert "not known" in text
     assert "secret-0: it needs READ on the topic secret" in printed(
         answer_of(msgspec.structs.replace(CALM, unclear=(refused,), unclear_count=3), "b")
@@ -79,30 +79,30 @@ def test_search_of_a_server_that_got_stuck_is_not_called_well() -> None:
         answer = HangingSearch.of_report(CALM, now=at + after).model_dump(mode="json")
         return printed(msgspec.structs.replace(answer_of(CALM, "b"), search=as_record(answer, Search)))
 
-    assert "Nothing hangs" in told(timedelta(seconds=10))
+    assert "No hanging transactions" in told(timedelta(seconds=10))
     overdue = told(timedelta(minutes=10))
     assert "Whether anything hangs is not known" in overdue
-    assert "asked about last 10 min ago" in overdue
+    assert "the last sweep of all partitions ended 10 min ago" in overdue
 
 
-def test_offsets_that_nobody_will_decide_are_printed_with_where_to_end_them() -> None:
+def test_hanging_pending_offsets_are_printed_with_their_partition() -> None:
     text = printed(msgspec.structs.replace(answer_of(CALM, "b"), pending_offsets=(WAITING,)))
     assert "billing" in text
     assert "never: end it in __consumer_offsets-12" in text
 
 
-def test_what_hangs_stands_above_the_ids_with_the_line_that_ends_it() -> None:
+def test_hanging_transactions_are_above_the_ids_with_their_command() -> None:
     text = written(Group(*beside_ids(answer_of(REPORT, "b1:9092"))))
-    assert "1 transaction hangs" in text
+    assert "1 hanging transaction" in text
     assert re.search(r"orders-0 +10 +4015 +2 ", text)
     assert "fenceline end orders 0 --start-offset 10 --bootstrap-server b1:9092\n" in text
     assert "not known" not in text
-    assert "Nothing hangs" in written(Group(*beside_ids(answer_of(CALM, "b"))))
+    assert "No hanging transactions" in written(Group(*beside_ids(answer_of(CALM, "b"))))
 
 
 @pytest.mark.parametrize("found", [CALM, REPORT], ids=["nothing", "one"])
-def test_what_could_not_be_searched_is_not_called_well(found: SearchReport) -> None:
+def test_incomplete_searches_are_not_called_clean(found: SearchReport) -> None:
     silent = msgspec.structs.replace(found, silent=("broker 2 does not answer",))
     text = written(Group(*beside_ids(answer_of(silent, "b"))))
-    assert "Nothing hangs" not in text
-    assert f"Whether {'more' if found.hanging else 'anything'} hangs is not known" in text
+    assert "No hanging transactions" not in text
+    assert f"Not known whether {'more' if found.hanging else 'anything'} hangs" in text

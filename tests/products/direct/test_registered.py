@@ -1,4 +1,4 @@
-"""`stuck` and `fence` by the server: owners are known, and what was done stands in the command log."""
+"""`stuck` and `fence` by the server: owners are known, and changes are in the command log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_transaction_is_explained_and_fenced_by_the_server(
     (one,) = wait_for(listed, 60, "the id in the server's observer")
     assert (one["transactional_id"], one["owner"], one["state"]) == (name, None, "Ongoing")
     found = json_of(fenceline("stuck", f"{topic}:0", "--cluster", cluster, "--json"))
-    assert found["partitions"][0]["links"][-1]["sentence"] == "whose owner is none of ours"
+    assert found["partitions"][0]["links"][-1]["sentence"] == "whose owner is not a Fenceline task"
     anywhere = json_of(fenceline("stuck", "--cluster", cluster, "--json"))
     assert (anywhere["items"], anywhere["search"]["problem"]) == ([], "")
     shown = json_of(fenceline("end", topic, "0", "--cluster", cluster, "--json"))
@@ -37,7 +37,7 @@ def test_a_transaction_is_explained_and_fenced_by_the_server(
     committed.commit_transaction(20)
     refused = fenceline("fence", idle, "--cluster", cluster, "--execute", "--yes")
     assert refused.returncode == 1
-    assert "it has nothing open" in refused.stderr
+    assert "it has no open transaction" in refused.stderr
     forced = ("--execute", "--yes", "--force", "--why", "its host is gone", "--json")
     assert json_of(fenceline("fence", name, "--cluster", cluster, *forced))["state"] == "Empty"
     assert json_of(fenceline("stuck", f"{topic}:0", "--cluster", cluster, "--json"))["verdict"] == "free"

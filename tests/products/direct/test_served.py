@@ -1,4 +1,4 @@
-"""What `transactions` and `groups` print of the server's answers, as REST gives them."""
+"""The output of `transactions` and `groups` for the server's answers by REST."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_id_is_printed_with_its_owner_and_since_when_it_is_open(live: LiveClu
     assert "1 of 3 ids, from the server's reading of __transaction_state (live" in text
     detail = DomainDetail(transaction=observed, pending_offsets=(), journal=snapshot.transaction_journal)
     whole = TransactionDetail.of_detail(detail, now=NOW).model_dump(mode="json")
-    assert "used by: flights 0.1 · 0 commits and 0 aborts since reading began · open for" in printed(
+    assert "owner: flights 0.1 · 0 commits and 0 aborts since the observer's start · open for" in printed(
         served.transaction_detail(whole)
     )
 
@@ -127,7 +127,7 @@ def test_a_name_of_odd_characters_is_one_part_of_the_address() -> None:
 
 
 class Known:
-    """A look of a command of its own at ids that are known already."""
+    """A command's own read of known ids."""
 
     source, remark = "__transaction_state", ""
 
@@ -158,7 +158,7 @@ class Known:
     ],
     ids=str,
 )
-def test_ids_of_a_strange_cluster_are_chosen_as_the_server_does_it(
+def test_ids_of_an_unregistered_cluster_are_selected_as_the_server_does_it(
     options: dict[str, Any], expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(listing, "Look", Known)

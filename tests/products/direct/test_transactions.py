@@ -1,4 +1,4 @@
-"""The commands that ask brokers themselves, as a person types them: stuck, transactions, groups, fence, end."""
+"""The commands that ask brokers directly, from the shell: stuck, transactions, groups, fence, end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def scene() -> Generator[Scene]:
-    # As Kafka does it unless told otherwise: whoever asks for a topic makes it.
+    # Kafka's default: a metadata request creates the topic.
     settings = {**TEST_BROKER_SETTINGS, **UNVERIFIED, "auto.create.topics.enable": "true"}
     with KafkaCluster.start(overrides=settings) as cluster:
         yield Scene(cluster.bootstrap_servers)
@@ -36,7 +36,7 @@ def scene() -> Generator[Scene]:
 
 @pytest.fixture
 def fenceline(scene: Scene, tmp_path: Path) -> Command:
-    """A command against the broker, without any server; whatever its exit code."""
+    """Run a command against the broker, without a server; with any exit code."""
 
     def run(*arguments: str, servers: str | None = scene.bootstrap_servers) -> subprocess.CompletedProcess[str]:
         named = [] if servers is None else ["--bootstrap-server", servers]
@@ -65,7 +65,7 @@ def test_stuck_reads_as_a_chain_and_ends_with_what_to_do(scene: Scene, fenceline
     ended = fenceline("stuck", f"{topic}:0")
     assert ended.returncode == 0, ended.stderr
     first, *links, verdict, line, ours = ended.stdout.splitlines()
-    assert first.startswith(f"Readers of {topic}-0 see nothing from offset 0 on. 2 records wait")
+    assert first.startswith(f"read_committed consumers of {topic}-0 are blocked at offset 0. 2 records are behind it")
     assert [line.split()[0] for line in links] == ["because", "because", "which"]
     assert links[0].endswith("s ago")
     assert verdict.startswith("  fence: It would end by itself only at")
@@ -81,7 +81,7 @@ def test_hanging_transaction_is_shown_then_ended(scene: Scene, fenceline: Comman
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"))
     shown = fenceline("end", topic, "0")
     assert shown.returncode == 0, shown.stderr
-    assert "nothing was done; --execute does it" in shown.stdout
+    assert "nothing was changed; --execute executes the plan" in shown.stdout
     assert "kafka-transactions.sh" in shown.stdout
     assert document(fenceline("stuck", topic, "--json"))["verdict"] == "end"
     for found in (
@@ -114,7 +114,7 @@ def test_fence_is_shown_then_done(scene: Scene, fenceline: Command) -> None:
     committed.commit_transaction(20)
     shown = document(fenceline("fence", idle, "--json"))
     assert shown["is_done"] is False
-    assert "it has nothing open" in shown["refusal"]
+    assert "it has no open transaction" in shown["refusal"]
     topic = scene.topic()
     name, producer = scene.leave_open(topic)
     done = document(fenceline("fence", name, "--execute", "--yes", "--force", "--why", "its host is gone", "--json"))
@@ -138,7 +138,7 @@ def test_transactions_are_listed_open_ones_first(scene: Scene, fenceline: Comman
     detail = fenceline("transactions", name)
     assert f"in {topic}-0" in detail.stdout
     assert "initialised" in detail.stdout
-    assert "there is no transactional id nobody" in fenceline("transactions", "nobody").stderr
+    assert "the transactional id nobody was not found" in fenceline("transactions", "nobody").stderr
     producer.abort_transaction(20)
 
 
@@ -160,13 +160,13 @@ def test_groups_show_what_is_committed_and_what_is_pending(scene: Scene, fenceli
     assert "1 of 1 group" in listed.stdout
 
 
-def test_what_cannot_be_asked_is_said(fenceline: Command) -> None:
+def test_impossible_requests_are_reported(fenceline: Command) -> None:
     assert "name the cluster: --bootstrap-server" in fenceline("stuck", "orders", servers=None).stderr
     away = fenceline("stuck", "orders", servers="127.0.0.1:9")
     assert away.returncode == 3
     assert "no Kafka broker answers at 127.0.0.1:9" in away.stderr
     nothing = fenceline("stuck", "no-such-name")
-    assert "neither a group nor a topic" in nothing.stderr
+    assert "no group and no topic" in nothing.stderr
 
 
 def test_looking_for_a_topic_does_not_create_it(scene: Scene, fenceline: Command) -> None:

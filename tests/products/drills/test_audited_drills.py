@@ -1,4 +1,4 @@
-"""A drill whose time is audited: the audit is its own, ends with it, and keeps nobody waiting once it reads."""
+"""A drill with its audit, which ends with it and blocks other drills only until it reads."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from app.kit.errors import ConflictError
 from app.products.audits.audit import Audit, AuditState
 from app.products.audits.service import planning
 from app.products.audits.service.carrying_out import begin_submission
-from app.products.audits.service.on_behalf import PlannedAudits
 from app.products.audits.specification import JsonField
 from app.products.audits.store import AuditStore
 from app.products.drills.drill import Drill, DrillState, DrillVerdict
-from app.products.drills.service.drills import blocking
+from app.products.drills.service.drills import audit_word, blocking
 from app.products.drills.store import DrillStore
 from tests.products.drills.test_service import get, order, running, stop
-from tests.support.control_plane import ControlPlane, PlaneClock, task_heartbeat
+from tests.support.control_plane import ControlPlane, task_heartbeat
 
 
 async def recovered(plane: ControlPlane) -> Drill:
-    """A drill of flights that waits for its audit; trains and flights run."""
+    """Return a drill of flights that waits for its audit; trains and flights run."""
     for name in ("flights", "trains"):
         run = await running(plane, name=name)
         async with plane.uow() as uow:
@@ -60,7 +59,7 @@ async def save(plane: ControlPlane, drill: Drill) -> None:
 async def with_audit(plane: ControlPlane) -> Drill:
     drill = await recovered(plane)
     async with plane.uow() as uow:
-        word = await PlannedAudits(clock=PlaneClock(plane)).ask(uow, drill)
+        word = await audit_word(uow, drill, now=plane.now)
         drill = replace(drill, audit_id=word.audit_id)
         await uow.of(DrillStore).save(drill)
         await uow.commit()
@@ -81,31 +80,31 @@ async def submit(plane: ControlPlane, drill: Drill) -> None:
         await uow.commit()
 
 
-async def test_a_drill_that_is_stopped_ends_its_audit(plane: ControlPlane) -> None:
+async def test_stop_of_a_drill_stops_its_audit(plane: ControlPlane) -> None:
     drill = await with_audit(plane)
     stopped = await stop(plane, drill)
     assert (stopped.state, stopped.verdict) == (DrillState.ENDED, DrillVerdict.STOPPED)
     audit = await audit_of(plane, drill)
     assert audit.state is AuditState.STOPPED
-    assert audit.reason == f"otto stopped it: drill {drill.id} was stopped"
+    assert audit.reason == f"stopped by otto: drill {drill.id} was stopped"
 
 
-async def test_an_audit_that_reads_is_told_to_end(plane: ControlPlane) -> None:
+async def test_stop_of_a_drill_stops_its_running_audit(plane: ControlPlane) -> None:
     drill = await with_audit(plane)
     await submit(plane, drill)
     await stop(plane, drill)
     assert (await audit_of(plane, drill)).state is AuditState.STOPPING
 
 
-async def test_an_audit_that_its_drill_does_not_come_to_know_is_none(plane: ControlPlane) -> None:
+async def test_audit_is_started_in_the_transaction_of_its_drill(plane: ControlPlane) -> None:
     drill = await recovered(plane)
     async with plane.uow() as uow:
-        assert (await PlannedAudits(clock=PlaneClock(plane)).ask(uow, drill)).audit_id is not None
+        assert (await audit_word(uow, drill, now=plane.now)).audit_id is not None
     async with plane.uow() as uow:
-        assert await uow.of(AuditStore).find_living("flights") is None, "the server went before its commit"
+        assert await uow.of(AuditStore).find_living("flights") is None, "the server ended before its commit"
 
 
-async def test_until_its_audit_reads_its_pipeline_is_not_drilled_again_and_others_are(plane: ControlPlane) -> None:
+async def test_waiting_audit_blocks_drills_of_its_pipeline_only(plane: ControlPlane) -> None:
     drill = await with_audit(plane)
     with pytest.raises(ConflictError, match=f"is auditing.*{drill.id}"):
         await order(plane)
@@ -119,7 +118,7 @@ async def test_until_its_audit_reads_its_pipeline_is_not_drilled_again_and_other
         assert await blocking(uow, "trains") == second
 
 
-async def test_the_instance_that_is_audited_and_drilled_again_hears_its_new_order_once(plane: ControlPlane) -> None:
+async def test_instance_receives_only_its_new_order_during_an_audit(plane: ControlPlane) -> None:
     drill = await with_audit(plane)
     await submit(plane, drill)
     second = await order(plane)

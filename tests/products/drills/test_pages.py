@@ -1,4 +1,4 @@
-"""A drill is ordered, watched and stopped on its pages, by those who may and where it is allowed."""
+"""The pages of drills: start, observe and stop, with permission."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.wiring import browser_of, settings_for_test, wired
 
@@ -27,7 +27,7 @@ async def running(database: Database, wiring: Wiring, *, allows_drills: bool = T
 
 
 async def heard(database: Database, wiring: Wiring) -> None:
-    """Both tasks, just now: the clock of these pages is the real one, and a drill takes a word of the last seconds."""
+    """Send heartbeats of both tasks now: these pages use the real clock, and a drill requires recent heartbeats."""
     plane = ControlPlane(database, now=wiring.clock.now())
     async with plane.uow() as uow:
         run = await uow.of(RunStore).find_live("flights")
@@ -39,12 +39,12 @@ async def heard(database: Database, wiring: Wiring) -> None:
 FREEZE = {"kind": "freeze_instance", "ordinal": "1", "for_s": "20", "why": "rehearsal <b>"}
 
 
-async def test_a_drill_is_ordered_watched_and_stopped_on_its_pages(database: Database, wiring: Wiring) -> None:
+async def test_drill_is_started_observed_and_stopped_on_its_pages(database: Database, wiring: Wiring) -> None:
     await running(database, wiring)
     async with browser_of(wiring, Role.OPERATOR) as browser:
         assert "/pipelines/flights/drills" in (await browser.get("/pipelines/flights")).text
         before = (await browser.get("/pipelines/flights/drills")).text
-        assert "No drill yet" in before
+        assert "No drills yet" in before
         assert before.count("<form") >= 3
         await heard(database, wiring)
         ordered = await browser.post("/pipelines/flights/drills", data=FREEZE)
@@ -54,11 +54,11 @@ async def test_a_drill_is_ordered_watched_and_stopped_on_its_pages(database: Dat
         page = (await browser.get(ordered.headers["location"])).text
         for said in (
             "freeze instance 1 of flights for 20 s",
-            "gives them to others",
+            "to other members",
             "4711 on w1",
             "expected at most 23 s",
             "rehearsal &lt;b&gt;",
-            "counted by the audit at the end",
+            "counted by the final audit",
             "It begins within a second or two",
         ):
             assert said in page, said
@@ -75,16 +75,16 @@ async def test_a_drill_is_ordered_watched_and_stopped_on_its_pages(database: Dat
         assert (await browser.get("/drills/nonsense")).status_code == 404
 
 
-async def test_a_viewer_watches_and_orders_nothing(database: Database, wiring: Wiring) -> None:
+async def test_viewer_can_observe_and_not_start(database: Database, wiring: Wiring) -> None:
     await running(database, wiring)
     async with browser_of(wiring, Role.VIEWER) as browser:
         page = (await browser.get("/pipelines/flights/drills")).text
-        assert "Drills take the role operator" in page
+        assert "Drills require the role operator" in page
         assert "drill-freeze" not in page
         assert (await browser.post("/pipelines/flights/drills", data=FREEZE)).status_code == 403
 
 
-async def test_where_it_is_not_allowed_the_page_says_what_to_do(database: Database, wiring: Wiring) -> None:
+async def test_page_without_permission_names_the_next_step(database: Database, wiring: Wiring) -> None:
     await running(database, wiring, allows_drills=False)
     async with browser_of(wiring, Role.OPERATOR) as browser:
         page = (await browser.get("/pipelines/flights/drills")).text
@@ -95,8 +95,8 @@ async def test_where_it_is_not_allowed_the_page_says_what_to_do(database: Databa
         assert "/pipelines/flights/drills" not in (await browser.get("/pipelines/flights")).text
 
 
-async def test_without_a_run_there_is_nothing_to_drill(database: Database, wiring: Wiring) -> None:
+async def test_page_without_a_run_has_no_drill(database: Database, wiring: Wiring) -> None:
     await ControlPlane(database, now=wiring.clock.now()).pipeline(allows_drills=True)
     async with browser_of(wiring, Role.OPERATOR) as browser:
-        assert "It does not run" in (await browser.get("/pipelines/flights/drills")).text
+        assert "No run" in (await browser.get("/pipelines/flights/drills")).text
         assert (await browser.get("/pipelines/nobody/drills")).status_code == 404

@@ -1,4 +1,4 @@
-"""A drill is ordered where it is allowed, claimed once by those who are meant, and over when nobody is frozen."""
+"""Drills are ordered with permission, claimed once by their targets, and stopped."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.core.access.store.commands import CommandStore
 from app.core.runs.instance import InstanceState
 from app.core.runs.run import DesiredRunState, Run
 from app.core.runs.store.runs import RunStore
-from app.core.wire.drill import DrillAnswer, DrillReport
+from app.core.wire.drill import ActStep, DrillAnswer, DrillReport
 from app.kit.access import Principal, Role, RunTokenScope
 from app.kit.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
-from app.products.drills.drill import ActStep, Drill, DrillKind, DrillState, DrillVerdict, TargetState
+from app.products.drills.drill import Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.products.drills.service import drills
 from tests.support.control_plane import ControlPlane, task_heartbeat
 
@@ -22,7 +22,7 @@ OTTO = Principal(name="otto", role=Role.OPERATOR)
 
 
 async def running(plane: ControlPlane, *, name: str = "flights", allows_drills: bool = True, **fields: int) -> Run:
-    """A run with all of its tasks heard."""
+    """Return a run with heartbeats of all tasks."""
     run = await plane.running(name, allows_drills=allows_drills, **fields)
     for ordinal in range(fields.get("instances", 1)):
         for task in range(fields.get("tasks_per_instance", 1)):
@@ -80,7 +80,7 @@ async def get(plane: ControlPlane, drill: Drill) -> Drill:
         return await drills.get_drill(uow, drill.id)
 
 
-async def test_the_order_reaches_the_attempt_that_is_meant_and_no_other(plane: ControlPlane) -> None:
+async def test_order_reaches_its_target_only(plane: ControlPlane) -> None:
     run = await running(plane, instances=2)
     drill = await order(plane)
     answer = await plane.beat(task_heartbeat(run.id, sequence=2))
@@ -91,7 +91,7 @@ async def test_the_order_reaches_the_attempt_that_is_meant_and_no_other(plane: C
     assert (await plane.beat(task_heartbeat(run.id, attempt=1))).drill is None
 
 
-async def test_it_is_granted_once_however_many_ask_at_once(plane: ControlPlane) -> None:
+async def test_concurrent_claims_are_granted_once(plane: ControlPlane) -> None:
     await running(plane)
     drill = await order(plane)
     answers = await asyncio.gather(*(report(plane, drill) for _ in range(8)))
@@ -99,50 +99,50 @@ async def test_it_is_granted_once_however_many_ask_at_once(plane: ControlPlane) 
     assert (await get(plane, drill)).state is DrillState.UNDERWAY
 
 
-async def test_who_was_refused_by_its_host_is_not_granted_it_afterwards(plane: ControlPlane) -> None:
+async def test_claim_after_a_refusal_of_the_host_is_not_granted(plane: ControlPlane) -> None:
     await running(plane)
     drill = await order(plane)
     await report(plane, drill, ActStep.REFUSED)
     answer = await report(plane, drill)
-    assert (answer.goes_on, answer.reason) == (False, "it was refused by its host already")
+    assert (answer.goes_on, answer.reason) == (False, "its host refused it already")
 
 
-async def test_a_later_attempt_is_never_granted_it(plane: ControlPlane) -> None:
+async def test_claim_of_a_later_attempt_is_not_granted(plane: ControlPlane) -> None:
     await running(plane)
     drill = await order(plane)
     answer = await report(plane, drill, attempt=1)
-    assert (answer.goes_on, answer.reason) == (False, "another attempt of this task was meant")
+    assert (answer.goes_on, answer.reason) == (False, "the drill is for another attempt of this task")
     assert (await get(plane, drill)).state is DrillState.ORDERED
 
 
-async def test_it_is_void_when_it_was_not_begun_in_time(plane: ControlPlane) -> None:
+async def test_expired_order_is_not_granted(plane: ControlPlane) -> None:
     run = await running(plane)
     drill = await order(plane)
     plane.pass_time(15.1)
     assert (await plane.beat(task_heartbeat(run.id, sequence=2))).drill is None
-    assert (await report(plane, drill)).reason == "it was not begun in time"
+    assert (await report(plane, drill)).reason == "the order has expired"
 
 
-async def test_a_token_of_another_instance_claims_nothing(plane: ControlPlane) -> None:
+async def test_claim_with_the_token_of_another_instance_is_refused(plane: ControlPlane) -> None:
     await running(plane, instances=2)
     drill = await order(plane, ordinal=1)
-    with pytest.raises(NotFoundError, match="not meant for this instance"):
+    with pytest.raises(NotFoundError, match="is for another instance"):
         await report(plane, drill)
 
 
-async def test_stopped_before_it_began_it_is_over_and_nothing_is_granted(plane: ControlPlane) -> None:
+async def test_drill_that_is_stopped_before_its_start_has_ended(plane: ControlPlane) -> None:
     run = await running(plane)
     drill = await order(plane)
     stopped = await stop(plane, drill)
     assert (stopped.state, stopped.verdict) == (DrillState.ENDED, DrillVerdict.STOPPED)
     assert (await plane.beat(task_heartbeat(run.id, sequence=2))).drill is None
     assert not (await report(plane, drill)).goes_on
-    with pytest.raises(ConflictError, match="this drill is over"):
+    with pytest.raises(ConflictError, match="the drill has ended"):
         await stop(plane, drill)
     assert (await order(plane)).state is DrillState.ORDERED, "and the next one may begin"
 
 
-async def test_the_watchdog_of_a_stopped_freeze_is_told_to_thaw(plane: ControlPlane) -> None:
+async def test_answer_to_the_watchdog_of_a_stopped_freeze_is_to_thaw(plane: ControlPlane) -> None:
     await running(plane)
     drill = await order(plane)
     assert (await report(plane, drill)).goes_on
@@ -154,7 +154,7 @@ async def test_the_watchdog_of_a_stopped_freeze_is_told_to_thaw(plane: ControlPl
     assert target.state is TargetState.THAWED
 
 
-async def test_words_that_come_late_or_twice_change_nothing(plane: ControlPlane) -> None:
+async def test_late_or_repeated_report_has_no_effect(plane: ControlPlane) -> None:
     await running(plane)
     drill = await order(plane)
     for step in (ActStep.CLAIMED, ActStep.FROZEN, ActStep.THAWED):
@@ -165,7 +165,7 @@ async def test_words_that_come_late_or_twice_change_nothing(plane: ControlPlane)
     assert await get(plane, drill) == before
 
 
-async def test_one_drill_at_a_time_whoever_orders_it(plane: ControlPlane) -> None:
+async def test_only_one_drill_at_a_time(plane: ControlPlane) -> None:
     await running(plane)
     await running(plane, name="trains")
     first = await order(plane)
@@ -173,7 +173,7 @@ async def test_one_drill_at_a_time_whoever_orders_it(plane: ControlPlane) -> Non
         await order(plane, pipeline="trains")
 
 
-async def test_of_two_that_are_ordered_at_once_the_database_refuses_one(plane: ControlPlane) -> None:
+async def test_database_refuses_one_of_two_concurrent_orders(plane: ControlPlane) -> None:
     await running(plane)
     await running(plane, name="trains")
     results = await asyncio.gather(order(plane), order(plane, pipeline="trains"), return_exceptions=True)
@@ -181,34 +181,34 @@ async def test_of_two_that_are_ordered_at_once_the_database_refuses_one(plane: C
     assert len(refused) == 1, results
 
 
-async def test_a_pipeline_that_does_not_allow_drills_is_not_drilled(plane: ControlPlane) -> None:
+async def test_pipeline_that_does_not_allow_drills_is_not_drilled(plane: ControlPlane) -> None:
     await running(plane, allows_drills=False)
-    with pytest.raises(ConflictError, match="revision 1 of pipeline flights, which runs, does not allow drills"):
+    with pytest.raises(ConflictError, match="the running revision 1 of pipeline flights does not allow drills"):
         await order(plane)
     await plane.revise("flights", allows_drills=True)
     with pytest.raises(ConflictError, match="revision 1"):
         await order(plane)
 
 
-async def test_the_server_is_not_taken_from_a_pipeline_that_does_not_allow_it(plane: ControlPlane) -> None:
+async def test_server_is_not_frozen_under_a_pipeline_that_does_not_allow_drills(plane: ControlPlane) -> None:
     await running(plane)
     await running(plane, name="trains", allows_drills=False)
-    with pytest.raises(ConflictError, match="pipeline trains, which runs, does not allow drills"):
+    with pytest.raises(ConflictError, match="pipeline trains does not allow drills"):
         await order(plane, kind=DrillKind.FREEZE_SERVER, ordinal=None)
 
 
-async def test_a_viewer_orders_and_stops_nothing(plane: ControlPlane) -> None:
+async def test_viewer_cannot_start_or_stop_a_drill(plane: ControlPlane) -> None:
     await running(plane)
     viewer = Principal(name="vera", role=Role.VIEWER)
-    with pytest.raises(ForbiddenError, match="to start drill takes the role operator"):
+    with pytest.raises(ForbiddenError, match="to start drill requires the role operator"):
         await order(plane, by=viewer)
     drill = await order(plane)
     async with plane.uow() as uow:
-        with pytest.raises(ForbiddenError, match="to stop drill takes the role operator"):
+        with pytest.raises(ForbiddenError, match="to stop drill requires the role operator"):
             await drills.stop_drill(uow, drill.id, by=viewer, why=None, now=plane.now)
 
 
-async def test_both_are_in_the_command_log(plane: ControlPlane) -> None:
+async def test_start_and_stop_are_in_the_command_log(plane: ControlPlane) -> None:
     await running(plane)
     await stop(plane, await order(plane))
     async with plane.uow() as uow:
@@ -220,10 +220,10 @@ async def test_both_are_in_the_command_log(plane: ControlPlane) -> None:
     assert page.items[1].why == "to see it"
 
 
-async def test_it_begins_only_when_all_run(plane: ControlPlane) -> None:
+async def test_drill_requires_that_all_tasks_run(plane: ControlPlane) -> None:
     run = await running(plane, instances=2)
     plane.pass_time(6)
-    with pytest.raises(ConflictError, match="0 of 1 tasks of instance 0 are known to run now"):
+    with pytest.raises(ConflictError, match="0 of 1 tasks of instance 0 are known to run"):
         await order(plane)
     await plane.move(run.id, 1, InstanceState.UNREACHABLE)
     with pytest.raises(ConflictError, match="instance 1 of flights is unreachable"):
@@ -231,21 +231,21 @@ async def test_it_begins_only_when_all_run(plane: ControlPlane) -> None:
     async with plane.uow() as uow:
         await uow.of(RunStore).set_desired(run.id, DesiredRunState.PAUSE)
         await uow.commit()
-    with pytest.raises(ConflictError, match="needs a run in which everything runs"):
+    with pytest.raises(ConflictError, match="requires a run in which all instances run"):
         await order(plane)
 
 
-async def test_what_makes_no_sense_is_refused(plane: ControlPlane) -> None:
+async def test_invalid_order_is_refused(plane: ControlPlane) -> None:
     await plane.pipeline(allows_drills=True)
-    with pytest.raises(ConflictError, match="flights does not run"):
+    with pytest.raises(ConflictError, match="flights has no run"):
         await order(plane)
     with pytest.raises(NotFoundError):
         await order(plane, pipeline="nobody")
     with pytest.raises(InvalidError, match="1 to 120 s, not 500"):
         await order(plane, for_s=500)
-    with pytest.raises(InvalidError, match="names the instance"):
+    with pytest.raises(InvalidError, match="requires an instance"):
         await order(plane, ordinal=None)
-    with pytest.raises(InvalidError, match="names no instance"):
+    with pytest.raises(InvalidError, match="takes no instance"):
         await order(plane, kind=DrillKind.FREEZE_SERVER)
 
 

@@ -1,4 +1,4 @@
-"""What the brokers say of their times when a drill is ordered, and what is said while they do not."""
+"""The brokers' settings at the order of a drill, and their absence."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def saying(settings: dict[str, str] | None) -> Surveys:
     return cast(Surveys, SimpleNamespace(of=of))
 
 
-async def test_they_are_the_brokers_own() -> None:
+async def test_settings_are_the_brokers() -> None:
     found = await drills.broker_times(a_unit_of_work(), saying(SETTINGS), "flights")
     assert found == BrokerTimes(session_s=10.0, abort_sweep_s=2.0)
 
 
-async def test_what_brokers_do_not_say_stays_open() -> None:
+async def test_unreported_settings_are_unknown() -> None:
     assert await drills.broker_times(a_unit_of_work(), saying(None), "flights") == UNKNOWN
     assert await drills.broker_times(a_unit_of_work(runs=False), saying(SETTINGS), "flights") == UNKNOWN
 
 
-async def test_brokers_that_are_deaf_do_not_keep_anybody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_brokers_without_an_answer_delay_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_: object) -> object:
         await asyncio.Event().wait()
         return None

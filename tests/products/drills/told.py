@@ -1,4 +1,4 @@
-"""Drills as they are told of: looks at the pipeline, and what its processes say, second by second."""
+"""Drills from handmade views of the pipeline and reports of its processes, second by second."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.core.audit_figures import AuditFigures
+from app.core.wire.drill import ActStep
 from app.products.drills import judging
-from app.products.drills.drill import ActStep, AuditFigures, Drill, DrillKind, DrillState, Target
+from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.planning import plan_of
 from app.products.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
 from tests.support.definitions import a_definition
@@ -51,7 +53,7 @@ def look(
     state: str = "running",
     fencings: tuple[FencingLook, ...] = (),
 ) -> Look:
-    """Two partitions, of which the first is the drilled task's."""
+    """Return a view of two partitions, of which the drilled task owns the first."""
     when = committed_at or (seconds, seconds)
     return Look(
         at=at(seconds),
@@ -77,16 +79,22 @@ def hear(drill: Drill, step: ActStep, seconds: float, *, task: int = 0, message:
 
 
 def frozen_and_thawed() -> Drill:
-    """A freeze from second 1 to 16; its partition stands still from second 1 and flows again at 8.5."""
+    """Return a drill with a freeze from second 1 to 16; its partition has no commits from second 1 to 8.5."""
     drill = judging.see(a_drill(), look(0.0, committed=(10, 10)))
     drill = judging.see(drill, look(1.0, committed=(20, 20)))
     drill = hear(hear(drill, ActStep.CLAIMED, 1.0), ActStep.FROZEN, 1.1)
     for second in range(2, 9):
-        seen = look(second, committed=(20, 10 * second), committed_at=(1.0, second), state="silent", generation=5)
+        seen = look(
+            second, committed=(20, 10 * second), committed_at=(1.0, second), state="without heartbeats", generation=5
+        )
         drill = judging.see(drill, seen)
-    drill = judging.see(drill, look(9, committed=(90, 90), committed_at=(8.5, 9), state="silent", generation=6))
+    drill = judging.see(
+        drill, look(9, committed=(90, 90), committed_at=(8.5, 9), state="without heartbeats", generation=6)
+    )
     for second in range(10, 16):
-        drill = judging.see(drill, look(second, committed=(10 * second, 10 * second), state="silent", generation=6))
+        drill = judging.see(
+            drill, look(second, committed=(10 * second, 10 * second), state="without heartbeats", generation=6)
+        )
     drill = hear(drill, ActStep.THAWED, 16.1)
     return judging.see(drill, look(16.5, committed=(165, 165), generation=7, epoch="7:3"))
 

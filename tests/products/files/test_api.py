@@ -9,9 +9,9 @@ from typing import cast
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.fixtures import AsRole
 from tests.support.kept_files import take

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role, Verb, allows
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages import screen
 from app.products.files import pages as files_page
 from app.products.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings, confirmed

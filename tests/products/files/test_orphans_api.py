@@ -9,9 +9,9 @@ from typing import cast
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.products.files.orphan_findings import Amount, Collected, OrphanFindings
 from app.products.files.orphan_look import OrphanResult
 from tests.support.control_plane import ControlPlane

@@ -1,4 +1,4 @@
-"""What may happen next in a small world: to its processes, to its ids, and by its control plane."""
+"""The possible next events of a small world: of its processes, its ids and its control plane."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.products.migrations.worlds import (
 
 
 def successors(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[str, World]]:
-    """Everything that may happen next. Raises WrongError where something did that must not."""
+    """Yield every possible next event. Raises WrongError after a forbidden one."""
     yield from turn(world, gates, decisions)
     for process in world.processes:
         yield from _of_process(world, process)
@@ -138,7 +138,7 @@ def _committed(world: World, process: Process, p: int) -> World:
 
 
 def _rebuilt(world: World, process: Process, p: int) -> World:
-    """It has lost its id, and begins again from what is committed."""
+    """The process has lost its id, and starts again from the committed offsets."""
     if process.mode is C:
         world = world.with_owner(2 + process.ordinal, process.key)
         return world.with_process(process, process._replace(holds=(NONE, NONE)))
@@ -156,7 +156,7 @@ def _woken(world: World, process: Process) -> World:
 
 
 def _gone(world: World, process: Process) -> World:
-    """No process any more: what it had open ends, and nobody is at its ids."""
+    """The process ends: its open transactions end, and its ids have no producer."""
     owners = tuple(NOBODY if owner == process.key else owner for owner in world.owners)
     left = world.with_process(process, None)._replace(owners=owners)
     return left._replace(is_old=True) if process.is_current else left

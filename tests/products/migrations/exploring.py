@@ -1,4 +1,4 @@
-"""Walks through a small world, breadth first, until it has been everywhere or something is wrong."""
+"""Walk through a small world, breadth first, until every state is visited or an error is found."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.products.migrations.worlds import FENCE, NOBODY, ORDINALS, Owner, Vie
 
 
 def canonical(world: World) -> World:
-    """Worlds that differ in the numbers of leases only are one; a sleeper that can do nothing any more is none.
+    """Treat worlds that differ in lease numbers only as equal, and frozen processes without options as ended.
 
-    The control plane looks at once, except while its view is stalled.
+    The control plane updates its view at once, except while it is stalled.
     """
     if not world.is_stalled:
         world = looked(world)
@@ -44,7 +44,7 @@ def _order(world: World) -> tuple[object, ...]:
 
 
 def _mirrored(world: World) -> World:
-    """The same with the two partitions exchanged: nothing tells them apart."""
+    """Return the same world with both partitions exchanged, which is equivalent."""
     swap = {0: 1, 1: 0, 2: 2, 3: 3}
     view = world.view
     owners, is_open = world.owners, view.is_open
@@ -65,7 +65,7 @@ def _mirrored(world: World) -> World:
 
 
 def walked(start: World, *events: str) -> World:
-    """The world after these events, each told by its beginning."""
+    """Return the world after these events, each given by its beginning."""
     here = start
     for event in events:
         here = here if here.is_stalled else looked(here)
@@ -78,7 +78,7 @@ def walked(start: World, *events: str) -> World:
 
 
 class Explored(NamedTuple):
-    """wrong: how the world came to what must never be, the last line saying it; empty: it did nowhere."""
+    """wrong: the path to a forbidden state, which the last line names; empty: there is none."""
 
     worlds: int
     wrong: tuple[str, ...]
@@ -87,7 +87,7 @@ class Explored(NamedTuple):
 
 
 def explore(start: World, gates: Gates = GATES, *, at_most: int = 2_000_000) -> Explored:
-    """Every world that can be reached, breadth first; ends at the first that is wrong, by the shortest way there."""
+    """Visit every reachable world, breadth first; stop at the first error, on a shortest path."""
     first = canonical(start)
     came_from: dict[World, tuple[World, str] | None] = {first: None}
     waiting = deque([first])

@@ -1,4 +1,4 @@
-"""Looks at a migration in the middle of its first bounce, to be changed where a test needs it."""
+"""Views of a migration in the middle of its first bounce, to be changed by tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control plane of a small world: what it sees, what `decide` makes of that, and what must not come of it."""
+"""The control plane of a small world: its view, its decisions, and the forbidden results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Decisions = dict[World, Decision]
 
 
 def look_of(world: World) -> Look:
-    """What the control plane sees: rows as they are, journals and heartbeats as of the last look."""
+    """The control plane's view: present rows, with journals and heartbeats as of the newest check."""
     view = world.view
     held = dict(view.held)
     current = [world.current(n) for n in ORDINALS]
@@ -156,12 +156,12 @@ def migration_of(world: World) -> Migration:
 
 
 def _incarnation(view: View, index: int, owner: Owner) -> Incarnation:
-    """What this owner was given of the id: the newest, if the view has it as the owner."""
+    """Return the owner's incarnation: the newest, if the view has it as the owner."""
     return Incarnation(name_of(index), 1, _NOW_EPOCH if view.owners[index] == owner else _PAST_EPOCH)
 
 
 def _group(world: World) -> GroupNow:
-    """Its coordinator is asked at once: whoever is awake is a member, heard or not. Whose it is, its id says."""
+    """Ask the coordinator: every awake process is a member. Its id names its owner."""
     members = (
         Member(
             member_id=_member_id(one.key),
@@ -188,7 +188,7 @@ def _state(process: Process) -> InstanceState:
 
 
 def decided(world: World, gates: Gates, decisions: Decisions) -> Decision:
-    """What the control plane decides; the same for all worlds that it cannot tell apart."""
+    """Return the control plane's decision, which depends on its view only."""
     as_seen = world._replace(
         processes=tuple(
             one._replace(holds=(NONE, NONE) if one.is_current else tuple(min(hold, FRESH) for hold in one.holds))
@@ -269,7 +269,7 @@ def _check_moved(world: World) -> None:
 
 
 def _check_held(world: World, stage: Stage) -> None:
-    """On the way back, where each partition has a producer of its own again."""
+    """Check the rollback, where each partition has a producer of its own again."""
     for index in range(2):
         owner = world.owners[index]
         if owner not in (FENCE, NOBODY) and not any(one.is_current and one.key == owner for one in world.processes):

@@ -1,4 +1,4 @@
-"""An id that was given up and lives, or a member of an older stage: named with host and process."""
+"""A retired id in use, or a member of an older stage, is reported with host and process."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def lives(epoch: int = 5, **fields: object) -> Look:
     return replace(look(ids={"p0": IdNow(producer_id=7, producer_epoch=epoch)}), **fields)
 
 
-def test_a_given_up_id_that_lives_is_told_with_who_says_that_it_holds_it() -> None:
+def test_a_retired_id_in_use_is_reported_with_the_task_that_holds_it() -> None:
     (alarm,) = alarms_of(done(), lives(tasks=(task(1, held("p0", 5)),)))
     assert (alarm.kind, alarm.host, alarm.pid) == (AlarmKind.GIVEN_UP_ID_LIVES, "w1", 41)
-    assert alarm.sentence.startswith("p0 was given up at epoch 4, and somebody has initialised it since")
+    assert alarm.sentence.startswith("retired id p0 is in use: fenced at epoch 4, now at")
     (unknown,) = alarms_of(done(), lives(tasks=()))
     assert (unknown.host, unknown.pid) == (None, None)
 
@@ -41,19 +41,19 @@ def test_our_own_fence_a_journal_of_before_it_and_an_earlier_stage_are_no_alarm(
     assert alarms_of(done(goal=Mode.GROUP_ONLY), lives()) == [], "on the way back these ids are in use again"
 
 
-def test_an_id_that_somebody_had_fenced_in_the_first_bounce_is_not_given_up() -> None:
-    """A task that sends its generation may be given its partition before all are v2, and initialises it."""
+def test_an_id_fenced_on_request_in_the_first_bounce_is_not_retired() -> None:
+    """A task that sends its generation may get its partition before all are v2, and initialises it."""
     by_hand = replace(GIVEN_UP, stage=Stage.FIRST_BOUNCE, by="otto")
     assert alarms_of(migration(Stage.SECOND_BOUNCE, fenced=FENCED, steps=(by_hand,)), lives()) == []
     assert alarms_of(migration(Stage.SECOND_BOUNCE, fenced=FENCED, steps=(GIVEN_UP,)), lives()) != []
 
 
-def test_a_fence_by_hand_of_an_id_that_was_given_up_is_no_sign_of_life() -> None:
+def test_a_fence_by_hand_of_a_retired_id_is_no_sign_of_life() -> None:
     assert alarms_of(done(), lives(fenced_by_hand=frozenset({held("p0", 5)}))) == []
     assert alarms_of(done(), lives(6, fenced_by_hand=frozenset({held("p0", 5)}))) != []
 
 
-def test_a_silent_member_of_a_lease_that_is_over_is_an_alarm_by_the_coordinators_word() -> None:
+def test_a_member_of_an_ended_lease_without_heartbeats_is_an_alarm() -> None:
     awake = member(1, member_id="m9", task=TaskName(ordinal=1, task=0, lease=1, attempt=0), mode=Mode.GROUP_ONLY)
     seen = look(group=group(members=(member(0), awake)))
     (alarm,) = alarms_of(migration(Stage.SECOND_BOUNCE), seen)

@@ -1,4 +1,4 @@
-"""Migrations over HTTP: what they are, what they wait for, what they were proven by, and who may ask for what."""
+"""Migrations by REST: their state, missing conditions and evidence, and the permissions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from app.core.runs.mode import Mode
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.fixtures import AsRole
 from tests.support.migrating import Migrating, played
@@ -43,7 +43,7 @@ async def get(client: httpx.AsyncClient, path: str) -> Any:
     return response.json()
 
 
-async def test_a_migration_tells_its_steps_its_gate_and_its_evidence(
+async def test_a_migration_has_its_steps_its_gate_and_its_evidence(
     migrating: Migrating, operator: httpx.AsyncClient
 ) -> None:
     migration = await migrating.start()
@@ -61,7 +61,7 @@ async def test_a_migration_tells_its_steps_its_gate_and_its_evidence(
     assert [row["id"] for row in (await get(operator, "/migrations?pipeline=flights"))["items"]] == [migration.id]
 
 
-async def test_a_plan_tells_its_preflight_its_steps_and_how_long_they_usually_take(
+async def test_a_plan_has_its_preflight_its_steps_and_their_usual_time(
     api_wiring: Wiring, migrating: Migrating, operator: httpx.AsyncClient
 ) -> None:
     played(api_wiring, migrating)
@@ -98,7 +98,7 @@ async def test_it_is_paused_resumed_turned_round_and_aborted(migrating: Migratin
     ]
 
 
-async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
+async def test_impossible_requests_are_refused_with_the_reason(
     migrating: Migrating, operator: httpx.AsyncClient
 ) -> None:
     migration = await migrating.start()
@@ -116,7 +116,7 @@ async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
     assert fence.status_code == 409
 
 
-async def test_a_clause_that_cannot_be_waived_is_refused(migrating: Migrating, operator: httpx.AsyncClient) -> None:
+async def test_a_condition_that_cannot_be_waived_is_refused(migrating: Migrating, operator: httpx.AsyncClient) -> None:
     await migrating.run()
     body = {"goal": "v2", "waived": {"ids_taken_over": "we are in a hurry"}}
     response = await operator.post("/api/v1/pipelines/flights/migrations", json=body)

@@ -1,4 +1,4 @@
-"""`fenceline migrate`: how a plan and a migration are written for people, and what is typed for it."""
+"""`fenceline migrate`: the output of plans and migrations, and its options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(item: dict[str, Any]) -> str:
     return written(migrations._shown(item))  # pyright: ignore[reportPrivateUsage] - what `status` writes
 
 
-def test_a_plan_tells_what_is_proven_and_each_step_with_its_time_and_its_way_back() -> None:
+def test_a_plan_shows_the_preflight_and_each_step_with_its_time_and_rollback() -> None:
     steps = planned({0: A, 1: A}, C, partition_ids=4, task_ids=2)
     item = {
         "pipeline": "flights",
@@ -46,13 +46,13 @@ def test_a_plan_tells_what_is_proven_and_each_step_with_its_time_and_its_way_bac
         "steps": [to_builtins(one) for one in steps],
     }
     text = written(migrations._plan(item))  # pyright: ignore[reportPrivateUsage] - what `plan` writes
-    assert "flights to v2: usually 3 min and an audit; the times are not this pipeline's own yet" in text
+    assert "flights to v2: usually 3 min and an audit; not measured in this pipeline yet" in text
     assert "? unknown seen since `__transaction_state` has not been read" in text
-    assert "first bounce bounce instance 0 from group_only to generation 50 s Back to group_only" in text
+    assert "first bounce bounce instance 0 from group_only to generation 50 s To group_only" in text
     assert "fence and archive 4 ids of partitions" in text
 
 
-def test_a_migration_tells_what_it_waits_for_what_was_done_and_the_way_back() -> None:
+def test_a_migration_shows_the_missing_conditions_its_steps_and_the_rollback() -> None:
     step = Step(
         number=1,
         stage=migration().stage,
@@ -77,22 +77,22 @@ def test_a_migration_tells_what_it_waits_for_what_was_done_and_the_way_back() ->
     )
     for said in (
         "flights to v2 stopped first bounce since",
-        "alarm: task 1.0 of lease 1, which is over, was heard again",
+        "alert: task 1.0 of lease 1, which is over, was heard again",
         "missing: members known: one is none of ours",
         "✔ proven seen since",
         "… missing none group only instance 1 (lease 2) is group_only, or on its way there",
         "1 first bounce bounce instance 0 to generation done",
         "31 s",
-        "way back: Back to group_only",
+        "rollback: To group_only",
     ):
         assert said in text, text
 
 
-def test_what_is_waived_takes_a_reason() -> None:
+def test_waiving_requires_a_reason() -> None:
     waived = migrations._waived  # pyright: ignore[reportPrivateUsage] - how `--waive` is read
     assert waived("audited=no plan = no audit") == ("audited", "no plan = no audit")
     for text in ("audited", "audited="):
-        with pytest.raises(CommandError, match="CLAUSE=REASON"):
+        with pytest.raises(CommandError, match="CONDITION=REASON"):
             waived(text)
 
 

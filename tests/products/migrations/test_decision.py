@@ -1,4 +1,4 @@
-"""One thing at a time, nothing without its evidence, and never past what is missing."""
+"""Decisions: one action at a time, only with its evidence, and never past a missing condition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_first_instance_that_is_not_moved_is_bounced_when_all_run() -> None:
     assert (step.number, step.kind, step.ordinal, step.lease, step.to) == (1, StepKind.BOUNCE, 0, 2, B)
 
 
-def test_nobody_is_bounced_while_another_is_away_or_the_group_is_unstable() -> None:
+def test_no_instance_is_bounced_while_another_is_away_or_the_group_is_unstable() -> None:
     away = replace(BEFORE, instances=(instance(0, A), instance(1, A, state=InstanceState.STARTING)))
     for one in (away, replace(BEFORE, group=group(state="PreparingRebalance")), replace(BEFORE, group=None)):
         assert isinstance(decide(migration(stage_since=at(-5), state_since=at(-5)), one), Wait)
@@ -78,7 +78,7 @@ def test_a_fence_of_many_ids_is_late_only_when_the_next_one_is(fenced_s: float, 
     assert isinstance(decide(one, look()), Stop if stops else Wait)
 
 
-def test_looks_that_follow_each_other_watch_and_a_gap_begins_anew() -> None:
+def test_consecutive_checks_watch_and_a_gap_starts_again() -> None:
     first = migration().looked(at(0))
     assert first.watched_since == at(0)
     last = first.looked(at(80)).looked(at(160))
@@ -86,7 +86,7 @@ def test_looks_that_follow_each_other_watch_and_a_gap_begins_anew() -> None:
     assert last.looked(at(251)).watched_since == at(251)
 
 
-def test_what_does_not_come_in_time_stops_the_migration_with_what_is_missing() -> None:
+def test_late_evidence_stops_the_migration_with_the_missing_conditions() -> None:
     step = migration().next_step(StepKind.BOUNCE, began_at=at(-301), ordinal=0, lease=2, to=B)
     decision = decide(migration(steps=(step,), state_since=at(-400)), look())
     assert isinstance(decision, Stop)
@@ -134,7 +134,7 @@ def test_every_next_stage_is_one_that_the_table_allows(goal: Mode) -> None:
             assert migration(stage, goal=goal).in_stage(after, now=NOW).stage is after
 
 
-def test_what_the_tables_do_not_allow_raises() -> None:
+def test_forbidden_transitions_raise() -> None:
     for state in MigrationState:
         for to in set(MigrationState) - TRANSITIONS[state]:
             with pytest.raises(IllegalTransitionError):
@@ -149,11 +149,11 @@ def test_what_the_tables_do_not_allow_raises() -> None:
 
 
 def test_there_is_no_way_back_from_a_preflight_that_is_not_proven() -> None:
-    with pytest.raises(IllegalTransitionError, match="nothing has been moved yet"):
+    with pytest.raises(IllegalTransitionError, match="the preflight has moved no instance"):
         go_back(migration(Stage.PREFLIGHT), to=A, now=NOW)
 
 
-def test_who_turns_round_leaves_what_runs_and_begins_in_generation_what_is_between_two_leases() -> None:
+def test_a_rollback_keeps_running_instances_and_starts_others_in_generation() -> None:
     turning = look(
         instances=(
             instance(0, B, target=C),

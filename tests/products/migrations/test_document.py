@@ -1,4 +1,4 @@
-"""The tables of docs/migration.md are the gates, and every clause is judged somewhere."""
+"""The tables of docs/migration.md match the gates, and every condition is judged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def gates_table() -> str:
 
 
 def clauses_table() -> str:
-    """Each clause once: stages share them."""
+    """List each condition once: stages share them."""
     clauses = [one for stage, goal, _ in _SHOWN for one in GATES.stages[stage, goal]]
     rows = [f"| `{one.name}` | {one.asks} | {_otherwise(one)} |" for one in clauses]
     assert len(set(rows)) == len({one.name for one in clauses})

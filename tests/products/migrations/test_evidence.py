@@ -1,4 +1,4 @@
-"""What each clause takes for evidence, and what it does not."""
+"""The evidence that each condition accepts and rejects."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_an_id_is_taken_over_when_the_newest_incarnation_is_of_a_live_task_that_
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task says that it holds p0 at"),
-        ({"ids": {"p0": IdNow(producer_id=8, producer_epoch=3)}}, "in-0: no live task says that it holds p0 at"),
+        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task holds p0 at"),
+        ({"ids": {"p0": IdNow(producer_id=8, producer_epoch=3)}}, "in-0: no live task holds p0 at"),
         ({"tasks": (task(0, held("p0", 3), is_live=False), task(1, held("p1", 3)))}, "in-0: no live task"),
         (
             {"tasks": (task(0, held("p0", 3), mode=Mode.GROUP_ONLY), task(1, held("p1", 3)))},
@@ -39,7 +39,7 @@ def test_an_id_is_taken_over_when_the_newest_incarnation_is_of_a_live_task_that_
         ),
         (
             {"tasks": (task(0, held("p0", 3), generation=-1), task(1, held("p1", 3)))},
-            "task 0.0 holds p0 at producer 7, epoch 3 and has not said that it sends a generation",
+            "task 0.0 holds p0 at producer 7, epoch 3, and reports no generation of its offsets",
         ),
     ],
     ids=["a newer epoch", "another producer", "a silent task", "a task without a generation", "one that sends none"],
@@ -53,7 +53,7 @@ def test_an_id_is_not_taken_over_by(changed: dict[str, object], sentence: str) -
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task says that it holds p0 at"),
+        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task holds p0 at"),
         ({"tasks": (task(0, held("p0", 3), is_live=False), task(1, held("p1", 3)))}, "in-0: no live task"),
     ],
     ids=["a newer epoch", "a silent task"],
@@ -67,7 +67,7 @@ def test_an_id_is_held_by_a_live_task_at_its_newest_epoch_only(changed: dict[str
     assert sentence in found.seen
 
 
-def test_an_id_is_taken_over_by_our_own_fence_while_nobody_came_after_it() -> None:
+def test_an_id_is_taken_over_by_the_servers_fence_while_no_client_came_after_it() -> None:
     nobody = look(ids={"p0": IdNow(producer_id=7, producer_epoch=4)}, partitions={"in-0": "p0"})
     assert evidence.ids_taken_over(migration(fenced=(fenced("p0", 4),)), nobody).standing is OPEN
     assert evidence.ids_taken_over(migration(fenced=(fenced("p0", 3),)), nobody).standing is CLOSED
@@ -79,7 +79,7 @@ def test_an_id_is_taken_over_by_our_own_fence_while_nobody_came_after_it() -> No
     ("one", "sentence"),
     [
         (member(0, member_id="m9", client_id="fenceline-flights-0-0-l1-a0"), "and no live task of a current lease"),
-        (member(0, member_id="m9", task=None, client_id="console"), "console on /10.0.0.0 is a member, and none of"),
+        (member(0, member_id="m9", task=None, client_id="console"), "console on /10.0.0.0 is a member, and no task of"),
     ],
     ids=["of a lease that is over, or of a run before", "a stranger"],
 )
@@ -89,7 +89,7 @@ def test_a_member_that_is_no_live_task_of_a_current_lease_keeps_the_gate_shut(on
     assert sentence in found.seen
 
 
-def test_a_member_that_is_not_heard_or_contradicts_its_lease_keeps_the_gate_shut() -> None:
+def test_a_member_without_heartbeats_or_against_its_lease_keeps_the_gate_closed() -> None:
     assert evidence.members_known(migration(), look()).standing is OPEN
     assert evidence.members_known(migration(), look(group=None)).standing is UNKNOWN
     assert evidence.members_known(migration(), look(group=group(asked_at=at(-11)))).standing is UNKNOWN
@@ -97,8 +97,8 @@ def test_a_member_that_is_not_heard_or_contradicts_its_lease_keeps_the_gate_shut
         assert evidence.members_known(migration(), look(tasks=(one, task(1)))).standing is CLOSED
 
 
-def test_a_group_is_stable_when_looks_of_some_seconds_agree_and_not_by_a_word() -> None:
-    """A classic group that rebalances all the time says Stable between two of them."""
+def test_a_group_is_stable_when_checks_of_some_seconds_agree() -> None:
+    """A classic group that rebalances constantly is Stable between two rebalances."""
     seen = GroupSeen(group=group(), since=at(-60), at=at(-1))
     assert evidence.group_is_stable(migration(group_seen=seen.after(group(), at=NOW)), look()).standing is OPEN
     moved = group(generation=4)
@@ -129,11 +129,11 @@ def test_without_the_journal_nothing_is_known() -> None:
     assert evidence.drained(migration(), unread, BOUNCE).standing is UNKNOWN
 
 
-def test_what_was_read_or_heard_before_the_newest_end_of_a_lease_is_no_evidence() -> None:
+def test_reads_and_heartbeats_before_the_newest_end_of_a_lease_are_no_evidence() -> None:
     assert evidence.seen_since(migration(), look()).standing is OPEN
     assert evidence.seen_since(migration(), look(read_at=at(-11))).standing is UNKNOWN
     tasks = (task(0, heard_at=at(-11)), task(1))
-    assert "task 0.0 was heard last before that" in evidence.seen_since(migration(), look(tasks=tasks)).seen
+    assert "task 0.0 sent no heartbeat since then" in evidence.seen_since(migration(), look(tasks=tasks)).seen
 
 
 def test_an_instance_on_its_way_to_a_mode_counts_as_being_in_it() -> None:
@@ -175,7 +175,7 @@ def test_a_fence_is_evidence_only_when_the_journal_was_read_after_it_and_nothing
         "forgotten",
     ],
 )
-def test_what_a_lease_held_is_drained_when_it_is(now: IdNow | None, standing: Standing) -> None:
+def test_the_ids_of_a_lease_are_drained_when_none_is_open(now: IdNow | None, standing: Standing) -> None:
     left = migration(held=(Held(ordinal=0, lease=1, mode=Mode.GROUP_ONLY, ids=(held("p0", 2),)),))
     found = evidence.drained(left, look(ids={} if now is None else {"p0": now}), BOUNCE)
     assert found.standing is standing, found.seen
@@ -188,7 +188,7 @@ def test_a_bounce_has_moved_an_instance_when_its_next_lease_runs_in_the_mode_wit
     assert evidence.moved(migration(), look(tasks=(task(0, is_live=False),)), BOUNCE).standing is CLOSED
 
 
-def test_the_newer_of_what_a_lease_was_heard_to_hold_is_kept() -> None:
+def test_the_newer_incarnation_that_a_lease_reported_is_kept() -> None:
     known = Held(ordinal=0, lease=1, mode=Mode.GENERATION, ids=(held("p0", 3), held("p1", 1)))
     assert known.with_heard((held("p0", 2), held("p1", 4), held("p2", 0))).ids == (
         held("p0", 3),

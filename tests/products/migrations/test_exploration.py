@@ -1,6 +1,6 @@
-"""Every order of freezes, wakes, losses and commits: under the gates none leads to a record that is processed twice.
+"""Every order of freezes, thaws, losses and commits: with the gates no record is processed twice.
 
-And each clause that is there for it is taken away alone: then one does.
+Without one of their conditions, some order processes a record twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ FORWARD = world((A, A), C, freezes=1)
 BACK = world((C, C), A, freezes=1)
 BACK_TO_GENERATION = world((C, C), B, freezes=1)
 HALF_WAY = world((B, A), C, freezes=1)
-"""As a migration that was aborted in its first bounce leaves it."""
+"""The state after a migration that was aborted in its first bounce."""
 
 
 def a_view_of_before() -> World:
-    """The newest owner of in-1 is asleep and lost, without a generation; journals and heartbeats are from before it."""
+    """The newest owner of in-1 is frozen and lost, without a generation; journals and heartbeats are older."""
     start = world((B, A), C, freezes=1, stalls=1, targets=(B, B))
     return walked(
         start,
@@ -36,7 +36,7 @@ def a_view_of_before() -> World:
 
 
 def one_is_cut_off() -> World:
-    """Instance 0 was called lost while it works on as a member, without a generation; its next lease sends one."""
+    """Instance 0 was reported lost but works as a member without a generation; its next lease sends one."""
     return walked(
         world((A, A), C, freezes=1, cuts=1, targets=(B, B)),
         "1/0 (group_only) drains",
@@ -102,7 +102,7 @@ def test_nor_does_one_that_turns_round_in_the_middle() -> None:
         ("drained", FORWARD, "was called done with something open"),
     ],
 )
-def test_without_this_clause_alone_the_world_goes_wrong(clause: str, start: World, what: str) -> None:
+def test_without_this_condition_alone_the_world_goes_wrong(clause: str, start: World, what: str) -> None:
     wrong = explore(start, GATES.without(clause)).wrong
     assert wrong, f"nothing goes wrong without {clause}: what is it for?"
     assert what in wrong[-1], "\n".join(wrong)

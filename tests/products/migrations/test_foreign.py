@@ -1,4 +1,4 @@
-"""An application of somebody else: which gates hold by the brokers' word, and which evidence cannot be had."""
+"""A foreign application: the gates that the brokers' state opens, and the unavailable evidence."""
 
 from __future__ import annotations
 
@@ -93,16 +93,16 @@ AFTER = look(ids={"app-0_0": one(4), "app-0_1": one(6)}, members=(member("c"), m
         ),
     ],
 )
-def test_what_the_brokers_say_opens_a_clause_or_keeps_it_shut(
+def test_the_brokers_state_opens_a_condition_or_closes_it(
     stage: ForeignStage, name: str, seen: ForeignLook, expected: Standing
 ) -> None:
     assert standing(stage, name, seen) is expected
 
 
-def test_every_stage_but_the_last_says_what_nobody_here_can_say() -> None:
+def test_every_stage_but_the_last_lists_unavailable_evidence() -> None:
     assert set(GATES) == set(LACKING) == set(ForeignStage)
     assert all(LACKING[stage] for stage in ForeignStage if stage is not _S.DONE)
-    assert "the journals hold none" in LACKING[_S.FIRST_BOUNCE][0]
+    assert "it is not in the journals" in LACKING[_S.FIRST_BOUNCE][0]
 
 
 def test_a_stage_that_is_left_keeps_what_was_proven_then() -> None:

@@ -1,4 +1,4 @@
-"""Somebody else's application on its page: the journals are real ones in form, the coordinator's words are played."""
+"""The page of a foreign migration: the journals have real formats, the coordinator's answers are simulated."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from app.core.clusters.survey import Survey
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
+from app.products.migrations.ports import MigrationQuestions
 from tests.support.control_plane import CLUSTER, ControlPlane
 from tests.support.observing import live_transaction, state_of
 from tests.support.wiring import browser_of, client_of, token_of
 
 
 class Played:
-    """What a group's coordinator and a survey say."""
+    """Simulates the answers of a group's coordinator and a survey."""
 
     def __init__(self) -> None:
         self.members = ["a", "b"]
@@ -41,7 +42,7 @@ async def coordinator(wiring: Wiring, database: Database) -> Played:
     plane = ControlPlane(database, now=wiring.clock.now())
     await plane.pipeline("ours")
     played = Played()
-    object.__setattr__(wiring, "migration_questions", played)
+    object.__setattr__(wiring, "parts", {MigrationQuestions: played})
     publish(wiring, 3)
     return played
 
@@ -70,13 +71,13 @@ async def test_it_is_watched_from_stage_to_stage_while_its_operator_bounces_it(
     wiring: Wiring, coordinator: Played
 ) -> None:
     async with browser_of(wiring, Role.OPERATOR) as browser:
-        assert "Applications that Fenceline does not launch" in (await browser.get("/migrations")).text
+        assert "Applications that Fenceline does not start" in (await browser.get("/migrations")).text
         form = {"cluster": CLUSTER, "group": "orders", "prefix": "app-", "why": "they upgrade"}
         begun = await browser.post("/migrations/foreign", data=form)
         found = re.fullmatch(r"(/foreign-migrations/[0-9a-f-]{36})\?said=migration-watched", begun.headers["location"])
         assert found is not None, begun.text
         page = (await browser.get(found[1])).text
-        for said in ("2 ids begin with app-", "no journal says what a client sends", "streams-a", "7:3"):
+        for said in ("2 ids begin with app-", "no journal records which offsets a client sends", "streams-a", "7:3"):
             assert said in page, said
         assert "other-0_0" not in page
         unproven = await browser.post(f"{found[1]}/go-on", data={})
@@ -94,7 +95,7 @@ async def test_it_is_watched_from_stage_to_stage_while_its_operator_bounces_it(
         again = await browser.post("/migrations/foreign", data=form)
         assert (again.status_code, "watched already" in again.text) == (409, True)
         ours = await browser.post("/migrations/foreign", data={**form, "group": "ours-group"})
-        assert (ours.status_code, "is of pipeline ours" in ours.text) == (409, True)
+        assert (ours.status_code, "belongs to pipeline ours" in ours.text) == (409, True)
 
 
 @pytest.mark.usefixtures("coordinator")

@@ -1,4 +1,4 @@
-"""A migration is planned, begun, watched, paused, turned round and given up on its pages, by those who may."""
+"""A migration is planned, started, watched, paused, rolled back and aborted on its pages, with permission only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from app.core.runs.instance import InstanceState
 from app.core.runs.mode import DEFINED_BY, Mode
 from app.core.runs.run import DesiredRunState
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.products.migrations.look import AuditNow
 from app.products.migrations.migration import MigrationState, Stage
 from tests.support.control_plane import ControlPlane
@@ -53,7 +53,7 @@ async def test_a_migration_is_planned_begun_and_watched_to_its_end(wiring: Wirin
         assert found is not None
         address = f"/migrations/{found[1]}"
         page = (await browser.get(address)).text
-        for said in ("to see &lt;b&gt;", 'aria-current="step">◐ preflight', "Nothing is touched: abort it."):
+        for said in ("to see &lt;b&gt;", 'aria-current="step">◐ preflight', "Abort: nothing has changed yet."):
             assert said in page, said
         assert 'id="act-rollback"' not in page
         assert (await browser.post("/pipelines/flights/migrations", data=form)).status_code == 409
@@ -64,7 +64,7 @@ async def test_a_migration_is_planned_begun_and_watched_to_its_end(wiring: Wirin
             page = (await browser.get(address)).text
             assert f'aria-current="step">◐ {stage.words}' in page
             assert 'id="act-rollback"' in page
-            assert "our fence, step 5" in page or stage is not Stage.VERIFY
+            assert "Fenceline's fence, step 5" in page or stage is not Stage.VERIFY
         migrating.audit_now = AuditNow(audit_id="a1", is_through=True, expected=4)
         await migrating.until(migration, lambda seen: seen.state is MigrationState.DONE)
         page = (await browser.get(address)).text
@@ -77,14 +77,14 @@ async def test_a_migration_is_planned_begun_and_watched_to_its_end(wiring: Wirin
         assert address in (await browser.get("/migrations")).text
 
 
-async def test_it_is_paused_resumed_turned_round_and_given_up_by_forms(wiring: Wiring, migrating: Migrating) -> None:
+async def test_it_is_paused_resumed_rolled_back_and_aborted_by_forms(wiring: Wiring, migrating: Migrating) -> None:
     migration = await migrating.start()
     await migrating.until(migration, lambda seen: seen.stage is Stage.FIRST_BOUNCE)
     address = f"/migrations/{migration.id}"
     async with browser_of(wiring, Role.OPERATOR) as browser:
         for verb, data, said in (
-            ("pause", {"why": "lunch"}, "Paused: nothing begins"),
-            ("resume", {}, "It goes on."),
+            ("pause", {"why": "lunch"}, "Paused: no step begins"),
+            ("resume", {}, "Resumed. The missing"),
             ("rollback", {"to": "group_only"}, "◐ back to generation"),
             ("abort", {"why": "enough"}, "Aborted."),
         ):
@@ -105,12 +105,12 @@ async def test_a_stop_says_what_is_missing_and_an_alarm_whom_it_names(wiring: Wi
     async with browser_of(wiring, Role.OPERATOR) as browser:
         page = (await browser.get(f"/migrations/{migration.id}")).text
     assert "<strong>It has stopped</strong> by this alarm." in page
-    assert "task 0.0 of lease 1, which is over, is a member of the group as group_only" in page
+    assert "task 0.0 of ended lease 1 is a member of the group as group_only" in page
     assert "/10.0.0.9" in page
     assert "Try again…" in page
 
 
-async def test_an_id_that_nobody_takes_over_is_fenced_by_a_form_beside_it(wiring: Wiring, migrating: Migrating) -> None:
+async def test_an_id_without_a_new_owner_is_fenced_by_a_form_beside_it(wiring: Wiring, migrating: Migrating) -> None:
     migration = await migrating.start()
     await migrating.until(migration, lambda seen: seen.step is not None)
     await migrating.lose(0)
@@ -118,7 +118,7 @@ async def test_an_id_that_nobody_takes_over_is_fenced_by_a_form_beside_it(wiring
     await migrating.until(migration, lambda seen: seen.state is MigrationState.STOPPED, seconds=20)
     async with browser_of(wiring, Role.OPERATOR) as browser:
         page = (await browser.get(f"/migrations/{migration.id}")).text
-        assert page.count("Fence it…") == 1
+        assert page.count("Fence…") == 1
         answer = await browser.post(
             f"/migrations/{migration.id}/fence", data={"transactional_id": id_of(A, 0), "why": "nobody comes"}
         )

@@ -1,4 +1,4 @@
-"""What a plan says is what the gates will do."""
+"""A plan matches the gates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_only_what_is_not_there_yet_is_moved(modes: dict[int, Mode | None], goal
     ]
 
 
-def test_every_stage_says_why_and_has_its_way_back_said() -> None:
+def test_every_stage_has_its_reason_and_its_rollback() -> None:
     assert set(WHY) == set(WAY_BACK) == set(Stage)
     assert stages_to(C) == (Stage.PREFLIGHT, Stage.FIRST_BOUNCE, Stage.SECOND_BOUNCE, Stage.VERIFY)
     assert stages_to(A) == (Stage.PREFLIGHT, Stage.BACK_TO_GENERATION, Stage.BACK_TO_GROUP_ONLY, Stage.VERIFY)

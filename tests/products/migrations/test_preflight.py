@@ -1,4 +1,4 @@
-"""What keeps a migration from beginning, and what may be answered for."""
+"""The conditions of the preflight, and those that may be waived."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_when_all_is_well_the_first_bounce_begins() -> None:
 def test_an_older_broker_is_refused_with_the_reason_that_kip_447_gives() -> None:
     found = judged("brokers", facts(versions={"1": (4, 3), "2": (2, 4)}))
     assert found.standing is Standing.CLOSED
-    assert "broker 2 is of 2.4" in found.seen
+    assert "broker 2 has version 2.4" in found.seen
     assert "KIP-447" in found.seen
     assert judged("brokers", facts(versions={"1": None})).standing is Standing.UNKNOWN
     assert judged("brokers", facts(versions={}, brokers_problem="no answer")).seen == "no answer"
@@ -51,7 +51,7 @@ def test_an_older_broker_is_refused_with_the_reason_that_kip_447_gives() -> None
         ("rights", facts(rights_refused=("no",), rights_unknown="its coordinator moves"), Standing.CLOSED),
         ("no_hanging", facts(hanging=("one hangs",)), Standing.CLOSED),
         ("no_hanging", facts(hanging_unknown="not searched yet"), Standing.UNKNOWN),
-        ("no_collision", facts(owned_by_others=("p0 is of pipeline other",)), Standing.CLOSED),
+        ("no_collision", facts(owned_by_others=("p0 belongs to pipeline other",)), Standing.CLOSED),
         ("no_collision", look(ids={"p0": IdNow(producer_id=9, producer_epoch=0, is_open=True)}), Standing.CLOSED),
         ("no_collision", look(read_at=None), Standing.UNKNOWN),
         ("transaction_timeout", facts(transaction_timeout_ms=60_000), Standing.CLOSED),

@@ -29,11 +29,11 @@ Owner = tuple[int, int]
 
 
 class WrongError(Exception):
-    """The world came to something that must never be."""
+    """The world reached a forbidden state."""
 
 
 class Process(NamedTuple):
-    """is_current: of the lease that counts. is_asleep: stopped past its session; it is in the group no more."""
+    """is_current: of the current lease. is_asleep: frozen past its session; it has left the group."""
 
     ordinal: int
     lease: int
@@ -109,7 +109,7 @@ def world(
     back_to: Mode = A,
     targets: tuple[Mode, Mode] | None = None,
 ) -> World:
-    """targets: where instances are on their way to from the beginning, as a migration that was aborted leaves them."""
+    """targets: the instances' initial targets, as a migration that was aborted leaves them."""
     processes = tuple(Process(n, 0, mode) for n, mode in enumerate(modes))
     owners = (NOBODY, NOBODY, *((n, 0) if mode is C else NOBODY for n, mode in enumerate(modes)))
     stage = Stage.FIRST_BOUNCE if goal is C else Stage.BACK_TO_GENERATION
@@ -131,7 +131,7 @@ def world(
 
 
 def looked(world: World) -> World:
-    """With the view of this moment."""
+    """Return the world with an up-to-date view."""
     is_open = tuple(
         any(
             one.holds[p] >= SENT and world.id_of(one, p) == index and owner == one.key

@@ -1,7 +1,7 @@
-"""A group of correct loops on one partition, and what they record; and loops that do one thing wrong.
+"""A model of loops on one partition with their offset events: correct loops, and loops with one fault.
 
-The broker of the model knows one committed offset, who owns the partition, and a log some of whose offsets hold no
-record. What a loop records is lost with it if it dies before it was delivered, or when its store is full.
+The model's broker has one committed offset, an owner of the partition, and a log in which some offsets have no record.
+A loop's events are lost if it dies before their delivery, or if its store is full.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Loop:
         self.waiting = []
 
     def forget(self) -> None:
-        """The checkpoint is over."""
+        """End the checkpoint."""
         self.polled, self.began = [], None
 
     def telling(self) -> Telling:
-        # The last word of who died may be older than what he recorded.
+        # The last report of a dead loop may be older than its events.
         known = self.recorded if not self.is_dead else len(self.delivered)
         return Telling(
             teller=self.teller,
@@ -70,11 +70,11 @@ class Loop:
 
 
 class Group:
-    """The brokers' side, and every loop there ever was."""
+    """The brokers' side, and every loop so far."""
 
     def __init__(self, *, empty: frozenset[int] = frozenset(), is_first_known: bool = True) -> None:
         self.empty = empty
-        """Offsets that hold no record: markers, aborted records, what compaction took."""
+        """Offsets without a record: markers, aborted records, compaction."""
         self.log_start = 0
         self.log_end = 0
         self.committed: int | None = None if is_first_known else 0
@@ -94,7 +94,7 @@ class Group:
         self.log_end += count
 
     def free_ordinal(self) -> int:
-        """The first that nobody living has."""
+        """Return the first ordinal without a live loop."""
         taken = {loop.teller.ordinal for loop in self.living()}
         return next(ordinal for ordinal in range(len(taken) + 1) if ordinal not in taken)
 
@@ -105,7 +105,7 @@ class Group:
         return loop
 
     def assign(self, loop: Loop) -> None:
-        """To a member that turns; whoever had it and turns gives it up first."""
+        """Assign the partition to a live member; a live owner releases it first."""
         owner = self.owner
         if owner is not None:
             self.revoke(owner)
@@ -139,7 +139,7 @@ class Group:
     def poll(self, loop: Loop, count: int) -> None:
         assert loop.position is not None
         if loop.position < self.log_start:
-            # Its log does not hold it any more: the client stops there, and the loop begins again.
+            # The log does not have this offset any more: the client stops there, and the loop begins again.
             if not loop.polled:
                 self._begin(loop)
             return
@@ -152,7 +152,7 @@ class Group:
         loop.position = until
 
     def end(self, loop: Loop, outcome: Outcome, *, has_landed: bool = False) -> None:
-        """The checkpoint of a loop. Refused, whatever it wanted, if the loop is not the owner any more."""
+        """End the checkpoint of a loop. The broker refuses a loop that is not the owner any more."""
         if loop.began is None or loop.position is None:
             return
         if loop.is_frozen:
@@ -185,7 +185,7 @@ class Group:
         self._give_up(loop, Leaving.REVOKED)
 
     def wake(self, loop: Loop) -> None:
-        """It was frozen past its session: whatever it does now is refused, and then it hears that it has lost."""
+        """Thaw a loop after its session timeout: its requests are refused, then it loses the partition."""
         self.end(loop, Outcome.ABORTED)
         loop.is_frozen = False
         self._give_up(loop, Leaving.LOST)
@@ -208,14 +208,14 @@ class Group:
         self.log_start = max(self.log_start, min(offset, self.log_end))
 
     def reset(self, offset: int) -> None:
-        """Stop everybody, set the offsets by hand, start a new run."""
+        """Stop all loops, reset the offsets, start a new run."""
         self._empty()
         self.committed = offset
         self.run += 1
         self.life += 1
 
     def forget(self, *, is_deleted: bool) -> None:
-        """Between two runs the group's offsets go; if it is deleted, its generations begin again."""
+        """Delete the group's offsets between two runs; a deleted group begins its generations again."""
         self._empty()
         self.run += 1
         self.committed = None
@@ -223,7 +223,7 @@ class Group:
             self.generation = 0
 
     def make_anew(self) -> None:
-        """The topic is deleted and created, and the group goes on in its generation: the owner's client stops there."""
+        """Recreate the topic within one generation of the group; the owner's client stops at the end."""
         owner = self.owner
         if owner is None:
             return
@@ -238,7 +238,7 @@ class Group:
             self.leave(loop)
 
     def tellings(self) -> list[Telling]:
-        """What the server has after all the living have reported."""
+        """Return the server's events after all live loops have reported."""
         for loop in self.living():
             loop.deliver()
         return [loop.telling() for loop in self.loops]

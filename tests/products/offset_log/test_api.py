@@ -1,4 +1,4 @@
-"""The offset log over HTTP: told by tasks on their own listener, checked by whoever asks."""
+"""The offset log over REST: reported by tasks on their own listener, checked by viewers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.fixtures import AsRole
 from tests.support.offset_tellers import tasks_of
@@ -26,7 +26,7 @@ async def plane(api_wiring: Wiring) -> ControlPlane:
     )
 
 
-async def test_gap_is_told_with_both_sides(api_wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
+async def test_gap_is_shown_with_both_sides(api_wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
     viewer = await as_role(Role.VIEWER)
     tasks = await tasks_of(plane, api_wiring.observations)
     assert (await viewer.get(BASE)).json() == {"last": None, "findings": []}
@@ -49,7 +49,9 @@ async def test_gap_is_told_with_both_sides(api_wiring: Wiring, plane: ControlPla
     assert 'fenceline_offset_contradictions{pipeline="flights"} 1.0' in metrics
 
 
-async def test_since_asks_for_less_and_must_be_a_time(plane: ControlPlane, as_role: AsRole, api_wiring: Wiring) -> None:
+async def test_since_limits_the_range_and_must_be_a_time(
+    plane: ControlPlane, as_role: AsRole, api_wiring: Wiring
+) -> None:
     viewer = await as_role(Role.VIEWER)
     tasks = await tasks_of(plane, api_wiring.observations)
     await tasks.handed_over(began=10)

@@ -1,4 +1,4 @@
-"""What is kept of what contradicts has a bound, and its last one is the newest."""
+"""The number of kept contradictions has a bound, and the last one is the newest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def gap(start: int, *, partition: int = 0) -> Finding:
 
 
 class Kept:
-    """What is kept, as the database has it."""
+    """The kept contradictions, as in the database."""
 
     def __init__(self) -> None:
         self.rows: dict[Place, list[tuple[Kind, int]]] = {}
@@ -31,13 +31,13 @@ class Kept:
         return [start for _, start in self.rows["g", "in", partition]]
 
 
-def test_what_is_known_is_not_told_again() -> None:
+def test_known_contradiction_is_not_reported_again() -> None:
     kept = Kept()
     assert [one.start for one in kept.take(gap(7), gap(3), gap(3)).first] == [3, 7]
     assert kept.take(gap(3), gap(7)) == ([], [])
 
 
-def test_first_ones_are_kept_and_of_all_others_the_newest() -> None:
+def test_first_contradictions_and_the_newest_are_kept() -> None:
     kept = Kept()
     every_turn = [[gap(start) for start in range(turn * 50, turn * 50 + 100)] for turn in range(40)]
     told = [one.start for turn in every_turn for one in kept.take(*turn).first]
@@ -45,7 +45,7 @@ def test_first_ones_are_kept_and_of_all_others_the_newest() -> None:
     assert kept.starts() == [*range(MOST_FINDINGS - 1), 40 * 50 + 49]
 
 
-def test_what_was_passed_over_and_is_found_again_is_not_newer() -> None:
+def test_skipped_contradiction_that_is_found_again_is_not_newer() -> None:
     kept = Kept()
     many = [gap(start) for start in range(MOST_FINDINGS + 50)]
     kept.take(*many)
@@ -53,7 +53,7 @@ def test_what_was_passed_over_and_is_found_again_is_not_newer() -> None:
     assert kept.take(*many) == ([], [])
 
 
-def test_partition_of_which_much_is_kept_leaves_room_for_the_others() -> None:
+def test_partition_with_many_contradictions_leaves_room_for_others() -> None:
     kept = Kept()
     kept.take(*map(gap, range(MOST_FINDINGS)))
     assert [one.start for one in kept.take(gap(1, partition=1)).first] == [1]

@@ -1,4 +1,4 @@
-"""Every pipeline is checked, whatever becomes of the others."""
+"""Every pipeline is checked, also if the check of another one fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 
 
 class Log:
-    """Three pipelines; `troubles` come of checking those that are named in it."""
+    """Three pipelines, of which those in `troubles` raise these errors when they are checked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **troubles: Exception) -> None:
         self.troubles = troubles
@@ -48,7 +48,7 @@ class Log:
         return 0
 
 
-async def test_turn_asks_for_an_hour_and_then_for_what_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_turn_checks_an_hour_and_later_turns_the_time_since(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, b=NotFoundError("there is no pipeline b"))
     await log.watch.turn()
     log.now += timedelta(seconds=10)
@@ -59,7 +59,7 @@ async def test_turn_asks_for_an_hour_and_then_for_what_came_since(monkeypatch: p
     assert log.asked == [NOW - LIVE_SPAN, NOW, log.now - LIVE_SPAN]
 
 
-async def test_pipeline_that_cannot_be_checked_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pipeline_whose_check_fails_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, a=ValueError("too much"))
     with pytest.raises(ValueError, match="too much"):
         await log.watch.turn()
@@ -67,4 +67,4 @@ async def test_pipeline_that_cannot_be_checked_does_not_hide_the_others(monkeypa
     log.troubles.clear()
     log.now += timedelta(seconds=10)
     await log.watch.turn()
-    assert log.asked == [NOW - LIVE_SPAN, log.now - LIVE_SPAN], "what was told before the failed turn is not skipped"
+    assert log.asked == [NOW - LIVE_SPAN, log.now - LIVE_SPAN], "events before the failed turn are not skipped"

@@ -1,4 +1,4 @@
-"""Correct loops never contradict each other, whatever of their words is lost; one that does a thing wrong is found."""
+"""Correct loops never contradict each other, also if events are lost; a loop with one fault is found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def steps_of(names: tuple[str, ...]) -> st.SearchStrategy[Steps]:
 
 
 def take(group: Group, name: str, dice: int) -> None:
-    """One thing that may happen at any moment; what cannot happen now does not."""
+    """Take one step of the model, unless it is impossible now."""
     living = group.living()
     if len(living) < 3:
         living.append(group.start(group.free_ordinal()))
@@ -108,40 +108,40 @@ def test_correct_loops_never_contradict_each_other(steps: Steps, empty: frozense
 
 @given(steps_of((*HONEST, "kill", "unknown", "drop", "reset")))
 @settings(max_examples=400, deadline=None)
-def test_what_is_lost_with_a_death_or_dropped_is_no_gap(steps: Steps) -> None:
-    """Also without the coordinator's hint that there may be more of them: each of these was heard of."""
+def test_lost_or_dropped_events_are_no_gap(steps: Steps) -> None:
+    """Also if the coordinator knows no further attempt: each of these has reported."""
     assert replay(played(steps).tellings()).contradictions == ()
 
 
 @given(steps_of(FORGETFUL), st.frozensets(st.integers(0, 60)))
 @settings(max_examples=400, deadline=None)
-def test_group_that_forgot_its_offsets_is_not_compared_with_what_it_was(steps: Steps, empty: frozenset[int]) -> None:
+def test_offsets_before_and_after_their_loss_are_not_compared(steps: Steps, empty: frozenset[int]) -> None:
     assert replay(played(steps, empty=empty).tellings()).contradictions == ()
 
 
 @given(steps_of(HONEST), st.frozensets(st.integers(0, 60)))
 @settings(max_examples=300, deadline=None)
-def test_correct_loops_of_which_all_is_heard_leave_no_doubt(steps: Steps, empty: frozenset[int]) -> None:
+def test_correct_loops_with_all_events_are_consistent(steps: Steps, empty: frozenset[int]) -> None:
     verdict = replay(played(steps, empty=empty).tellings())
     event(f"{min(3, verdict.figures.committed)} committed")
     assert verdict.standing is Standing.CONSISTENT
 
 
 def skip(group: Group, owner: Loop, _other: Loop) -> None:
-    """What was polled is dropped, and the client's position is not set back."""
+    """The polled records are dropped without a rewind."""
     group.poll(owner, 2)
     owner.forget()
 
 
 def forget_to_go_back(group: Group, owner: Loop, _other: Loop) -> None:
-    """An aborted checkpoint, after which the client reads on where it was."""
+    """An aborted checkpoint without a rewind."""
     group.poll(owner, 2)
     group.tell_checkpoint(owner, Outcome.ABORTED)
     owner.forget()
 
 
 def process_twice(_group: Group, owner: Loop, _other: Loop) -> None:
-    """The client's position slips back, and nobody asked for it."""
+    """The client's position goes back without a seek."""
     assert owner.position is not None
     owner.position -= 1
 
@@ -153,7 +153,7 @@ def process_a_batch_twice(group: Group, owner: Loop, _other: Loop) -> None:
 
 
 def commit_after_lost(group: Group, owner: Loop, other: Loop) -> None:
-    """The loop goes on with what it polled before the loss, and the broker takes a member's commit."""
+    """The loop continues with records polled before the loss, and the broker accepts the member's commit."""
     group.poll(owner, 2)
     began, under, position, polled = owner.began, owner.under, owner.position, list(owner.polled)
     owner.is_frozen = True
@@ -165,22 +165,22 @@ def commit_after_lost(group: Group, owner: Loop, other: Loop) -> None:
 
 
 def rewind(group: Group, owner: Loop, _other: Loop) -> None:
-    """Back to where an old coordinator says that the group is."""
+    """Rewind to an offset that an old coordinator returns."""
     assert group.committed is not None
     group.go_back(owner, to=group.committed - 1)
 
 
 def begin_too_early(group: Group, _owner: Loop, other: Loop) -> None:
-    """The next owner believes an old coordinator."""
+    """The next owner begins at an offset that an old coordinator returns."""
     assert group.committed is not None
     real, group.committed = group.committed, group.committed - 1
-    # The commit of the revoke would be a true one; there is nothing open.
+    # The commit at the revocation would be correct, so no checkpoint is open.
     group.assign(other)
     group.committed = max(real, group.committed)
 
 
 def begin_too_late(group: Group, _owner: Loop, other: Loop) -> None:
-    """The next owner begins behind records that nobody has processed."""
+    """The next owner begins after records that no task has processed."""
     assert group.committed is not None
     group.committed += 2
     group.assign(other)
@@ -201,7 +201,7 @@ MUTATIONS: list[tuple[Callable[[Group, Loop, Loop], None], frozenset[Kind]]] = [
 @pytest.mark.parametrize(("mutate", "kinds"), MUTATIONS, ids=[mutate.__name__ for mutate, _ in MUTATIONS])
 @given(before=steps_of(HONEST[:7]), after=steps_of(HONEST[:7]), data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_loop_that_does_one_thing_wrong_is_found(
+def test_loop_with_one_fault_is_found(
     mutate: Callable[[Group, Loop, Loop], None],
     kinds: frozenset[Kind],
     before: Steps,
@@ -217,7 +217,7 @@ def test_loop_that_does_one_thing_wrong_is_found(
     group.append(4)
     assert replay(group.tellings()).standing is Standing.CONSISTENT
     mutate(group, owner, other)
-    # The wrong one goes on, and commits.
+    # The faulty loop continues, and commits.
     turning = group.owner
     assert turning is not None
     group.append(4)

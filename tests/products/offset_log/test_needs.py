@@ -1,4 +1,4 @@
-"""What the offset log shows that needs a person."""
+"""The issue of contradicting offset events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.products.offset_log.check import MAX_FINDINGS
 from app.products.offset_log.needs import contradiction_need
 
 
-def test_contradictions_of_which_only_so_many_are_kept_are_at_least_so_many() -> None:
+def test_number_of_contradictions_at_the_bound_is_a_minimum() -> None:
     few, many = contradiction_need("flights", MAX_FINDINGS - 1), contradiction_need("flights", MAX_FINDINGS)
-    assert "contradicts itself 99 times" in few.sentence
-    assert "contradicts itself at least 100 times" in many.sentence
+    assert "contradict each other 99 times" in few.sentence
+    assert "contradict each other at least 100 times" in many.sentence

@@ -1,4 +1,4 @@
-"""The page of a pipeline's offset log, and its section on the pipeline's page: made up, and looked at as HTML."""
+"""The HTML of a pipeline's offset log, and of its section on the pipeline's page."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.core.overview.product_views import Panel
 from app.core.wire.offset_events import Event, Teller
 from app.kit.web.pages import screen
 from app.products.offset_log.check import PipelineCheck, check
@@ -76,7 +77,7 @@ def page(log: OffsetLog | None, found: PipelineCheck | None = None) -> str:
 def test_contradiction_is_shown_with_both_sides() -> None:
     found = handed_over(began=15)
     for html in (page(log_of(found)), page(OffsetLog(last=None, findings=()), found)):
-        assert "offsets 10 to 14 were committed by nobody" in html
+        assert "offsets 10 to 14 were not committed" in html
         assert "w0" in html
         assert "w1" in html
         assert "committed from 0 up to 10" in html
@@ -84,17 +85,18 @@ def test_contradiction_is_shown_with_both_sides() -> None:
         assert '<span class="pill bad">contradicted</span>' in html
 
 
-def test_what_is_kept_and_found_again_stands_on_the_page_under_two_ids() -> None:
+def test_kept_and_checked_contradiction_have_two_ids_on_the_page() -> None:
     found = handed_over(began=15)
     ids = re.findall(r' id="([^"]+)"', page(log_of(found), found))
     assert len(ids) == len(set(ids)) > 2
 
 
 def test_section_of_the_pipelines_page_shows_the_newest_contradiction() -> None:
-    view = msgspec.structs.replace(samples.pipeline_view(samples.run()), offset_log=log_of(handed_over(began=15)))
+    panel = Panel(template="components/offset_log_panel.html", content=log_of(handed_over(began=15)))
+    view = msgspec.structs.replace(samples.pipeline_view(samples.run()), panels=(panel,))
     html = pipeline_page(samples.run(), view=view)
-    assert "One contradiction is kept" in html
-    assert "offsets 10 to 14 were committed by nobody" in html
+    assert "1 contradiction," in html
+    assert "offsets 10 to 14 were not committed" in html
     assert "/pipelines/delayed-flights/offsets" in html
 
 
@@ -102,12 +104,12 @@ def test_section_of_the_pipelines_page_shows_the_newest_contradiction() -> None:
     ("log", "word"),
     [
         (None, "at_least_once"),
-        (OffsetLog(last=None, findings=()), "nothing told"),
+        (OffsetLog(last=None, findings=()), "no events"),
         (log_of(handed_over(began=10)), "consistent"),
-        (log_of(handed_over(began=15, is_over=False)), "cannot be told"),
+        (log_of(handed_over(began=15, is_over=False)), "cannot be verified"),
     ],
 )
-def test_what_is_not_known_is_not_shown_as_fine(log: OffsetLog | None, word: str) -> None:
+def test_unknown_status_is_not_shown_as_consistent(log: OffsetLog | None, word: str) -> None:
     html = page(log)
     assert word in html
     is_consistent = log is not None and log.last is not None and log.last.standing is Standing.CONSISTENT

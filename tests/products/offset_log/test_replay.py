@@ -1,4 +1,4 @@
-"""What each contradiction says, and what is none: told by hand, one at a time."""
+"""Each contradiction, and each case that is none, from handmade events."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def found(verdict: Verdict) -> list[tuple[Kind, Stretch]]:
     return [(one.kind, one.stretch) for one in verdict.contradictions]
 
 
-def test_owners_that_follow_on_each_other_are_consistent() -> None:
+def test_consecutive_owners_are_consistent() -> None:
     verdict = replay(
         [
             telling(assigned(2), at(10), checkpoint(10, 20), teller=SECOND),
@@ -71,41 +71,41 @@ def test_owners_that_follow_on_each_other_are_consistent() -> None:
     assert verdict.figures == Figures(records=20, committed=2)
 
 
-def test_gap_between_owners_of_whom_all_was_heard_is_a_contradiction() -> None:
+def test_gap_between_owners_with_all_events_is_a_contradiction() -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
     second = telling(assigned(2), at(15), checkpoint(15, 20), teller=SECOND)
     verdict = replay([first, second])
     assert found(verdict) == [(Kind.GAP, Stretch(10, 15))]
-    assert verdict.contradictions[0].message == "offsets 10 to 14 were committed by nobody, and later ones were"
+    assert verdict.contradictions[0].message == "offsets 10 to 14 were not committed, but later ones were"
 
 
-def test_gap_is_seen_before_the_next_owner_has_committed_anything() -> None:
+def test_gap_is_found_before_the_next_owner_commits() -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
     assert found(replay([first, telling(assigned(2), at(15), teller=SECOND)])) == [(Kind.GAP, Stretch(10, 15))]
 
 
-def test_gap_that_a_dead_attempt_may_have_filled_is_a_doubt() -> None:
+def test_gap_that_a_dead_attempt_may_have_filled_cannot_be_verified() -> None:
     dead = telling(assigned(1), at(0), checkpoint(0, 10), is_final=False)
     verdict = replay([dead, telling(assigned(2), at(15), teller=SECOND)])
     assert (verdict.standing, found(verdict)) == (Standing.CANNOT_TELL, [])
     assert [(doubt.kind, doubt.stretch) for doubt in verdict.doubts] == [(Kind.GAP, Stretch(10, 15))]
 
 
-def test_gap_before_a_dead_attempt_began_is_not_its_doing() -> None:
-    """It began behind the gap, and committed offsets only grow."""
+def test_gap_before_the_start_of_a_dead_attempt_is_a_contradiction() -> None:
+    """It began after the gap, and committed offsets only grow."""
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
     dead = telling(assigned(2), at(15), checkpoint(15, 20), teller=SECOND, is_final=False)
     assert found(replay([first, dead])) == [(Kind.GAP, Stretch(10, 15))]
 
 
-def test_what_was_dropped_out_of_the_middle_is_a_doubt_only_there() -> None:
+def test_events_dropped_in_the_middle_make_only_that_range_unverifiable() -> None:
     whole = telling(assigned(), at(0), checkpoint(0, 10), checkpoint(10, 20), checkpoint(25, 30))
     holed = msgspec.structs.replace(whole, events=(*whole.events[:3], *whole.events[4:]))
     assert found(replay([whole])) == [(Kind.GAP, Stretch(20, 25))]
     assert [(doubt.kind, doubt.stretch) for doubt in replay([holed]).doubts] == [(Kind.GAP, Stretch(10, 25))]
 
 
-def test_what_was_dropped_at_the_end_is_known_by_its_count() -> None:
+def test_events_dropped_at_the_end_are_known_by_their_count() -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
     second = telling(assigned(2), at(15), teller=SECOND)
     dropped = msgspec.structs.replace(first, events=first.events[:3])
@@ -113,11 +113,11 @@ def test_what_was_dropped_at_the_end_is_known_by_its_count() -> None:
     assert found(replay([dropped, second])) == []
 
 
-def test_attempt_that_nothing_was_heard_of_makes_a_gap_a_doubt_that_says_so() -> None:
+def test_attempt_without_a_report_makes_a_gap_unverifiable_with_the_reason() -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
-    verdict = replay([first, telling(assigned(2), at(15), teller=SECOND)], unheard=["epoch 5 is nobody's"])
+    verdict = replay([first, telling(assigned(2), at(15), teller=SECOND)], unheard=["no attempt reported epoch 5"])
     assert found(verdict) == []
-    assert "epoch 5 is nobody's" in verdict.doubts[0].message
+    assert "no attempt reported epoch 5" in verdict.doubts[0].message
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_attempt_that_nothing_was_heard_of_makes_a_gap_a_doubt_that_says_so() ->
         (None, None, True),
         ((1, 1), None, True),
         ((1, 1), (1, 2), True),
-        # It was heard of in the generation of the owner behind the gap.
+        # It reported in the generation of the owner after the gap.
         ((1, 3), None, False),
-        # Its successor had its id when the owner before the gap had the partition.
+        # Its successor had its id while the owner before the gap had the partition.
         ((1, 0), (1, 1), False),
         ((0, 9), (1, 2), True),
     ],
 )
-def test_gap_is_a_doubt_where_one_may_have_been_who_never_told_of_the_partition(
+def test_gap_cannot_be_verified_where_an_attempt_without_a_report_may_have_been_the_owner(
     since: Age | None, until: Age | None, is_doubted: bool
 ) -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
@@ -144,22 +144,22 @@ def test_gap_is_a_doubt_where_one_may_have_been_who_never_told_of_the_partition(
     assert replay(both, silent=[silent._replace(life=1)]).standing is Standing.CONTRADICTED, "of another life"
 
 
-def test_what_a_silent_attempt_may_have_done_excuses_no_overlap() -> None:
+def test_attempt_without_a_report_does_not_excuse_an_overlap() -> None:
     silent = Silent(Teller(run=1, ordinal=2, task=0, lease=1, attempt=0), 0, None, None)
     first = telling(assigned(1), at(0), checkpoint(0, 12), given_up())
     second = telling(assigned(3), at(10), checkpoint(10, 20), teller=SECOND)
     assert Kind.OVERLAP in {kind for kind, _ in found(replay([first, second], silent=[silent]))}
 
 
-def test_gap_within_one_ownership_is_nobody_elses_doing() -> None:
-    """While a partition is owned under one number nobody else can have committed for it, whoever was not heard."""
+def test_gap_within_one_ownership_is_a_contradiction() -> None:
+    """No other attempt can commit a partition that is owned under one number, also if events are missing."""
     verdict = replay(
         [telling(assigned(), at(0), checkpoint(0, 10), checkpoint(12, 20), is_final=False)], unheard=["somebody"]
     )
     assert found(verdict) == [(Kind.GAP, Stretch(10, 12))]
 
 
-def test_the_same_offsets_committed_by_two_are_an_overlap_and_name_both() -> None:
+def test_offsets_committed_by_two_attempts_are_an_overlap_that_names_both() -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 12), given_up())
     second = telling(assigned(2), at(10), checkpoint(10, 20), teller=SECOND)
     verdict = replay([first, second])
@@ -167,28 +167,28 @@ def test_the_same_offsets_committed_by_two_are_an_overlap_and_name_both() -> Non
     assert verdict.contradictions[0].tellers == (FIRST, SECOND)
 
 
-def test_overlap_is_told_of_the_same_generation_and_of_one_that_is_not_known() -> None:
+def test_overlap_is_found_in_the_same_generation_and_in_an_unknown_one() -> None:
     first = telling(assigned(None), at(0), checkpoint(0, 12), given_up())
     second = telling(assigned(2), at(10), checkpoint(10, 20), teller=SECOND)
     assert found(replay([first, second])) == [(Kind.OVERLAP, Stretch(10, 12))]
 
 
-def test_owner_that_begins_behind_what_an_earlier_one_committed_is_told_before_it_commits() -> None:
+def test_owner_that_begins_before_committed_offsets_is_found_before_it_commits() -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 12), given_up())
     assert found(replay([first, telling(assigned(2), at(10), teller=SECOND)])) == [(Kind.REWOUND, Stretch(10, 12))]
 
 
-def test_commit_after_a_loss_is_one_without_ownership() -> None:
+def test_commit_after_a_loss_is_without_ownership() -> None:
     verdict = replay([telling(assigned(), at(0), given_up(how=Leaving.LOST), checkpoint(0, 5))])
     assert found(verdict) == [(Kind.WITHOUT_OWNERSHIP, Stretch(0, 5))]
 
 
-def test_commit_of_what_was_polled_before_the_partition_went_and_came_back_is_one_without_ownership() -> None:
+def test_commit_of_records_polled_before_a_loss_and_regain_is_without_ownership() -> None:
     events = (assigned(), at(0), given_up(), assigned(2, number=3), at(0, number=3), checkpoint(0, 5, number=1))
     assert found(replay([telling(*events)])) == [(Kind.WITHOUT_OWNERSHIP, Stretch(0, 5))]
 
 
-def test_aborted_checkpoint_that_is_read_again_is_none() -> None:
+def test_aborted_checkpoint_that_is_repeated_is_no_contradiction() -> None:
     verdict = replay([telling(assigned(), at(0), checkpoint(0, 10, Outcome.ABORTED), at(0), checkpoint(0, 12))])
     assert (verdict.standing, verdict.figures.aborted) == (Standing.CONSISTENT, 1)
 
@@ -201,20 +201,20 @@ def test_checkpoint_of_unknown_outcome_may_have_been_committed_or_not() -> None:
         assert verdict.standing is Standing.CONSISTENT, lands_at
 
 
-def test_who_reads_on_after_an_unknown_outcome_skips_what_may_not_be_committed() -> None:
+def test_reading_on_after_an_unknown_outcome_is_a_gap() -> None:
     verdict = replay([telling(assigned(), at(0), checkpoint(0, 10, Outcome.UNKNOWN), checkpoint(10, 15))])
     assert found(verdict) == [(Kind.GAP, Stretch(0, 10))]
 
 
-def test_offsets_without_a_record_are_counted_and_no_gap() -> None:
-    """A marker before the first record, one between two, one behind the last."""
+def test_offsets_without_a_record_are_counted_and_are_no_gap() -> None:
+    """One marker before the first record, one between two, one after the last."""
     sparse = msgspec.structs.replace(checkpoint(0, 10), first=1, last=8, records=7)
     verdict = replay([telling(assigned(), at(0), sparse)])
     assert (verdict.standing, verdict.figures.offsets_without_record) == (Standing.CONSISTENT, 3)
 
 
-def test_where_a_checkpoint_begins_that_nobody_knows_is_no_gap() -> None:
-    """The client reads by itself from what is committed; its position is not known before something was delivered."""
+def test_unknown_start_of_a_checkpoint_is_no_gap() -> None:
+    """The client begins at the committed offset, and its position is not known before the first record."""
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
     vague = msgspec.structs.replace(checkpoint(12, 20), begins=None)
     assert found(replay([first, telling(assigned(2), at(10), vague, teller=SECOND)])) == []
@@ -222,36 +222,36 @@ def test_where_a_checkpoint_begins_that_nobody_knows_is_no_gap() -> None:
     assert (verdict.standing, found(verdict)) == (Standing.CANNOT_TELL, [])
 
 
-def test_checkpoint_that_does_not_say_which_records_it_holds_is_not_judged_by_them() -> None:
+def test_checkpoint_without_counted_records_is_not_judged_by_them() -> None:
     blank = msgspec.structs.replace(checkpoint(0, 10), first=None, last=None, records=None)
     verdict = replay([telling(assigned(), at(0), blank)])
     assert verdict.standing is Standing.CONSISTENT
     assert verdict.figures == Figures(committed=1)
 
 
-def test_checkpoint_with_more_records_than_offsets_has_processed_one_twice() -> None:
+def test_checkpoint_with_more_records_than_offsets_is_an_overlap() -> None:
     twice = msgspec.structs.replace(checkpoint(0, 10), records=11)
     assert found(replay([telling(assigned(), at(0), twice)])) == [(Kind.OVERLAP, Stretch(0, 10))]
 
 
-def test_record_behind_the_committed_offset_will_be_processed_again() -> None:
+def test_processed_record_after_the_committed_offset_is_an_overlap() -> None:
     ahead = msgspec.structs.replace(checkpoint(0, 10), last=10)
     assert (Kind.OVERLAP, Stretch(10, 11)) in found(replay([telling(assigned(), at(0), ahead)]))
 
 
-def test_what_retention_deleted_unread_is_no_gap() -> None:
+def test_records_deleted_unread_by_retention_are_no_gap() -> None:
     gone = Positioned(index=0, number=1, offset=15, found=Found.GONE_UNREAD, gone_from=10)
     verdict = replay([telling(assigned(), at(0), checkpoint(0, 10), gone, checkpoint(15, 20))])
     assert verdict.standing is Standing.CONSISTENT
 
 
-def test_offsets_set_by_hand_begin_another_life() -> None:
+def test_offset_reset_begins_another_life() -> None:
     first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
     second = telling(assigned(2), at(3), checkpoint(3, 20), teller=SECOND, life=1)
     assert replay([first, second]).standing is Standing.CONSISTENT
 
 
-def test_where_the_group_forgot_its_offsets_nothing_is_compared_and_that_is_said() -> None:
+def test_offsets_before_and_after_their_loss_are_not_compared_and_reported_as_such() -> None:
     first = telling(assigned(4), at(0), checkpoint(0, 10), given_up())
     start = Positioned(index=0, number=1, offset=3, found=Found.NOTHING_COMMITTED)
     verdict = replay([first, telling(assigned(9), start, checkpoint(3, 20), teller=SECOND)])
@@ -259,7 +259,7 @@ def test_where_the_group_forgot_its_offsets_nothing_is_compared_and_that_is_said
     assert "generation 9" in verdict.doubts[0].message
 
 
-def test_what_is_delivered_twice_happened_once() -> None:
+def test_event_that_is_delivered_twice_counts_once() -> None:
     once = telling(assigned(), at(0), checkpoint(0, 10))
     twice = msgspec.structs.replace(once, events=once.events + once.events)
     assert replay([twice]) == replay([once])

@@ -1,4 +1,4 @@
-"""What is kept of what tasks tell of their offsets, and what checks make of it."""
+"""Stored offset events, and the results of checks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.support.control_plane import CLUSTER, ControlPlane
 from tests.support.offset_tellers import Tasks, assigned, at, committed, given_up, tasks_of
 
 
-async def test_tasks_that_follow_on_each_other_are_consistent(plane: ControlPlane) -> None:
+async def test_consecutive_tasks_are_consistent(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
-    assert (await tasks.verify()).standing is None, "nothing was told, so nothing is fine"
+    assert (await tasks.verify()).standing is None, "no events, so no status"
     await tasks.handed_over(began=10)
     found = await tasks.verify()
     assert (found.standing, found.figures.records, found.figures.committed) == (Standing.CONSISTENT, 30, 2)
@@ -34,7 +34,7 @@ async def test_tasks_that_follow_on_each_other_are_consistent(plane: ControlPlan
     assert (one.group, one.topic, one.partition, one.attempts) == ("flights-group", "in", 0, 2)
 
 
-async def test_gap_is_said_with_both_sides(plane: ControlPlane) -> None:
+async def test_gap_is_found_with_both_sides(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.handed_over(began=15)
     (finding,) = (await tasks.verify()).findings
@@ -43,19 +43,19 @@ async def test_gap_is_said_with_both_sides(plane: ControlPlane) -> None:
     assert {side.run_id for side in finding.sides} == {tasks.run.id}
 
 
-async def test_gap_is_a_doubt_until_the_other_was_heard_since(plane: ControlPlane) -> None:
+async def test_gap_cannot_be_verified_until_the_other_attempt_reports(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3))
     await tasks.tell(1, assigned(0, 2), at(1, 15))
     tasks.see(0, 1)
     assert (await tasks.verify()).standing is Standing.CANNOT_TELL
     await tasks.tell(0, hears=False)
-    assert (await tasks.verify()).standing is Standing.CANNOT_TELL, "made before it had heard anything"
+    assert (await tasks.verify()).standing is Standing.CANNOT_TELL, "recorded before its first answer"
     await tasks.tell(0)
     assert (await tasks.verify()).standing is Standing.CONTRADICTED
 
 
-async def test_gap_is_a_doubt_while_a_checkpoint_is_open_that_may_have_been_committed(plane: ControlPlane) -> None:
+async def test_gap_cannot_be_verified_while_an_open_checkpoint_may_have_been_committed(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10))
     await tasks.tell(1, assigned(0, 2), at(1, 15))
@@ -67,10 +67,10 @@ async def test_gap_is_a_doubt_while_a_checkpoint_is_open_that_may_have_been_comm
 
 
 @pytest.mark.parametrize(("last_generation", "standing"), [(2, Standing.CANNOT_TELL), (3, Standing.CONTRADICTED)])
-async def test_gap_is_a_doubt_while_one_may_have_had_the_partition_who_never_told_of_it(
+async def test_gap_cannot_be_verified_while_an_attempt_without_a_report_may_have_been_the_owner(
     plane: ControlPlane, last_generation: int, standing: Standing
 ) -> None:
-    """He had another one, and was not heard of again."""
+    """It had another partition, and did not report again."""
     tasks = await tasks_of(plane)
     await tasks.tell(0, assigned(0, 1), at(1, 0), assigned(2, last_generation), partition=1)
     await tasks.tell(1, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), assigned(4, 3), at(5, 15))
@@ -78,10 +78,10 @@ async def test_gap_is_a_doubt_while_one_may_have_had_the_partition_who_never_tol
     assert (await tasks.verify()).standing is standing
     assert (await tasks.verify(hours=1)).standing is standing
     await tasks.tell(0)
-    assert (await tasks.verify()).standing is Standing.CONTRADICTED, "heard since"
+    assert (await tasks.verify()).standing is Standing.CONTRADICTED, "it has reported since"
 
 
-async def test_who_has_told_of_nothing_yet_and_died_may_have_filled_a_gap(plane: ControlPlane) -> None:
+async def test_attempt_that_died_before_its_first_event_may_have_filled_a_gap(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.tell(0)
     await tasks.tell(1, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), assigned(4, 3), at(5, 15))
@@ -89,7 +89,7 @@ async def test_who_has_told_of_nothing_yet_and_died_may_have_filled_a_gap(plane:
     assert (await tasks.verify()).standing is Standing.CANNOT_TELL
 
 
-async def test_gap_is_a_doubt_while_the_coordinators_are_not_read(plane: ControlPlane) -> None:
+async def test_gap_cannot_be_verified_while_the_coordinators_are_not_read(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.handed_over(began=15)
     tasks.observations.forget(CLUSTER)
@@ -98,7 +98,7 @@ async def test_gap_is_a_doubt_while_the_coordinators_are_not_read(plane: Control
     assert "not read" in found.doubts[0]
 
 
-async def test_what_was_dropped_is_a_hole_and_no_contradiction(plane: ControlPlane) -> None:
+async def test_dropped_events_are_missing_and_no_contradiction(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(4), recorded=5)
     await tasks.tell(1, assigned(0, 2), at(1, 15))
@@ -107,7 +107,7 @@ async def test_what_was_dropped_is_a_hole_and_no_contradiction(plane: ControlPla
     assert (await tasks.verify()).standing is Standing.CANNOT_TELL
 
 
-async def test_grown_event_replaces_and_an_older_copy_of_it_does_not(plane: ControlPlane) -> None:
+async def test_grown_event_replaces_an_older_copy_and_not_the_reverse(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), sequence=1)
     await tasks.tell(0, committed(2, 0, 50, checkpoints=5), recorded=3, sequence=3)
@@ -119,8 +119,8 @@ async def test_grown_event_replaces_and_an_older_copy_of_it_does_not(plane: Cont
     assert (len(heard.events), heard.is_open) == (3, False)
 
 
-async def test_what_arrived_long_ago_fills_the_gap_of_an_hour(plane: ControlPlane) -> None:
-    """Task 0 was cut off, and tells late what it did before task 1 had its turn."""
+async def test_events_from_before_the_hour_fill_its_gap(plane: ControlPlane) -> None:
+    """Task 0 had no connection, and reports late the checkpoints from before task 1 was the owner."""
     tasks = await tasks_of(plane)
     await tasks.tell(1, assigned(0, 2), at(1, 10), committed(2, 10, 20), given_up(3), is_over=True)
     plane.pass_time(2 * 3600)
@@ -134,8 +134,8 @@ async def test_what_arrived_long_ago_fills_the_gap_of_an_hour(plane: ControlPlan
         assert len(await uow.of(OffsetLogStore).heard("flights", since=plane.now - timedelta(hours=1))) == 1
 
 
-async def test_what_a_run_did_that_records_nothing_is_no_gap(plane: ControlPlane) -> None:
-    """Before it up to 10, after it from 15: what lies between was its own."""
+async def test_run_without_events_is_no_gap(plane: ControlPlane) -> None:
+    """The offsets from 10 to 15 were committed by a run as at_least_once."""
     tasks = await tasks_of(plane)
     await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), is_over=True)
     await start_anew(tasks, processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE)
@@ -147,10 +147,8 @@ async def test_what_a_run_did_that_records_nothing_is_no_gap(plane: ControlPlane
 
 
 @pytest.mark.parametrize(("began", "stands"), [(10, Standing.CONSISTENT), (15, Standing.CONTRADICTED)])
-async def test_offsets_of_another_cluster_are_not_compared_and_those_before_and_after_are(
-    plane: ControlPlane, began: int, stands: Standing
-) -> None:
-    """In between 100 to 120 are committed, elsewhere. Whoever comes back finds what was committed here before."""
+async def test_offsets_are_compared_within_one_cluster(plane: ControlPlane, began: int, stands: Standing) -> None:
+    """Offsets 100 to 120 are committed in another cluster in between. The first cluster keeps its offsets."""
     tasks = await tasks_of(plane)
     await plane.cluster("second", kafka_cluster_id="another")
     await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), is_over=True)
@@ -174,7 +172,7 @@ async def start_anew(tasks: Tasks, **change: Any) -> None:
     tasks.run = await plane.run("flights")
 
 
-async def test_contradiction_is_kept_and_told_once(plane: ControlPlane) -> None:
+async def test_contradiction_is_kept_and_reported_once(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     async with plane.uow() as uow:
         await uow.of(WebhookStore).add(
@@ -197,13 +195,13 @@ async def test_contradiction_is_kept_and_told_once(plane: ControlPlane) -> None:
     assert known.last is not None
     assert (known.last.standing, known.last.partitions) == (Standing.CONTRADICTED, {Standing.CONTRADICTED: 1})
     assert [record.finding.message for record in known.findings] == [
-        "offsets 10 to 14 were committed by nobody, and later ones were"
+        "offsets 10 to 14 were not committed, but later ones were"
     ]
     assert alert.type == "offsets_contradicted.happened"
     assert "in-0" in alert.sentence
 
 
-async def test_what_is_old_or_too_much_goes_and_is_a_hole(plane: ControlPlane) -> None:
+async def test_old_and_excess_events_are_deleted_and_count_as_missing(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.handed_over(began=15)
     await tasks.check()
@@ -212,7 +210,7 @@ async def test_what_is_old_or_too_much_goes_and_is_a_hole(plane: ControlPlane) -
     async with plane.uow() as uow:
         removed = await retention.expire(uow, now=plane.now)
         await uow.commit()
-    assert removed["offset_events"] == 1, "the one that lies far behind the newest"
+    assert removed["offset_events"] == 1, "the event far before the newest"
     async with plane.uow() as uow:
         removed = await retention.expire(uow, now=plane.now + KEPT_FOR + timedelta(minutes=1))
         assert (removed["offset_tellers"], removed["offset_contradictions"]) == (2, 0)

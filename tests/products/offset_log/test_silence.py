@@ -1,4 +1,4 @@
-"""Who may have had a partition of which he never told, and between which owners."""
+"""Attempts that may have owned a partition without a report of it, and between which owners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def attempted(
     return Attempted(teller=teller, is_over=is_over, complete_at=heard_at, first=first, last=last, life=life)
 
 
-def test_who_was_not_heard_since_and_told_nothing_of_the_partition_is_silent_there() -> None:
+def test_attempt_with_missing_events_and_without_the_partition_is_silent_there() -> None:
     (found,) = silent([attempted(OWNER, last=4), attempted(DEAD, first=2, last=3)], told=[OWNER], newest_at=NOW)
     assert (found.teller, found.since, found.until) == (DEAD, (1, 3), None)
 
@@ -36,13 +36,13 @@ def test_who_was_not_heard_since_and_told_nothing_of_the_partition_is_silent_the
     [attempted(DEAD, is_over=True), attempted(DEAD, heard_at=NOW), attempted(OWNER)],
     ids=["over", "heard", "told"],
 )
-def test_who_is_over_or_was_heard_since_or_told_of_it_is_not(other: Attempted) -> None:
+def test_attempt_that_is_over_or_complete_or_reported_the_partition_is_not_silent(other: Attempted) -> None:
     assert silent([other], told=[OWNER], newest_at=NOW) == []
     earlier = attempted(DEAD, heard_at=NOW - timedelta(seconds=1))
     assert len(silent([earlier], told=[OWNER], newest_at=NOW)) == 1
 
 
-def test_the_next_attempt_of_the_same_task_that_was_assigned_anything_ends_it() -> None:
+def test_next_attempt_of_the_task_with_an_assignment_ends_the_silence() -> None:
     next_ones = [
         attempted(DEAD._replace(attempt=1), is_over=True),
         attempted(DEAD._replace(lease=2), first=9, last=12, is_over=True),

@@ -1,4 +1,4 @@
-"""A partition's log by REST: for viewers without records, for operators with them and a line in the command log."""
+"""A partition's log by REST: for viewers without records, for operators with records and a command log entry."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.transactions import producer, send
 
 @pytest.fixture
 async def address(administrator: httpx.AsyncClient, kafka: KafkaCluster, make_topic: MakeTopic) -> str:
-    """Of a log with three plain batches."""
+    """A log with three plain batches."""
     await register(administrator, kafka.bootstrap_servers)
     topic = make_topic()
     send(producer({"bootstrap.servers": kafka.bootstrap_servers}), topic, "a", "b", "c")
     return f"/api/v1/clusters/local/topics/{topic}/partitions/0/log"
 
 
-async def test_stretches_follow_one_another(as_role: AsRole, address: str) -> None:
+async def test_pages_follow_one_another(as_role: AsRole, address: str) -> None:
     viewer = await as_role(Role.VIEWER)
     offsets: list[int] = []
     start, is_at_end = "start", False
@@ -37,7 +37,7 @@ async def test_stretches_follow_one_another(as_role: AsRole, address: str) -> No
 
 
 @pytest.mark.parametrize("what", ["keys", "values"])
-async def test_records_are_for_operators_and_a_look_at_them_is_logged(
+async def test_records_are_for_operators_and_each_view_of_them_is_logged(
     as_role: AsRole, administrator: httpx.AsyncClient, address: str, what: str
 ) -> None:
     refused = await (await as_role(Role.VIEWER)).get(address, params={what: "true"})
@@ -52,7 +52,7 @@ async def test_records_are_for_operators_and_a_look_at_them_is_logged(
     assert "offsets 1 to 2" in log[0]["outcome"]
 
 
-async def test_what_is_not_there_is_a_problem_document(as_role: AsRole, address: str) -> None:
+async def test_a_missing_partition_is_a_problem_document(as_role: AsRole, address: str) -> None:
     viewer = await as_role(Role.VIEWER)
     for path, parameters, status in (
         (address, {"from": "7"}, 422),

@@ -1,4 +1,4 @@
-"""`fenceline log` as a person types it: with a server and without any, and what it says on bad days."""
+"""`fenceline log` from the shell: with and without a server, and its errors."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_server_and_brokers_give_the_same_answer(
     assert second["records"][0]["value"]["text"] == "second"
     listed = fenceline("log", topic, "0", "--from", "lso", *direct, **NO_SERVER)
     assert listed.returncode == 0, listed.stderr
-    assert "readers of committed data wait at 2, 1 offset before the end" in listed.stdout
+    assert "read_committed consumers are blocked at 2, 1 offset before the end" in listed.stdout
     assert "open" in listed.stdout
     del clients
 
 
-def test_what_is_wrong_is_named_and_has_an_exit_code(
+def test_errors_are_named_and_have_an_exit_code(
     fenceline: Fenceline, kafka: KafkaCluster, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()

@@ -1,4 +1,4 @@
-"""What `fenceline log` prints of a look that was made up, and what it refuses before it asks anybody."""
+"""The output of `fenceline log` for an invented log, and the options that it refuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, found: PartitionLog, *arguments: st
 
 def test_every_batch_is_a_line_with_its_producer_and_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     said = printed(monkeypatch, taken_over("t")).splitlines()
-    assert said[0] == "t-0 has offsets 0 to 3; readers of committed data wait at 2, 2 offsets before the end"
+    assert said[0] == "t-0 has offsets 0 to 3; read_committed consumers are blocked at 2, 2 offsets before the end"
     lines = [" ".join(line.split()) for line in said]
     assert lines[2].startswith("0 aborted 7 5 0 1 payments by the marker at 1")
     assert lines[3].startswith("1 ABORT 7 6 – 1 payments coordinator epoch 3; decides 1 record from 0")
@@ -42,7 +42,7 @@ def test_json_is_the_whole_look(monkeypatch: pytest.MonkeyPatch) -> None:
     assert msgspec.convert(orjson.loads(printed(monkeypatch, found, "--json")), PartitionLog) == found
 
 
-def test_what_is_not_known_and_where_to_go_on_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_ids_and_the_next_offset_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     found = msgspec.structs.replace(taken_over("t"), is_at_end=False, ids_note="nobody may read the journal")
     said = printed(monkeypatch, found)
     assert "nobody may read the journal" in said
@@ -59,7 +59,7 @@ def test_record_cannot_draw_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert "\x1b" not in said
 
 
-def test_empty_partition_is_said_to_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_partition_is_called_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     look = WrittenLog().look()
     empty = PartitionLog(topic="t", partition=0, bounds=look.bounds, start=0, next_offset=0, is_at_end=True, entries=())
     assert printed(monkeypatch, empty).splitlines()[0] == "t-0 is empty; its next record gets offset 0"
@@ -73,8 +73,8 @@ def test_empty_partition_is_said_to_be_empty(monkeypatch: pytest.MonkeyPatch) ->
         (["--cluster", "demo", "-c", "a=b"], "--config goes with --bootstrap-server"),
         ([*BOOTSTRAP, "--from", "yesterday"], "yesterday is neither an offset nor one of: start, lso, end"),
         ([*BOOTSTRAP, "-c", "sasl.password"], "expected KEY=VALUE"),
-        (["--bootstrap-server", "nowhere"], "the cluster cannot be asked"),
-        ([*BOOTSTRAP, "-c", "sasl.password=secret"], "the cluster cannot be asked"),
+        (["--bootstrap-server", "nowhere"], "the cluster's options are not valid"),
+        ([*BOOTSTRAP, "-c", "sasl.password=secret"], "the cluster's options are not valid"),
     ],
 )
 def test_mistakes_on_the_command_line_are_named(arguments: list[str], says: str) -> None:

@@ -1,4 +1,4 @@
-"""What the page of a partition's log makes of looks that were made up: states, markers, records, ways to go on."""
+"""The page of a partition's log for invented logs: states, markers, records, links."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from app.core.journals.log_content import Content, LogRecord
 from app.core.journals.log_entries import EntryState
 from app.core.journals.log_look import Look
 from app.core.journals.record_batch import MarkerType
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
 from app.kit import access
 from app.kit.access import Role
 from app.kit.errors import InvalidError
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages import display, screen
 from app.products.partition_log.service import PartitionLog
 from tests.core.journals.logs import WrittenLog, taken_over
@@ -61,7 +61,7 @@ def shown(found: PartitionLog | None, *, role: Role = Role.OPERATOR, **more: Any
 
 
 class Logs:
-    """Brokers with one partition, whose log is `written`; it counts how often they were asked whose a producer is."""
+    """Brokers with one partition, whose log is `written`; it counts the lookups of producers."""
 
     def __init__(self) -> None:
         self.written = WrittenLog()
@@ -96,7 +96,7 @@ async def page_of(wiring: Wiring, role: Role, **query: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("state", [state for state in EntryState if state is not EntryState.MARKER])
-def test_every_state_of_a_batch_is_a_colour_and_a_word(state: EntryState) -> None:
+def test_every_state_of_a_batch_has_a_colour_and_a_text(state: EntryState) -> None:
     found = taken_over("flights")
     entries = (msgspec.structs.replace(found.entries[0], state=state),)
     html = shown(msgspec.structs.replace(found, entries=entries))
@@ -124,7 +124,7 @@ def test_jumps_lead_to_the_first_open_transaction_and_the_last_abort() -> None:
     )
 
 
-def test_records_are_text_whatever_is_in_them() -> None:
+def test_records_are_escaped_text() -> None:
     record = LogRecord(
         offset=0,
         timestamp_ms=0,
@@ -170,7 +170,7 @@ async def test_the_log_goes_on_by_itself_and_asks_whose_a_producer_is_once(wirin
     assert logs.asked_whose == 1
 
 
-async def test_records_are_shown_of_one_moment_so_that_each_look_is_in_the_command_log(wiring: Wiring) -> None:
+async def test_records_are_not_refreshed_so_that_each_view_is_in_the_command_log(wiring: Wiring) -> None:
     assert "hx-sse:connect" in (await page_of(wiring, Role.OPERATOR)).text
     answer = await page_of(wiring, Role.OPERATOR, keys="true")
     assert "hx-sse:connect" not in answer.text

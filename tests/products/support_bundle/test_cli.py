@@ -1,4 +1,4 @@
-"""A support bundle has what a maintainer needs and none of the secrets that were planted."""
+"""A support bundle has the data for a maintainer, and none of the planted secrets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_planted_secrets_are_nowhere_in_it(
 
 
 def test_the_embedded_databases_log_is_not_packed(fenceline: Fenceline, tmp_path: Path) -> None:
-    """It quotes statements, and those hold what users typed."""
+    """Its log quotes statements, which have users' data."""
     state = tmp_path / "state"
     for folder in ("postgres", "postgres/data", "instances/postgres"):
         (state / folder).mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_the_embedded_databases_log_is_not_packed(fenceline: Fenceline, tmp_path
 
 @pytest.mark.slow
 def test_it_is_made_without_a_server_too(fenceline: Fenceline, tmp_path: Path) -> None:
-    """That is when it is wanted most."""
+    """A bundle matters most then."""
     ended = fenceline(
         "support-bundle",
         "-o",
@@ -130,7 +130,7 @@ FORMS: list[Callable[[str], str]] = [
         (f"run token {RUN_TOKEN}.", "run token "),
     ],
 )
-def test_what_looks_like_a_secret_is_removed(text: str, kept: str) -> None:
+def test_text_like_a_secret_is_removed(text: str, kept: str) -> None:
     found = redact(text, secrets=())
     assert REMOVED in found
     assert kept in found
@@ -147,7 +147,7 @@ def test_what_looks_like_a_secret_is_removed(text: str, kept: str) -> None:
         "http://127.0.0.1:8700/pipelines",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_other_text_stays(text: str) -> None:
     assert redact(text, secrets=()) == text
 
 

@@ -1,4 +1,4 @@
-"""`fenceline webhooks` as an administrator types it, and what a whole server then sends of a transaction left open."""
+"""`fenceline webhooks` from the shell, and a whole server's alert about an open transaction."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def receiver() -> AsyncGenerator[Receiver]:
 
 @pytest.fixture
 async def typed(fenceline: Fenceline) -> Callable[..., Any]:
-    """A command, typed while the receiver goes on listening."""
+    """A command, while the receiver listens."""
 
     async def run(*arguments: str) -> Any:
         return await asyncio.to_thread(fenceline, "webhooks", *arguments)
@@ -52,7 +52,7 @@ def is_signed(received: Received, *secrets: str) -> bool:
     return received.headers["webhook-signature"] == expected["webhook-signature"]
 
 
-async def test_open_transaction_is_told_signed_and_shown_as_delivered(
+async def test_open_transaction_is_reported_signed_and_shown_as_delivered(
     typed: Callable[..., Any],
     receiver: Receiver,
     served: Serving,
@@ -60,7 +60,7 @@ async def test_open_transaction_is_told_signed_and_shown_as_delivered(
     kafka: KafkaCluster,
     make_topic: MakeTopic,
 ) -> None:
-    """From the broker's journal to the receiver and back to the page, by the server that people start."""
+    """From the broker's journal to the receiver and back to the page, by a real server."""
     name, left_open = unique_name("pager"), unique_name("left-open")
     added = await typed("add", name, "--url", receiver.url, "-s", "env:FENCELINE_SECRET_ONE", "-k", "transaction_open")
     assert added.returncode == 0, added.stderr
@@ -99,7 +99,7 @@ async def test_open_transaction_is_told_signed_and_shown_as_delivered(
 
 
 def _row_on_page(served: Serving, webhook: str, delivery_id: str) -> str:
-    """What the webhook's page says of one delivery."""
+    """Return the row of one delivery on the webhook's page."""
     origin = served.wait_until_announced()["users_url"] or ""
     with httpx.Client(base_url=origin, timeout=_TIMEOUT_S, trust_env=False) as browser:
         assert browser.post("/login", data={"token": served.token}, headers={"Origin": origin}).status_code == 303
@@ -129,7 +129,7 @@ async def test_webhook_is_added_changed_paused_tested_and_removed(
     (listed,) = [one for one in json_of(await typed("list", "--json")) if one["name"] == name]
     assert listed == body
     line = next(line for line in (await typed("list")).stdout.splitlines() if line.startswith(name))
-    assert re.search(rf"{re.escape(receiver.url)} +run_failed +0 +0 +0 +sends", line)
+    assert re.search(rf"{re.escape(receiver.url)} +run_failed +0 +0 +0 +active", line)
 
     changed = json_of(
         await typed("change", name, "-s", "env:FENCELINE_SECRET_ONE", "-s", "env:FENCELINE_SECRET_TWO", "--json")

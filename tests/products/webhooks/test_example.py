@@ -1,4 +1,4 @@
-"""The receiver of docs/webhooks.md takes what is signed by us, once, and refuses what is not."""
+"""The receiver of docs/webhooks.md accepts a signed delivery once, and refuses others."""
 
 from __future__ import annotations
 

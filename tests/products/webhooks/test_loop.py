@@ -1,4 +1,4 @@
-"""The sender against real receivers: signed, in order, tried again, once by each of several servers, nothing lost."""
+"""The sender with real receivers: signed, in order, with retries, once by several servers, without loss."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_failed_delivery_is_tried_again_with_the_same_id_and_body(database
 
 
 async def test_deliveries_come_in_the_order_in_which_they_were_written(database: Database) -> None:
-    """Also when the first one fails for a while: a receiver that was away hears the story from its beginning."""
+    """Also when the first one fails for a while: the receiver gets the alerts in order."""
     async with receiving(Receiver(answer=one_after_the_other([answer_with(503)] * 3))) as receiver:
         await add(database, receiver.url)
         await tell(database, "a", "b", "c", "d")
@@ -111,7 +111,7 @@ async def test_deliveries_come_in_the_order_in_which_they_were_written(database:
     assert [one.sentence for one in received] == ["a", "a", "a", "a", "b", "c", "d"]
 
 
-async def test_message_that_is_refused_holds_up_only_its_own_subject(database: Database) -> None:
+async def test_rejected_message_delays_only_its_own_subject(database: Database) -> None:
     def answer(received: Received) -> bytes:
         return answer_with(422 if received.sentence == "poison" and len(receiver.received) < 6 else 204)
 
@@ -148,7 +148,7 @@ async def test_receiver_that_is_down_gets_everything_when_it_is_back(database: D
 
 
 @pytest.mark.parametrize("how", ["test", "change"])
-async def test_who_mends_the_receiver_need_not_wait_for_the_next_attempt(database: Database, how: str) -> None:
+async def test_a_fixed_receiver_need_not_wait_for_the_next_attempt(database: Database, how: str) -> None:
     patient = Pace(first_s=600)
     async with receiving(Receiver(answer=one_after_the_other([answer_with(503)]))) as receiver:
         await add(database, receiver.url)
@@ -157,7 +157,7 @@ async def test_who_mends_the_receiver_need_not_wait_for_the_next_attempt(databas
             await until(database, lambda found: found[0].error is not None, "a failed attempt")
             async with database.unit_of_work() as uow:
                 now = datetime.now(UTC)
-                # Its lease has ended: nobody can be sending it any more.
+                # Its lease has ended, so no server is sending it.
                 await uow.connection.execute(
                     sa.text("UPDATE webhook_deliveries SET last_attempt_at = last_attempt_at - interval '1 minute'")
                 )
@@ -178,7 +178,7 @@ async def test_who_mends_the_receiver_need_not_wait_for_the_next_attempt(databas
     assert [one.type for one in receiver.received][:2] == ["run_failed.happened"] * 2
 
 
-async def test_what_is_being_sent_keeps_its_lease_when_others_are_hurried(database: Database) -> None:
+async def test_a_delivery_in_progress_keeps_its_lease_when_others_are_hurried(database: Database) -> None:
     await add(database, "http://127.0.0.1:1/")
     await tell(database, "It failed.")
     async with database.unit_of_work() as uow:
@@ -188,7 +188,7 @@ async def test_what_is_being_sent_keeps_its_lease_when_others_are_hurried(databa
         await uow.commit()
 
 
-async def test_slow_receiver_is_given_up_on_in_time_and_holds_up_no_other_webhook(database: Database) -> None:
+async def test_slow_receiver_is_left_in_time_and_delays_no_other_webhook(database: Database) -> None:
     async with receiving(Receiver(answer=lambda _: None)) as slow, receiving() as quick:
         await add(database, slow.url)
         await add(database, quick.url, name="quick")
@@ -213,7 +213,7 @@ async def test_two_servers_send_each_delivery_once(database: Database) -> None:
 async def test_delivery_of_a_server_that_was_killed_is_sent_by_another(
     database: Database,
 ) -> None:
-    """Killed with the request on its way: the receiver hears it again, with the same id."""
+    """Killed during the request: the receiver gets it again, with the same id."""
     async with receiving(Receiver(answer=one_after_the_other([None]))) as receiver:
         await add(database, receiver.url)
         await tell(database, "a", "b")
@@ -242,7 +242,7 @@ def _start_sender(database_url: str) -> subprocess.Popen[bytes]:
 
 
 async def test_late_word_of_a_failed_attempt_changes_nothing_of_the_next_one(database: Database) -> None:
-    """A server that was frozen wakes after its lease: another one is sending by then."""
+    """A server that was frozen thaws after its lease: another one is sending by then."""
     await add(database, "http://127.0.0.1:9/")
     await tell(database, "a")
     async with database.unit_of_work() as uow:
@@ -257,7 +257,7 @@ async def test_late_word_of_a_failed_attempt_changes_nothing_of_the_next_one(dat
     assert (delivery.attempts, delivery.error) == (2, None)
 
 
-async def test_delivery_that_is_tried_for_too_long_is_given_up_and_said(
+async def test_delivery_tried_for_too_long_is_not_delivered_and_reported(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     pace = msgspec.structs.replace(HASTY, give_up_after=timedelta(seconds=0.3))
@@ -273,13 +273,13 @@ async def test_delivery_that_is_tried_for_too_long_is_given_up_and_said(
     assert delivery.ended_at is not None
     assert delivery.error == "the receiver answers 500"
     assert delivery.attempts == tried >= 1
-    assert "the webhook pager: 1 deliveries given up" in caplog.text
+    assert "the webhook pager: 1 deliveries not delivered" in caplog.text
     assert receiver.received[-1].sentence == "b"
 
 
-async def test_delivery_that_nobody_could_try_in_its_time_is_tried_once(database: Database) -> None:
-    """A server that was away for longer than deliveries are tried for tells what there was to tell."""
-    # The next attempt lies far behind the next turn, which gives up.
+async def test_delivery_without_a_server_in_its_time_is_tried_once(database: Database) -> None:
+    """A server that was away for longer than the retry limit sends its alerts once."""
+    # The next attempt is due long after the next turn, which ends the retries.
     pace = msgspec.structs.replace(HASTY, first_s=1.0, longest_s=2.0, give_up_after=timedelta(0))
     async with receiving(Receiver(answer=lambda _: answer_with(500))) as receiver:
         await add(database, receiver.url)
@@ -322,7 +322,7 @@ async def test_receiver_that_wants_no_more_pauses_its_webhook(database: Database
     assert (first.attempts, second.attempts) == (1, 0)
 
 
-async def test_secret_that_is_not_there_is_said_by_its_name_and_tried_again(database: Database) -> None:
+async def test_missing_secret_is_reported_by_its_name_and_tried_again(database: Database) -> None:
     async with receiving() as receiver:
         await add(database, receiver.url, secrets=("THREE",))
         await tell(database, "a")

@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.metrics import exposition
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.wiring import browser_of, client_of, settings_for_test, token_of, wired
 
 URL = "https://hooks.example.com/services/a-secret-path"
@@ -48,7 +48,7 @@ async def test_webhook_is_added_tested_paused_and_removed_on_its_page(wiring: Wi
         two = "file:new env:FENCELINE_SECRET_PAGER"
         changed = await browser.post("/webhooks/pager/change", data={**FORM, "secrets": two, "kinds": []})
         assert changed.headers["location"] == "/webhooks/pager?said=webhook-changed"
-        assert "everything" in (await browser.get("/webhooks")).text
+        assert "all alerts" in (await browser.get("/webhooks")).text
         removed = await browser.post("/webhooks/pager/remove", data={"why": "enough"})
         assert removed.headers["location"] == "/webhooks?said=webhook-removed"
         assert (await browser.get("/webhooks/pager")).status_code == 404
@@ -57,7 +57,7 @@ async def test_webhook_is_added_tested_paused_and_removed_on_its_page(wiring: Wi
         assert "a-secret-path" not in log
 
 
-async def test_mistakes_are_said_at_their_fields_and_what_was_typed_stays(wiring: Wiring) -> None:
+async def test_mistakes_are_shown_at_their_fields_and_the_input_stays(wiring: Wiring) -> None:
     form = {"name": "Pager", "url": "https://elsewhere.example/x", "secrets": "hunter2", "why": "try"}
     async with browser_of(wiring, Role.ADMINISTRATOR) as browser:
         answer = await browser.post("/webhooks", data=form)
@@ -86,5 +86,5 @@ async def test_operators_see_no_path_of_an_address_and_cannot_change_it(wiring: 
         async with browser_of(wiring, Role.OPERATOR) as browser:
             page = (await browser.get("/webhooks/pager")).text
     assert "a-secret-path" not in page
-    assert "Change it" not in page
+    assert "Change the webhook" not in page
     assert "Send a test" in page

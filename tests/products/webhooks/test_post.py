@@ -47,7 +47,7 @@ async def test_clock_of_the_receiver_is_held_against_the_time_of_the_signature()
 
 async def test_name_that_cannot_be_looked_up_is_named() -> None:
     host = "x" * 64 + ".example.com"
-    with pytest.raises(UnavailableError, match="is no name of a host"):
+    with pytest.raises(UnavailableError, match="is no valid host name"):
         await send(post_to("*"), f"https://{host}/")
 
 
@@ -109,14 +109,14 @@ async def test_whole_attempt_is_bounded_also_when_the_answer_drips() -> None:
             await send(post_to(timeout_s=0.3), receiver.url)
 
 
-async def test_nobody_there_is_said_with_the_address() -> None:
+async def test_missing_receiver_is_reported_with_the_address() -> None:
     async with receiving() as receiver:
         pass
     with pytest.raises(UnavailableError, match=rf"http://127\.0\.0\.1:{receiver.port} does not answer"):
         await send(post_to(), receiver.url)
 
 
-async def test_name_that_nobody_knows_is_said() -> None:
+async def test_unknown_host_name_is_reported() -> None:
     async def nothing(host: str, port: int) -> list[str]:
         raise OSError("Name or service not known")
 
@@ -141,7 +141,7 @@ async def test_certificate_is_verified_for_the_name_and_not_for_the_address(monk
     assert len(receiver.received) == 1
 
 
-async def test_secret_is_read_anew_from_its_file(tmp_path: Path) -> None:
+async def test_secret_is_read_again_from_its_file(tmp_path: Path) -> None:
     keys = KeysByReference(environment={}, secrets_dir=tmp_path)
     with pytest.raises(InvalidError, match="file:pager, which cannot be read"):
         await keys(("file:pager",))

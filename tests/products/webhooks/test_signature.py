@@ -1,4 +1,4 @@
-"""Deliveries are signed as Standard Webhooks has it, and a secret that is none is said without showing it."""
+"""Deliveries are signed by Standard Webhooks, and an invalid secret is reported without its value."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_two_secrets_sign_both() -> None:
         "whsec_" + base64.b64encode(b"a" * 24).decode()[:-2] + "ü!",
     ],
 )
-def test_what_is_no_secret_is_refused_by_its_name(secret: str) -> None:
+def test_an_invalid_secret_is_refused_by_its_name(secret: str) -> None:
     with pytest.raises(InvalidError) as refused:
         key_of(secret, reference="env:FENCELINE_SECRET_PAGER")
     assert "env:FENCELINE_SECRET_PAGER" in refused.value.message

@@ -1,4 +1,4 @@
-"""What a file sink would refuse is not expected in a file."""
+"""Outputs that a file sink would refuse are not expected in a file."""
 
 from __future__ import annotations
 

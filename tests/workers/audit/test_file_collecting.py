@@ -1,4 +1,4 @@
-"""From references to ids: of files as they were committed, and of nothing else; what is not there is told as that."""
+"""From references to ids: of files as they were committed, and of nothing else; a missing file is reported as such."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCOPE = ReferenceScope(window={"in-0": (500, 600)}, late_from={"out-0": 30})
 def collected(
     root: Path, *references: tuple[int, FileReference | bytes | None], examples: int = 20
 ) -> tuple[SplitReport, list[tuple[bytes, int, bool]]]:
-    """What was reported, and of each row its hash, its offset, and whether it is of the window."""
+    """The report, and of each row its hash, its offset, and whether it is of the window."""
     specification = a_file_specification(root, bounds=AuditBounds(examples=examples))
     stores = FileStores(specification.file_roots, stall_s=0)
     collector = FileCollector(specification, SPLIT, buckets=3, scope=SCOPE, stores=stores)
@@ -129,7 +129,7 @@ def test_a_record_that_is_no_reference_is_told_and_another_pipelines_passed_over
 
 
 def test_nothing_is_opened_below_another_root_or_outside_of_it(tmp_path: Path) -> None:
-    """Whoever may write to the sink topic may write any reference."""
+    """A client with permission to write to the sink topic may write any reference."""
     elsewhere = tmp_path / "elsewhere"
     foreign = write_ids(elsewhere, 1, ["a"])
     outside = msgspec.structs.replace(foreign, root=(tmp_path / "own").as_uri(), path=f"../elsewhere/{foreign.path}")

@@ -1,4 +1,4 @@
-"""What time does to files: references lie as far behind their input as the pipeline was, and say what they are of."""
+"""Files and time: references lie as far behind their input as the pipeline was, and name their inputs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_files_of_an_hour_are_compared_with_its_input(scene: Scene) -> None:
 
 
 def test_a_pipeline_that_was_further_behind_than_the_padding_is_audited_by_what_its_files_are_of(scene: Scene) -> None:
-    """Of files committed in the hour the input is read, and of input of the hour the files, however late."""
+    """Files committed in the hour have their input read, and input of the hour has its files read, however late."""
     scene.commit_all(behind=95)
     result = scene.audit(padding=5)
     assert verdict(result) is Verdict.CLEAN, verdict_sentence(result)

@@ -1,4 +1,4 @@
-"""An id is found where it is said to be, or there is none."""
+"""An id is found at its configured place, or there is none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_field_of_the_value(path: str, value: bytes | None, found: bytes | Non
 
 
 def test_a_record_of_a_file_has_the_id_that_its_json_had() -> None:
-    """Beside doubles a file has every number as one."""
+    """Beside floating-point numbers a file has every number as one."""
     for value in ("a", 5, 5.5, {"b": 1, "a": 2}, None):
         text = msgspec.json.encode({"order": {"id": value}})
         in_file = {"order": {"id": float(value) if isinstance(value, int) else value}}

@@ -1,4 +1,4 @@
-"""What was found is summed exactly, and where not all could be read it is not called proven."""
+"""Findings are summed exactly, and are not called proven where not all could be read."""
 
 from __future__ import annotations
 

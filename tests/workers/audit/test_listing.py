@@ -120,7 +120,7 @@ def test_a_topic_that_begins_in_what_files_reach_may_have_been_made_anew() -> No
 
 
 def test_once_files_are_of_what_lies_behind_the_window_later_references_are_not_missed(some: FileReference) -> None:
-    later = Gap(side=Side.SINK, topic="out", partition=None, reason=GapReason.TIME_OF_WRITING, sentence="not looked at")
+    later = Gap(side=Side.SINK, topic="out", partition=None, reason=GapReason.TIME_OF_WRITING, sentence="not read")
     scope = ReferenceScope(window={"in-0": (500, 600), "in-1": (7, 7)}, late_from={"out-0": 0})
     files = FileWork(numbers=frozenset({1}), scope=scope, limits={"in-0": (0, 1_000)})
     before = Plan(ranges=(SOURCE, REFERENCES), files=files, suspicions=(later,))

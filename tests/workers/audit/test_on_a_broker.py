@@ -1,4 +1,4 @@
-"""What is planted in real topics is found, with its places; what is well is said to be well."""
+"""Deviations planted in real topics are found with their places; correct records are reported as such."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_an_open_transaction_hides_is_missing_and_not_lost(
     source, sink = make_topic(), make_topic()
     writer.write(source, list(range(10)))
     writer.write(sink, list(range(5)))
-    writer.write(sink, ["somebody else"], end="open")
+    writer.write(sink, ["another client"], end="open")
     writer.write(sink, list(range(5, 10)))
     result = audit_here(a_specification(source, sink), kafka.bootstrap_servers)
     assert result.counts.lost == Tally()
@@ -127,7 +127,7 @@ def test_an_output_of_a_late_hour_is_late_and_one_without_padding_is_lost(
 
     numbers = list(range(180))
     writer.write(source, numbers, at_ms=minutes)
-    # What was read at 12:50 and later comes out 20 minutes after it was read, all else at once.
+    # Records read at 12:50 and later come out 20 minutes after they were read, all others at once.
     writer.write(
         sink,
         numbers,

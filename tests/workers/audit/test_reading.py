@@ -1,4 +1,4 @@
-"""When a range is read to its end, and what is told where it cannot be."""
+"""The end of a range, and the report where it cannot be read."""
 
 from __future__ import annotations
 

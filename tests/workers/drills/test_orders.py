@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.core.wire.drill import DRILL_PATH, DrillAnswer, DrillOrder
+from app.core.wire.drill import DRILL_PATH, Act, DrillAnswer, DrillOrder
 from app.core.wire.heartbeat import DesiredTaskState, HeartbeatAnswer
-from app.products.drills.drill import Act
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from tests.workers.reporting.reporter import reporter_to

@@ -1,4 +1,4 @@
-"""A process that freezes itself is thawed, whatever happens to those who watch over it."""
+"""A process that freezes itself is thawed, even if its watchdogs are killed or frozen."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _no_pidfd(package: str, resource: str) -> bytes:
 
 
 class Frozen:
-    """A process that will freeze itself as soon as it is told to, and those who watch over it."""
+    """A process that will freeze itself on request, and its watchdogs."""
 
     def __init__(self, for_s: float, urls: Sequence[str]) -> None:
         self.process = subprocess.Popen(

@@ -39,7 +39,7 @@ NO_CONSUMER: Any = None
 
 
 class Group(Membership):
-    """Owns what it is given. What the group has committed and where it is read is what the test says."""
+    """Owns the partitions of the test, which also sets committed offsets and positions."""
 
     def __init__(self) -> None:
         ownership = Ownership()
@@ -128,7 +128,7 @@ class Looks:
 
 
 class Metadata(MemberMetadata):
-    """Nobody asks; waiting takes no time but that of the test's clock."""
+    """No ownership check; waiting takes only the time of the test's clock."""
 
     def __init__(self, clock: list[float]) -> None:
         super().__init__(NO_CONSUMER)
@@ -140,7 +140,7 @@ class Metadata(MemberMetadata):
 
 
 class Asked(Inquiry):
-    """Answers as it is told, after as long as it is told; counts."""
+    """Gives the test's answers after the test's delays; counts."""
 
     def __init__(self, clock: list[float]) -> None:
         self.answer = Answer(True, "the server says so")
@@ -214,11 +214,11 @@ class Many:
             self.lanes.begin_again()
 
     def one_lane(self) -> OneLane:
-        """Of all partitions, with the producer of the first of NAMES."""
+        """Commit offsets of all partitions, with the producer of the first of NAMES."""
         return OneLane(self._lane(NAMES[0], is_only=False), progress=self.progress)
 
     def loop(self, *, starting: Any = None, lanes: Lanes | None = None) -> TaskLoop:
-        """What the loop makes of these lanes; it reads nothing and knows no time but the test's."""
+        """The loop over these lanes; it reads nothing and knows no time but the test's."""
         no_outputs = OutputTopics("out", ask=lambda _topics: {})
         return TaskLoop(
             membership=self.group,

@@ -1,4 +1,4 @@
-"""The order of a checkpoint's steps, and where each error leaves it. What brokers make of it: tests/exactly_once."""
+"""The order of a checkpoint's steps, and its state after each error. The same on brokers: tests/exactly_once."""
 
 from __future__ import annotations
 

@@ -26,17 +26,17 @@ def confirmed(ownership: Ownership) -> Confirmed:
     return made
 
 
-@pytest.mark.parametrize(("answer", "said"), [(499, "that 499 is committed"), (None, "that nothing is committed")])
-def test_answer_below_what_was_confirmed_is_asked_for_again(
-    confirmed: Confirmed, answer: int | None, said: str
+@pytest.mark.parametrize(("answer", "reported"), [(499, "499"), (None, "nothing")])
+def test_answer_below_a_confirmed_commit_is_requested_again(
+    confirmed: Confirmed, answer: int | None, reported: str
 ) -> None:
-    with pytest.raises(RetriableError, match=f"{said} for t-0, where 500 has been confirmed"):
+    with pytest.raises(RetriableError, match=f"t-0: the coordinator reports {reported} as committed, but 500 was"):
         confirmed.refuse_older({("t", 1): 3, NAME: answer})
 
 
 @pytest.mark.parametrize("answer", [500, 501])
 def test_answer_may_be_what_was_confirmed_or_more(confirmed: Confirmed, answer: int) -> None:
-    """More: a commit whose outcome was not heard."""
+    """More: a commit whose outcome was not received."""
     confirmed.refuse_older({NAME: answer})
 
 

@@ -1,4 +1,4 @@
-"""What a poll brings in place of records: who cannot go on says so, and everything else is told and read on."""
+"""Errors that a poll returns in place of records: a fatal one ends the attempt, all others are reported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def told(code: int) -> Message:
 
 
 def test_a_client_that_is_over_ends_the_attempt() -> None:
-    """As a member of a KIP-848 group is told that its `group.instance.id` is somebody else's."""
+    """As a member of a KIP-848 group is informed that another one has its `group.instance.id`."""
     message = told(KafkaError._FATAL)
     error = message.error()
     assert error is not None
@@ -64,7 +64,7 @@ GIVEN_UP = (
 
 @pytest.mark.parametrize("said", GIVEN_UP)
 def test_a_client_that_asks_no_more_where_its_partitions_begin_ends_the_attempt(said: str) -> None:
-    """A run of faults found it: two partitions silent, and two that the client never told the group it had given up."""
+    """A fault run found it: two partitions delivered nothing, and the client never confirmed two revoked ones."""
     with pytest.raises(FatalError, match="committed offsets"):
         membership(Message(error=KafkaError(KafkaError.NOT_COORDINATOR, said))).consume(10, 0.1)
 

@@ -1,4 +1,4 @@
-"""What each error asks for: docs/loop.md has the same as a table."""
+"""The treatment of each error: docs/loop.md has the same as a table."""
 
 from __future__ import annotations
 

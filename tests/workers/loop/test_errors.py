@@ -1,4 +1,4 @@
-"""What a client raises while another exception is being handled is never let go of; `error_of` keeps out of its way."""
+"""An exception that the client raises while another one is handled is never freed; `error_of` avoids that."""
 
 from __future__ import annotations
 

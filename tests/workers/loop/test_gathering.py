@@ -1,4 +1,4 @@
-"""What is polled for while nothing is open, without a broker."""
+"""The polls while nothing is open, without a broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Poll = tuple[int, float]
 
 
 def polls(monkeypatch: pytest.MonkeyPatch, *, with_record: set[int], count: int) -> list[Poll]:
-    """What the loop asks for, as (records, seconds), with a commit each second; every poll takes all of its time.
+    """The polls of the loop, as (records, seconds), with a commit each second; every poll takes all of its time.
 
     with_record: the numbers of the polls that are answered with a record.
     """

@@ -1,4 +1,4 @@
-"""What is open, ended from inside the revoke callback: within its bound, whichever step fails."""
+"""An open checkpoint, ended from inside the revoke callback: within its bound, with an error at each step."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def all_walks() -> list[Seen]:
 
 
 def since(walk: Seen, *events: LaneEvent) -> Iterator[Seen]:
-    """What follows each of these events in the walk."""
+    """The steps after each of these events in the walk."""
     for at, (event, _) in enumerate(walk):
         if event in events:
             yield walk[at + 1 :]

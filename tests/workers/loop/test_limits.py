@@ -1,4 +1,4 @@
-"""How large a record may be for the client, and what is said of one that is refused."""
+"""The largest record of the client, and the reason for a refused one."""
 
 from __future__ import annotations
 

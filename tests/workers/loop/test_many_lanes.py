@@ -29,7 +29,7 @@ from workers.loop.vetting import Vetting
 
 
 class NeverComesBack(ScriptedProducer):
-    """Its flush hangs, whatever it was told."""
+    """Its flush hangs, with any bound."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def test_lane_that_is_settled_twice_before_a_record_comes_is_not_read_where_an_o
     many.settle()
     assert many.group.calls == [("seek", NAMES[1], 10)] * 2
     assert many.needing == [1]
-    assert "10 has been confirmed" in (many.lane(1).obstacle or "")
+    assert "10 was confirmed" in (many.lane(1).obstacle or "")
 
 
 @pytest.mark.parametrize(("committed", "refuses"), [(None, False), (10, True)])
@@ -189,7 +189,7 @@ def test_drain_commits_what_is_open_before_it_waits_for_a_lane_that_is_undecided
     many.control.wanted = DesiredTaskState.DRAIN
     loop = many.loop()
     loop.run(["t"])
-    assert committed_at_poll[0] == 2, "both were held back by the undecided one"
+    assert committed_at_poll[0] == 2, "both were blocked by the one with an unknown outcome"
     assert loop.may_have_left_open
 
 
@@ -253,7 +253,7 @@ def test_bound_holds_for_a_round_and_leaves_who_had_to_wait_a_slice(monkeypatch:
 
 
 def test_who_was_away_asks_whether_it_is_still_the_one_before_it_initialises_ids_again() -> None:
-    """It may have been replaced meanwhile: by its init it would take the ids from whoever has the partitions now."""
+    """It may have been replaced meanwhile: by its init it would fence the present owners of the partitions."""
     many = Many(lambda _: ScriptedProducer())
     many.assign(NAMES[:1])
     assert many.asked[NAMES[0]].times == 0, "who started it has just given it leave"
@@ -266,7 +266,7 @@ def test_who_was_away_asks_whether_it_is_still_the_one_before_it_initialises_ids
 
 
 def test_a_poll_that_comes_a_session_late_is_an_absence_too() -> None:
-    """Of a member that has not polled for long an eager group takes its partitions without calling them lost."""
+    """A member that has not polled for long loses its partitions in an eager group without a call of `on_lost`."""
     many = Many(lambda _: ScriptedProducer())
     many.assign(NAMES[:1])
     many.clock[0] += 9.0
@@ -297,7 +297,7 @@ def test_call_whose_turn_did_not_come_in_time_is_not_made_later(monkeypatch: pyt
     finally:
         stuck.is_over.set()
     assert many.needing == [0, 1, 2]
-    # By the same thread, after whatever still waits for it.
+    # By the same thread, after the calls that still wait for it.
     many.lanes.close()
     assert [made[name].calls for name in NAMES[1:]] == [["init", "begin", "discard"]] * 2
 

@@ -1,4 +1,4 @@
-"""The consumer is asked on the thread that polls it, whoever wants to know."""
+"""The consumer is asked on the thread that polls it, for any other thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AskedConsumer:
 
 
 def served(metadata: MemberMetadata, times: int) -> list[Any]:
-    """What `times` other threads hear while this one serves; an error as itself."""
+    """The answers of `times` other threads while this one serves; an error as itself."""
 
     def ask() -> object:
         try:
@@ -74,7 +74,7 @@ def test_who_serves_is_woken_when_there_is_nothing_more_to_wait_for() -> None:
 
 
 class Waited(MemberMetadata):
-    """Says whether somebody waits."""
+    """True if a thread waits."""
 
     @property
     def is_asked(self) -> bool:
@@ -82,7 +82,7 @@ class Waited(MemberMetadata):
 
 
 def error_heard(metadata: MemberMetadata) -> Future[object]:
-    """What another thread, for which nobody waits, is answered."""
+    """The answer to another thread, which the test does not wait for."""
     heard: Future[object] = Future()
 
     def ask() -> None:
@@ -99,7 +99,7 @@ def test_who_waits_when_the_loop_ends_waits_no_more() -> None:
     consumer: Any = AskedConsumer()
     metadata = Waited(consumer)
     heard = error_heard(metadata)
-    wait_for(lambda: metadata.is_asked, 10.0, "somebody who waits")
+    wait_for(lambda: metadata.is_asked, 10.0, "a thread that waits")
     metadata.close()
     assert isinstance(heard.exception(10.0), AbortableError)
     assert consumer.threads == []

@@ -100,7 +100,7 @@ def test_after_an_aborted_checkpoint_a_topic_is_looked_up_again(scene: Scene) ->
 def test_a_topic_of_the_brokers_own_takes_no_record(scene: Scene) -> None:
     scene.brokers.topics["__consumer_offsets"] = Topic(is_internal=True)
     found = scene.topics.unwritable({"__consumer_offsets"})
-    assert "is the brokers' own" in str(found["__consumer_offsets"])
+    assert "is internal to the brokers" in str(found["__consumer_offsets"])
 
 
 def test_brokers_that_do_not_answer_condemn_no_record(scene: Scene) -> None:
@@ -147,8 +147,8 @@ def test_a_sink_that_was_not_there_yet_is_waited_for(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        (Topic("a"), Topic("b"), "created anew, with 2 instead of 2 partitions"),
-        (Topic("a"), Topic("b", (0,)), "created anew, with 1 instead of 2 partitions"),
+        (Topic("a"), Topic("b"), "recreated, with 2 instead of 2 partitions"),
+        (Topic("a"), Topic("b", (0,)), "recreated, with 1 instead of 2 partitions"),
         (Topic(NO_ID), Topic(NO_ID, (0,)), "has 1 instead of 2 partitions"),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_sink_that_was_made_anew_stops_the_pipeline(scene: Scene, before: Topi
     ("before", "after"),
     [
         (Topic("a"), Topic("a", (0, 1, 2))),
-        # Of a broker that has not heard of the third one yet.
+        # The answer of a broker that does not know the third one yet.
         (Topic("a", (0, 1, 2)), Topic("a")),
         (Topic(NO_ID), Topic(NO_ID, (0, 1, 2))),
         (Topic(NO_ID), Topic("a")),

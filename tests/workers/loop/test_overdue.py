@@ -1,4 +1,4 @@
-"""A call of the client that never comes back keeps nobody waiting for longer than patience lasts."""
+"""A call of the client that never returns does not block its caller for longer than its bound."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def test_a_producer_whose_client_does_not_come_back_is_lost(monkeypatch: pytest.
     producer = TransactionalProducer({"bootstrap.servers": "127.0.0.1:9", "transactional.id": "stuck"})
     client = StuckClient()
     monkeypatch.setattr(producer, "_producer", client)
-    with pytest.raises(ProducerLostError, match=r"did not come back from sending the input offsets for 0\.3 s"):
+    with pytest.raises(ProducerLostError, match=r"did not return from sending the input offsets for 0\.3 s"):
         producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=Patience(0.2))
     assert not client.came_back.is_set()
-    # It goes on by itself, and what it says then is heard by nobody.
+    # It continues by itself, and its error is not received.
     client.thawed.set()
     assert client.came_back.wait(LONG_S)
 

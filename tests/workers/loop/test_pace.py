@@ -1,4 +1,4 @@
-"""What is polled for, and when a commit is made, by the clock alone."""
+"""The size of polls and the time of commits, by the clock alone."""
 
 from __future__ import annotations
 

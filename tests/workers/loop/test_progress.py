@@ -1,4 +1,4 @@
-"""What a task says is wrong: what it waits for now, else what went wrong last."""
+"""The error that a task reports: its present wait, else its last error."""
 
 from __future__ import annotations
 

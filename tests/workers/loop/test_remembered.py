@@ -1,4 +1,4 @@
-"""What is known to have been committed: of this task, and of others since."""
+"""Offsets known as committed: by this task, and by others since."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_larger_offset_of_an_older_topic_of_that_name_does_not_count() -> None:
 
 
 def drained() -> Remembered:
-    """Of an attempt that had both partitions, and gave one up before it drained."""
+    """The report of an attempt that had both partitions, and released one before it drained."""
     ownership = Ownership()
     remembered = Remembered((), ownership=ownership, ask=lambda: None)
     ownership.assigned([KEPT, GIVEN_UP])
     remembered.note({KEPT: 7, GIVEN_UP: 9})
     ownership.given_up([GIVEN_UP])
     remembered.settle(ownership.owned)
-    # Closing the consumer gives up the rest.
+    # Closing the consumer releases the rest.
     ownership.given_up([KEPT])
     return remembered
 

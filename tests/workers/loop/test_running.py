@@ -11,7 +11,7 @@ from workers.loop.group.membership import Membership
 
 STARTING, RUNNING = TaskState.STARTING, TaskState.RUNNING
 
-# Each turn: seconds since the one before, the generation that the client has then, and the state that is told.
+# Each turn: seconds since the one before, the client's generation then, and the reported state.
 TURNS: tuple[tuple[float, int | None, TaskState], ...] = (
     (0.0, None, STARTING),
     (60.0, -1, STARTING),

@@ -16,7 +16,7 @@ class NeverKnows(Inquiry):
     """The server is away, and the journal does not answer."""
 
     def __init__(self) -> None:
-        """Nobody is asked."""
+        """Always allowed."""
 
     def ask(self, standing: Standing) -> Answer:
         return Answer(None, f"not known yet: {standing}")
@@ -26,7 +26,7 @@ class NeverKnows(Inquiry):
 
 
 def announce(*_said: object, **_more: object) -> None:
-    """Nobody listens."""
+    """Ignored."""
 
 
 def no_producer(_batches: Batches) -> TaskProducer:

@@ -63,7 +63,7 @@ class Scene:
         )
 
     def look(self) -> None:
-        """One look, answered."""
+        """One check, answered."""
         self.now += 10
         self.topics.look()
         self.brokers.answer()
@@ -92,13 +92,13 @@ def test_it_is_asked_after_every_rebalance_and_else_now_and_then(scene: Scene) -
 
 @pytest.mark.parametrize("rebalanced", [False, True])
 def test_topic_made_anew_between_two_looks_stops_the_pipeline(scene: Scene, rebalanced: bool) -> None:
-    """A group that has given the partitions anew may have given them with the old topic's offsets."""
+    """A group that has assigned the partitions again may have used the old topic's offsets."""
     scene.look()
     scene.brokers.topic_id = "second"
     if rebalanced:
         scene.ownership.given_up([T0, T1])
         scene.ownership.assigned([T0, T1])
-    with pytest.raises(PipelineStopError, match="t was deleted and created anew while"):
+    with pytest.raises(PipelineStopError, match="t was deleted and recreated while"):
         scene.look()
 
 
@@ -114,7 +114,7 @@ def test_topic_that_was_missing_for_a_while_is_begun_as_another_one(scene: Scene
 
 
 def test_partition_that_outlived_its_topic_stops_the_pipeline(scene: Scene) -> None:
-    """It is read on at the old position, whatever was seen of the topic meanwhile."""
+    """It is read on at the old position, missing or not in between."""
     scene.look()
     scene.brokers.topic_id = None
     scene.look()

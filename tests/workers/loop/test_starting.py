@@ -18,7 +18,7 @@ NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1))
 
 
 class NewGroup(Membership):
-    """Stopped everywhere, with nothing committed; the logs hold 100 records each and get ten more at every look."""
+    """Stopped everywhere, with nothing committed; the logs hold 100 records each and get ten more at every check."""
 
     def __init__(self) -> None:
         self.ownership = Ownership()
@@ -131,7 +131,7 @@ def test_those_without_a_producer_go_on_being_stopped() -> None:
 
 
 def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again() -> None:
-    """A topic that was made anew: what it has by now is not skipped."""
+    """A recreated topic: the records that it has by now are not skipped."""
     group = NewGroup()
     commits = Commits(group)
     resolving = starting(group, commits)
@@ -187,7 +187,7 @@ def test_what_is_begun_for_a_partition_of_nobody_is_no_gap_for_who_gets_it() -> 
     earlier, later = attempt(generation=6, start=0, end=50), attempt(generation=8, start=100, end=120)
     reports = [earlier.untold(100), group.recorder.untold(100), later.untold(100)]
     assert replayed(reports)[NAMES[1]].contradictions == ()
-    assert replayed([reports[0], reports[2]])[NAMES[1]].contradictions, "without its word it is one"
+    assert replayed([reports[0], reports[2]])[NAMES[1]].contradictions, "without its report it is one"
 
 
 def attempt(*, generation: int, start: int, end: int) -> OffsetRecorder:

@@ -1,4 +1,4 @@
-"""What librdkafka's statistics say of who a producer is and of what holds it up. On a broker: test_slow_output.py."""
+"""A producer's identity and its slow parts in librdkafka's statistics. On a broker: test_slow_output.py."""
 
 from __future__ import annotations
 

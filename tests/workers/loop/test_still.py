@@ -1,4 +1,4 @@
-"""Of whom it is not said that nothing progresses: a task of which nothing is wanted. No broker; time is a number."""
+"""Tasks that are not reported as not progressing: those without work. No broker; time is a number."""
 
 from __future__ import annotations
 

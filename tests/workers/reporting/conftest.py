@@ -1,4 +1,4 @@
-"""What the tests of reporting share."""
+"""Common fixtures of the reporting tests."""
 
 from __future__ import annotations
 

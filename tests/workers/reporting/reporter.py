@@ -1,4 +1,4 @@
-"""A reporter that talks to a listener, and what the listener has heard."""
+"""A reporter with a listener, and the heartbeats that the listener received."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def wait_for_heartbeat(listener: WorkerListener, state: TaskState) -> TaskHeartb
     return wait_for(
         lambda: next((beat for beat in heard(listener) if beat.state is state), None),  # pyright: ignore[reportReturnType]
         5,
-        lambda: f"a heartbeat {state}, heard {[beat.state for beat in heard(listener)]}",
+        lambda: f"a heartbeat {state}, received {[beat.state for beat in heard(listener)]}",
     )
 
 

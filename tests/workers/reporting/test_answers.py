@@ -1,4 +1,4 @@
-"""What a task hears from the server and from its driver; and that it never waits for anybody."""
+"""The answers of server and driver to a task, which never waits for them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_answer_that_is_no_answer_changes_nothing(
 def test_closing_without_a_server_is_bounded() -> None:
     reporter = reporter_to("http://127.0.0.1:9")
     reporter.start()
-    reporter.event(EventKind.ERROR, "nobody hears")
+    reporter.event(EventKind.ERROR, "not received")
     began = time.monotonic()
     reporter.close(timeout_s=1)
     assert time.monotonic() - began < 3

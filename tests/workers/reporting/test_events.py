@@ -1,4 +1,4 @@
-"""What happened to a task, told until the server has it."""
+"""The events of a task, repeated until the server has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.reporting import HEARTBEAT_PATH, EventStore, HeartbeatReporter
 def test_event_names_the_producer_that_it_is_about(
     reporter: HeartbeatReporter, worker_listener: WorkerListener
 ) -> None:
-    """Its own word goes before the snapshot's, which may be of the producer before."""
+    """Its own producer goes before the snapshot's, which may be the one before."""
     reporter.publish(TaskSnapshot(state=TaskState.RUNNING, producer_id=7, producer_epoch=1))
     reporter.event(EventKind.LOST, "lost")
     reporter.event(EventKind.FENCED, "fenced", error="_FENCED", producer=ProducerIdentity(7, 2))
@@ -32,7 +32,7 @@ def test_events_survive_the_servers_absence_and_are_delivered_once(
     reporter.start()
     wait_for(lambda: len(heard(worker_listener)) >= 6, 5, "heartbeats after the refusals")
     told = [[event.message for event in beat.events] for beat in heard(worker_listener)]
-    assert told[:4] == [["one", "two"]] * 4, "said until they are accepted"
+    assert told[:4] == [["one", "two"]] * 4, "repeated until they are accepted"
     assert told[4:6] == [[], []], "and not again"
     event = heard(worker_listener)[0].events[0]
     assert (event.kind, event.partitions, event.generation) == (EventKind.REVOKED, ("t-0",), 5)

@@ -1,4 +1,4 @@
-"""What a task tells the server of itself; and that it never waits for anybody."""
+"""The heartbeats of a task to the server, which never delay it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_name_that_is_no_text_does_not_silence_the_task(worker_listener: Worke
 
 
 class _BreakingClient(ServerClient):
-    """Breaks as a bug would, as often as it is told to."""
+    """Breaks as a bug would, as often as configured."""
 
     broken = 0
 
@@ -79,7 +79,7 @@ def test_an_unexpected_error_does_not_end_the_heartbeats_and_is_told_when_they_g
     beats = wait_for(
         lambda: [beat for beat in heard(worker_listener) if beat.events],
         10,
-        lambda: f"the event; heard {len(heard(worker_listener))} heartbeats",
+        lambda: f"the event; received {len(heard(worker_listener))} heartbeats",
     )
     (event,) = beats[0].events
     assert event.kind is EventKind.ERROR
@@ -115,7 +115,7 @@ def test_what_an_attempt_did_stands_when_it_fails(reporter: HeartbeatReporter, w
 def test_a_loop_that_is_stuck_is_told_once_and_its_transaction_grows_older(
     reporter: HeartbeatReporter, worker_listener: WorkerListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transform that never returns: nobody but the heartbeat's thread is left to say so."""
+    """A transform that never returns: only the heartbeat's thread can report it."""
     monkeypatch.setattr(reporting, "SILENT_AFTER_S", 0.2)
     snapshot = TaskSnapshot(state=TaskState.RUNNING, open_transaction_age_ms=5)
     reporter.publish(snapshot)
@@ -123,7 +123,7 @@ def test_a_loop_that_is_stuck_is_told_once_and_its_transaction_grows_older(
     stuck = wait_for(
         lambda: [beat for beat in heard(worker_listener) if "is stuck" in (beat.last_error or "")][3:],
         5,
-        lambda: f"heartbeats of a stuck loop; heard {heard(worker_listener)[-1:]}",
+        lambda: f"heartbeats of a stuck loop; received {heard(worker_listener)[-1:]}",
     )
     ages = [beat.open_transaction_age_ms or 0 for beat in stuck]
     assert ages == sorted(set(ages))
@@ -138,7 +138,7 @@ def test_a_loop_that_is_stuck_is_told_once_and_its_transaction_grows_older(
     told = wait_for(
         lambda: [event.message for beat in heard(worker_listener) for event in beat.events if gone_on()][:2],
         5,
-        "what was told of it",
+        "the report of it",
     )
     assert "is stuck" in told[0]
     assert told[1] == "the loop turns again"

@@ -1,4 +1,4 @@
-"""What a task tells of its offsets: with its heartbeats, until it is stored, within a bound."""
+"""The offset events of a task: sent with its heartbeats, until they are stored, within a bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from app.core.wire.heartbeat import HeartbeatAnswer, TaskState
 from app.core.wire.offset_events import Checkpoint, Outcome
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
 from tests.workers.reporting.reporter import answer, heard, reporter_to
@@ -110,7 +110,7 @@ def test_offsets_survive_the_servers_absence_and_are_forgotten_when_they_are_sto
         [0, 1],
         [0, 1],
         None,
-    ], "told until they are stored, and not again"
+    ], "repeated until they are stored, and not again"
     last = told[-1]
     assert last is not None
     assert (last.is_over, last.heard_ms, last.inits[0].epoch) == (True, 50, 1)
@@ -146,7 +146,7 @@ def test_last_word_to_a_database_that_was_replaced_meanwhile_is_said_again() -> 
 
 
 def test_question_of_the_loop_tells_no_offsets(worker_listener: WorkerListener) -> None:
-    """Two threads that tell at once could leave the older of their words standing."""
+    """Two threads that report at the same time could make the older report the last one."""
     reporter = reporter_to(worker_listener.url)
     reporter.tell_offsets(owner())
     worker_listener.answer_with(HEARTBEAT_PATH, answer())

@@ -1,8 +1,8 @@
 """`python -m tests.workers.sinks.many_values VALUES RECORDS FOLDER [--unbounded]`: a sink with many partition values.
 
-As the loop does it: batches are added until the sink is full, then its files are written, uploaded and referenced. Says
-how much memory the process had at most, at the start and in the end, and what the references name. Each value comes
-about as often as every other, in an order drawn anew for each round.
+As the loop does it: batches are added until the sink is full, then its files are written, uploaded and referenced.
+Prints the largest memory of the process, at the start and in the end, and the content of the references. Each value
+comes about as often as every other, in a new random order for each round.
 
 --unbounded: the control. Nothing is spilled to the spool and the sink is never full; nothing is written either.
 """
@@ -90,7 +90,7 @@ def run(values: int, records: int, folder: Path, *, is_bounded: bool) -> Report:
 
 
 def _most_mb() -> float:
-    """Of this program alone: what getrusage tells begins with what its parent had as it was forked."""
+    """The memory of this program alone: getrusage begins with the memory of its parent at the fork."""
     (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM:")]
     return round(int(line.split()[1]) * 1024 / 1e6, 1)
 

@@ -148,7 +148,7 @@ def test_values_that_end_in_an_error_leave_no_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def files_of_100_kb_at_most() -> Iterator[None]:
-    """What a full disk is to a process: a write that fails in the middle of a file."""
+    """The effect of a full disk on a process: a write that fails in the middle of a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     yield

@@ -72,8 +72,8 @@ def test_few_large_files_are_bounded_by_their_bytes() -> None:
 
 
 def in_batches(pace: UploadPace, *, files_per_s: float, checkpoints: int, values: int, bytes_of_one: int = 0) -> int:
-    """As the loop fills them: a record, then batches of at most 2,000 until it is enough, or the rotation is over after
-    100 of them. How many of the checkpoints were committed."""
+    """Fill checkpoints as the loop does: a record, then batches of at most 2,000. Each ends when it is enough, or after
+    100 batches, the rotation. Return the number of committed checkpoints."""
     committed = 0
     for _ in range(checkpoints):
         records = 1

@@ -1,4 +1,4 @@
-"""The hot path of inferred schemas: it takes what adds nothing, and whatever it does not take is merged slowly."""
+"""The hot path of inferred schemas: it takes values that add nothing, and all others are merged slowly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of_all(records: list[dict[str, Any]]) -> Shape:
 
 
 def is_taken(shape: Shape, value: bytes) -> bool:
-    """What the hot path does: whether the decoder of `shape` takes the value."""
+    """The hot path's check: whether the decoder of `shape` takes the value."""
     try:
         msgspec.json.decode(value, type=type_of(shape))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

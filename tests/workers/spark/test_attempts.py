@@ -91,7 +91,7 @@ def test_a_task_that_fails_again_and_again_is_counted_until_it_was_healthy() -> 
         attempts.end(0, attempt, AttemptEnd.CRASHED, f"error {attempt}", now_s=attempt)
     assert attempts.crashing(now_s=3) == 1
     attempts.begin(0, 3, now_s=3)
-    assert attempts.why_waits(0) == "failed 3 times in a row, next try after 2 s: error 2"
+    assert attempts.why_waits(0) == "failed 3 times in a row, next attempt after 2 s: error 2"
     assert attempts.crashing(now_s=5 + 99) == 1
     assert attempts.crashing(now_s=5 + 100) == 0
 

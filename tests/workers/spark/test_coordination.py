@@ -1,4 +1,4 @@
-"""Driver and task on a real socket: what a task hears, and what a stranger does not."""
+"""Driver and task on a real socket: the answers to a task, and the refusal of other clients."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_a_poll_tells_a_drain_and_a_drain_is_final(server: CoordinationServer) -
     server.want(DesiredTaskState.RUN)
     try:
         wait_for(
-            lambda: bool(heard) and heard[-1].desired is DesiredTaskState.DRAIN, 5, lambda: f"a drain; heard {heard}"
+            lambda: bool(heard) and heard[-1].desired is DesiredTaskState.DRAIN, 5, lambda: f"a drain; got {heard}"
         )
     finally:
         line.close()
 
 
 def test_an_end_is_told_though_its_words_are_no_text(server: CoordinationServer) -> None:
-    """An error may quote a record, of any size; an end that is not told would be tried again for ever."""
+    """An error may quote a record, of any size; an end that is not reported would be tried again for ever."""
     line = line_to(server)
     line.begin(begun())
     line.end(Ended(task=0, attempt=0, end=AttemptEnd.HOPELESS, message="bad \udcff byte" + "x" * 100_000))
@@ -73,7 +73,7 @@ def test_a_word_that_breaks_its_hearer_does_not_end_the_listening(server: Coordi
 
     line.listen(Polled(task=0, attempt=0), hear, after_each=lambda: None)
     try:
-        wait_for(lambda: len(heard) >= 3, 5, lambda: f"words after the first; heard {heard}")
+        wait_for(lambda: len(heard) >= 3, 5, lambda: f"answers after the first; got {heard}")
     finally:
         line.close()
 
@@ -85,7 +85,7 @@ def test_an_earlier_attempt_hears_that_it_is_not_the_current_one(server: Coordin
     heard: list[Word] = []
     line.listen(Polled(task=0, attempt=0), heard.append, after_each=lambda: None)
     try:
-        wait_for(lambda: bool(heard), 5, "a word of the driver")
+        wait_for(lambda: bool(heard), 5, "an answer of the driver")
     finally:
         line.close()
     assert not heard[0].is_current_attempt

@@ -1,4 +1,4 @@
-"""What the driver makes of its stage: when it ends, and how that is called.
+"""The driver's treatment of its stage: the end of a stage, and its outcome.
 
 The stage is played here, so that minutes pass in moments; the same on real Spark is in tests/spark and tests/faults.
 """
@@ -53,7 +53,7 @@ BOUNDS = Bounds(
 
 
 class PlayedApplication:
-    """A stage that runs until it is told otherwise."""
+    """A stage that runs until the test changes it."""
 
     driver_host = "127.0.0.1"
 
@@ -93,7 +93,7 @@ class PlayedApplication:
 
 
 class PlayedReporter:
-    """The server's word, as the test says it."""
+    """The server's answer, set by the test."""
 
     def __init__(self) -> None:
         self.is_current: bool | None = True
@@ -163,7 +163,7 @@ def watched() -> Generator[Watched]:
 
 
 def wait_for_drain(watched: Watched) -> None:
-    wait_for(lambda: watched.coordination.desired is DesiredTaskState.DRAIN, 5, "the tasks to be told to drain")
+    wait_for(lambda: watched.coordination.desired is DesiredTaskState.DRAIN, 5, "the drain of the tasks")
 
 
 def wait_until_published(watched: Watched, executors: int) -> None:

@@ -1,4 +1,4 @@
-"""What viewers read of a bad record quotes nothing of it; its dead letter and the executor's log may."""
+"""The texts for viewers about a bad record quote nothing of it; its dead letter and the executor's log may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of messages whose header names the client cannot decode. The client itself: test_odd_records.py."""
+"""Messages with header names that the client cannot decode. The client itself: test_odd_records.py."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def outputs(processed: Processed) -> list[bytes | None]:
 
 
 def contents(failure: Failure) -> str:
-    """What the failure says that may quote the record."""
+    """The part of the failure that may quote the record."""
     assert isinstance(failure.error, RecordError)
     return failure.error.contents
 
@@ -155,7 +155,7 @@ def test_what_is_no_output_is_a_failure_that_says_what_came(returned: str, part:
 def test_a_record_for_a_topic_that_the_pipeline_reads_is_refused() -> None:
     processed = run("def f(record): return record.replace(topic=record.origin.topic)", THREE)
     assert [failure[0] for failure in processed.failures] == [0, 1, 2]
-    assert "'flights', which this pipeline reads: it would never come to an end" in str(processed.failures[0].error)
+    assert "'flights', which this pipeline reads: that would never end" in str(processed.failures[0].error)
 
 
 def test_nothing_of_a_record_with_one_bad_output_is_kept() -> None:

@@ -147,7 +147,7 @@ def test_what_the_steps_do_not_touch_keeps_its_value_and_its_type(record: dict[s
     value = json.dumps(record, ensure_ascii=False).encode()
     (output,) = StepsTransform([SetField(field="added", value=1)]).process([a_message(value)]).outputs
     assert output.value is not None
-    # repr tells 1 from 1.0 and from True.
+    # repr distinguishes 1 from 1.0 and from True.
     assert repr(json.loads(output.value)) == repr({**json.loads(value), "added": 1})
 
 

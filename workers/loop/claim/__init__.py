@@ -1,1 +1,1 @@
-"""May this attempt (still) have its transactional id? The server's word, and the journal's."""
+"""Permission of this attempt to initialise its transactional id, from the server or the journal."""

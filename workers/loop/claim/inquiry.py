@@ -1,4 +1,4 @@
-"""Before this attempt initialises its id again: is it still the one that should have it? (rule 5)"""
+"""The ownership check before this attempt initialises its id again (rule 5)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from workers.loop.slices import SLICE_S
 
 ASK_SERVER_S = 3.0
 SETTLE_S = 10.0
-"""How long the journal must be quiet after what somebody may have written who took the id, until nobody is believed to
-be there.
+"""The time for which the journal must show no change after a possible takeover, until it is taken as none.
 
-Whoever had it aborted repeats his init as soon as the abort is complete, every 100 ms at the latest; the rest is what a
-busy coordinator may take.
+A client whose init was aborted repeats it as soon as the abort is complete, every 100 ms at the latest. The rest is for
+a busy coordinator.
 """
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt knows of its hold on the id.
+    """The state of an attempt's hold on the id.
 
     has_held: a producer of this attempt was initialised.
-    identity: what the coordinator gave the last of them; None: not known.
-    may_have_bumped: its client may have asked for the next epoch since (KIP-360), as it does in an abort after outputs
+    identity: the coordinator's answer to the last init; None: not known.
+    may_have_bumped: the client may have asked for the next epoch since (KIP-360), as it does in an abort after outputs
         that failed.
-    is_fenced: the coordinator has said that somebody or something ended it.
+    is_fenced: the coordinator has reported that another client, or the coordinator itself, ended it.
     """
 
     has_held: bool
@@ -41,7 +40,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`may` None: it cannot be known yet, ask again."""
+    """`may` None: not known yet, ask again."""
 
     may: bool | None
     reason: str
@@ -50,21 +49,21 @@ class Answer(msgspec.Struct, frozen=True):
 class Inquiry:
     """Asks whether an id may be initialised (again).
 
-    1. the server's word on (lease, attempt)   it knows who should run
-    2. with the server away, the journal       somebody's later init says no; that nobody has come says yes
-    3. where the journal may not be read       a fenced attempt must not: whoever took the id would be fenced back for
-                                               nothing. One that was not fenced may: nothing speaks of anybody else
+    1. the server's answer for (lease, attempt)  the server knows the current attempt
+    2. with the server away, the journal         a later init by another client means no; no later init means yes
+    3. where the journal may not be read         a fenced attempt must not: it would fence the new owner for nothing.
+                                                 An attempt that was not fenced may: nothing indicates another owner
 
-    Where an id belongs to an input partition, whoever has taken it has been given the partition by the group, and this
-    attempt may still have all its others. So neither the server's yes nor somebody's later init settles it for a fenced
-    one: it waits `group_speaks_s` for the group to take the partition away, which ends the question. If it has not,
-    who took the id was nobody of the group (any more), and it may be initialised.
+    An id of an input partition is taken by the partition's new owner in the group. This attempt may still have all its
+    other partitions. So for a fenced attempt neither the server's yes nor another client's later init decides. It waits
+    `group_speaks_s` for the group to revoke the partition, which ends the check. Without a revocation the other client
+    was not in the group (any more), and the id may be initialised.
 
-    A journal that cannot be reached says nothing yet. Waiting for it costs nothing: the broker that has it is the id's
-    coordinator, without which nobody can initialise the id either.
+    A journal that cannot be reached decides nothing yet. Waiting for it costs nothing: its broker is the id's
+    coordinator, without which no other client can initialise the id either.
 
     Args:
-        group_speaks_s: after so long a member that polls has heard what it has lost; None: the id belongs to a task.
+        group_speaks_s: after so long a member that polls has received its revocations; None: the id belongs to a task.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Inquiry:
         self._quiet_since = 0.0
 
     def ask(self, standing: Standing) -> Answer:
-        """One look of a few seconds at most; ask until it is answered, or `give_up`."""
+        """Check for a few seconds at most; repeat until it is answered, or `give_up`."""
         answer = self._look(standing)
         if answer.may is not None:
             self._waits_since = None
@@ -93,7 +92,7 @@ class Inquiry:
         return answer
 
     def give_up(self) -> None:
-        """Let go of the journal. The next question reads it anew."""
+        """Close the journal. The next check reads it from the beginning."""
         journal, self._journal = self._journal, None
         if journal is not None:
             journal.close()
@@ -125,14 +124,14 @@ class Inquiry:
         return self._no(evidence) if standing.is_fenced else Answer(True, evidence)
 
     def _no(self, evidence: str) -> Answer:
-        """Somebody else has the id: for good, if it is a task's; while the partition is theirs, if it is that's."""
+        """Another client has the id: for good, if it is a task's; while it owns the partition, if a partition's."""
         if self._group_speaks_s is None:
             return Answer(False, evidence)
         now = self._clock()
         self._waits_since = now if self._waits_since is None else self._waits_since
         if now - self._waits_since < self._group_speaks_s:
-            return Answer(None, f"{evidence}; whether its partition has moved is for the group to say")
-        return Answer(True, f"{evidence}; but for {self._group_speaks_s:.0f} s the group has not taken its partition")
+            return Answer(None, f"{evidence}; waiting for the group to show whether its partition has moved")
+        return Answer(True, f"{evidence}; but for {self._group_speaks_s:.0f} s the group has not revoked its partition")
 
     def _judge(
         self,
@@ -158,13 +157,13 @@ class Inquiry:
             case IdLoss.OWN_EPOCH if standing.is_fenced:
                 return self._no(evidence)
             case IdLoss.UNSETTLED | IdLoss.OWN_EPOCH:
-                # Quiet for long: who wanted to initialise has died in between, or was this attempt's own client.
+                # No change for long: the other client has ended in between, or was this attempt's own client.
                 return Answer(True if self._is_quiet(states) else None, evidence)
 
     def _is_quiet(self, states: Sequence[TransactionState | Undecodable | None]) -> bool:
         last = states[-1]
         is_ending = isinstance(last, TransactionState) and last.status is TransactionStatus.PREPARE_ABORT
         if is_ending or len(states) != self._known_states:
-            # Nobody can initialise before the abort is complete: the time for it begins then.
+            # No client can initialise before the abort is complete: the time for it begins then.
             self._known_states, self._quiet_since = len(states), self._clock()
         return self._clock() - self._quiet_since >= SETTLE_S

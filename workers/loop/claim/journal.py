@@ -14,12 +14,12 @@ from workers.loop.errors import kafka_call
 
 _BATCH = 2_000
 _WAIT_S = 0.1
-# A question about the journal's end waits behind the fetch that is under way.
+# A request for the journal's end waits behind the current fetch.
 _FETCH_WAIT_MS = 50
 
 
 class IdJournal:
-    """Read from the beginning of the id's partition, and then on from where it ended.
+    """Read from the beginning of the id's partition, and then on from its last position.
 
     Args:
         config: of a consumer that reads uncommitted and reports the end of a partition.
@@ -34,7 +34,7 @@ class IdJournal:
         self._reached = 0
 
     def read_on(self, timeout_s: float) -> bool:
-        """Read to where the journal ends now; False: it takes longer than about `timeout_s`, call it again.
+        """Read to the journal's current end; False: it takes longer than about `timeout_s`, call it again.
 
         Raises:
             RetriableError: the brokers that have it do not answer.

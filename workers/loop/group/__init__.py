@@ -1,1 +1,1 @@
-"""The task's place in its consumer group: what it owns, where it begins, what it commits without a transaction."""
+"""The task in its consumer group: owned partitions, start positions, and commits without a transaction."""

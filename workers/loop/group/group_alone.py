@@ -1,4 +1,4 @@
-"""Offsets for the group alone: `offset_fencing: group_only`, what clients before KIP-447 send."""
+"""Offsets for the group alone: `offset_fencing: group_only`, as clients before KIP-447 send them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from confluent_kafka import Consumer
 
 
 class GroupAlone:
-    """No member and generation -1: the broker takes such offsets from anybody, whoever owns the partition.
+    """No member and generation -1: the broker accepts such offsets from any client, without regard to the owner.
 
     It is the metadata of a consumer that has never subscribed, in a classic group. One of a KIP-848 group carries a
     made-up member id, and is refused (`tests/exactly_once/test_group_only.py`).
@@ -20,5 +20,5 @@ class GroupAlone:
             outsider.close()
 
     def consumer_group_metadata(self) -> object:
-        """It never changes."""
+        """Return the metadata, which never changes."""
         return self._metadata

@@ -1,4 +1,4 @@
-"""Under which leader epoch the record before an offset was read: committed beside it, and compared at a start."""
+"""The leader epoch of the record before an offset: committed beside it, and compared at a start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _KEPT = 8
 
 
 class LeaderEpochs:
-    """Epochs by the very offset that they were read or answered with; of any other offset nothing is said.
+    """The epochs of exactly those offsets that were read or answered with one.
 
     A log that was cut by an unclean election and has grown since holds other records at the same offsets. Only their
-    epoch tells: the broker says where the epoch of the committed offset ended (OffsetForLeaderEpoch, KIP-320). The
-    client asks that for a seek with an epoch, and not for the committed offset that it begins at (librdkafka 2.16,
-    rdkafka_partition.c). So the first position behind the committed offset tells whether it is worth asking: only where
-    the epoch has moved on may the log have been cut. Under which epoch an offset in between was written is not known:
-    transaction markers and aborted records of a later one may lie before it.
+    epoch differs: the broker reports the end of the committed offset's epoch (OffsetForLeaderEpoch, KIP-320). The
+    client requests that for a seek with an epoch, and not for the committed offset that it begins at (librdkafka 2.16,
+    rdkafka_partition.c). So the first position behind the committed offset decides: only with a later epoch may the
+    log have been cut. The epoch of an offset in between is not known: transaction markers and aborted records of a
+    later one may lie before it.
     """
 
     def __init__(self, ownership: Ownership) -> None:
@@ -30,7 +30,7 @@ class LeaderEpochs:
         self._asked: dict[Partition, tuple[int, int]] = {}
 
     def note(self, partition: Partition, offset: int, epoch: int | None) -> None:
-        """None or -1: the client does not know it; what is known of that offset stays."""
+        """None or -1: the client does not know it; an epoch that is known for that offset is kept."""
         if epoch is None or epoch < 0 or offset < 0:
             return
         of_partition = self._epochs.setdefault(partition, {})
@@ -41,18 +41,18 @@ class LeaderEpochs:
                 del of_partition[next(iter(of_partition))]
 
     def of(self, partition: Partition, offset: int) -> int:
-        """NO_EPOCH where it is not known: committed so, nothing is compared."""
+        """NO_EPOCH where it is not known: with such a commit nothing is compared."""
         return self._epochs.get(partition, {}).get(offset, NO_EPOCH)
 
     def begins(self, partition: Partition, committed: int) -> None:
-        """The group has committed this offset: the first position behind it is compared with it."""
+        """Record that the group has committed this offset: the first position behind it is compared with it."""
         self._begun[partition] = self._ownership.number(partition), committed
 
     def must_ask(self, moved: Mapping[Partition, int]) -> bool:
-        """Whether to go back to what is committed and have the client ask (`of_seek`), once for each assignment.
+        """True if the client must seek the committed offsets with an epoch (`of_seek`), once for each assignment.
 
         Args:
-            moved: the positions that are about to be committed, whether a record was read before them or not.
+            moved: the positions that are about to be committed, with or without a record read before them.
         """
         return bool([name for name, position in moved.items() if self._must_ask(name, position)])
 
@@ -70,7 +70,7 @@ class LeaderEpochs:
         return True
 
     def of_seek(self, partition: Partition, offset: int) -> int:
-        """The epoch to seek with: NO_EPOCH, unless it is to be asked whether the log was cut before the offset."""
+        """The epoch to seek with: NO_EPOCH, unless the client must ask whether the log was cut before the offset."""
         if partition not in self._to_ask:
             return NO_EPOCH
         self._to_ask.discard(partition)

@@ -13,11 +13,11 @@ from workers.loop.errors import AbortableError
 
 
 class MemberMetadata:
-    """Reads it from the consumer on the thread that polls it, whoever asks, and anew for each who asks (rule 2).
+    """Reads it from the consumer on the polling thread, for any thread, and again for each request (rule 2).
 
     The consumer's calls are made from one thread. Inside a rebalance callback that thread is in the middle of
-    `consume`, and a call from another one might wait for it. So others ask here, and the polling thread answers while
-    it waits for them (`serve`). Made on the polling thread.
+    `consume`, and a call from another one might wait for it. So other threads ask here, and the polling thread answers
+    while it waits for them (`serve`). Made on the polling thread.
     """
 
     def __init__(self, consumer: Consumer) -> None:
@@ -27,7 +27,7 @@ class MemberMetadata:
         self._is_closed = False
 
     def consumer_group_metadata(self) -> object:
-        """Of now. On another thread: waits until the polling one serves. Raises AbortableError when it never will."""
+        """Read it now. Another thread waits for the polling one to serve. AbortableError: it never will."""
         if threading.get_ident() == self._polling_thread:
             return self._consumer.consumer_group_metadata()
         answer: Future[object] = Future()
@@ -41,7 +41,7 @@ class MemberMetadata:
         self._asked.put(None)
 
     def serve(self, timeout_s: float) -> None:
-        """Answer the next who asks, if somebody does within `timeout_s`. On the polling thread; never raises."""
+        """Answer the next request, if one comes within `timeout_s`. On the polling thread; never raises."""
         try:
             answer = self._asked.get(timeout=timeout_s)
         except Empty:
@@ -50,14 +50,14 @@ class MemberMetadata:
             return
         try:
             found = self._consumer.consumer_group_metadata()
-        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that asked
             answer.set_exception(error)
         else:
             answer.set_result(found)
 
     def close(self) -> None:
-        """Nobody serves any more: who waits, or asks from now on, is told so. A thread that waited for ever would keep
-        the process from ending."""
+        """End serving: open and later requests are refused. A thread that waited for ever would keep the process from
+        ending."""
         self._is_closed = True
         self._refuse_all()
 

@@ -1,4 +1,4 @@
-"""The task's place in its consumer group: one consumer, its callbacks, and what they change (rule 2).
+"""The task in its consumer group: one consumer, its callbacks, and their changes (rule 2).
 
 Every call on the consumer is made from the thread that polls it.
 """
@@ -27,11 +27,11 @@ from workers.loop.telling.offset_recorder import OffsetRecorder
 
 
 def _nothing_to_do(_partitions: Sequence[Partition]) -> None:
-    """What is done in a callback where nothing is to be done."""
+    """The default of a callback: do nothing."""
 
 
 class Hold(StrEnum):
-    """Why nothing may be read now: somebody paused the pipeline, or a broken checkpoint must be settled first."""
+    """The reason why nothing may be read now: a user paused the pipeline, or a failed checkpoint needs recovery."""
 
     PAUSED = "paused"
     SETTLING = "settling"
@@ -53,14 +53,14 @@ class Announce(Protocol):
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What the group has committed for a partition; `offset` None: nothing yet."""
+    """The group's committed offset of a partition; `offset` None: nothing yet."""
 
     offset: int | None
     metadata: str
 
 
 class LogBounds(msgspec.Struct, frozen=True):
-    """What a partition's log holds: its first offset, and the one behind the last that is decided (the LSO)."""
+    """The bounds of a partition's log: its first offset and its last stable offset (LSO)."""
 
     start: int
     end: int
@@ -71,14 +71,15 @@ class Membership:
 
     On revoke, inside the callback:
       1. end the open checkpoint     `end_checkpoint` commits it whole, kept and revoked partitions together: after the
-                                     callback the revoked ones belong to somebody else
-      2. raise the numbers           whatever of the checkpoint should have survived step 1 can no longer be committed
-    On loss there is nothing to commit for: the numbers are raised, and the loop aborts what it finds changed.
-    On assign the partitions are taken here, not by the client, so that they can be held before their first fetch;
+                                     callback the revoked ones belong to other members
+      2. raise the numbers           a checkpoint that survives step 1 can no longer be committed
+
+    On loss there is nothing to commit for: the numbers are raised, and the loop aborts the changed checkpoints.
+    On assign the partitions are assigned here, not by the client, so that they can be paused before their first fetch.
     `begin` comes before that, and so before their committed offsets are read (rule 4).
 
     Callbacks never raise: an exception that leaves a callback inside `consume(n)` drops the records gathered so far,
-    although the position has passed them. What happened is kept in `trouble` for the loop.
+    although the position has passed them. The error is kept in `trouble` for the loop.
     """
 
     def __init__(
@@ -96,9 +97,9 @@ class Membership:
     ) -> None:
         """
         Args:
-            confirmed: None: what is committed may go back, nothing is compared.
-            remembered: None: only what this member sees is.
-            begin, end_checkpoint, lose: told inside the callbacks which partitions are assigned, revoked, lost.
+            confirmed: None: committed offsets may go back, nothing is compared.
+            `remembered`: the recorded offsets; None: only offsets that this member sees count.
+            begin, end_checkpoint, lose: called inside the callbacks with the assigned, revoked or lost partitions.
         """
         self.consumer = consumer
         self.ownership = ownership
@@ -124,19 +125,20 @@ class Membership:
             )
 
     def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
-        """Up to `count` records, and what the client reports in place of records. Callbacks run in here.
+        """Return up to `count` records, and errors that the client reports in place of records. Callbacks run in here.
 
-        A partition of which the client does not know where to read is not reported: it is `stopped` from here on.
+        A partition for which the client has no position is not reported: it is `stopped` from here on.
 
         Raises:
-            FatalError: a batch is not what was written. Nothing that came with it may be used: after a wrong checksum
-                librdkafka goes on inside the batch, and takes what the records hold for further batches. Or the client
-                is over: from then on it gives neither records nor errors, and would be waited for without end. Or it
-                has given up asking where partitions begin: these deliver nothing any more, no later ones begin, and it
-                never tells the group that it has given any up.
+            FatalError: a batch is corrupt. Nothing that came with it may be used. After a wrong checksum librdkafka
+                continues inside the batch, and takes the content of its records for further batches.
+                Or the client is fatal: from then on it returns neither records nor errors, and a wait for it would
+                never end.
+                Or it has stopped asking for committed offsets. These partitions deliver nothing any more, no later
+                ones begin, and it never confirms a revocation to the group.
         """
         if self._has_read and self.recorder.is_on:
-            # Whatever became of what the last poll brought: the next records follow on this.
+            # Before the poll, whether the records of the last one were used or not: the next records follow on this.
             self.positions()
         with kafka_call("read from the source topics"):
             messages = self.consumer.consume(count, timeout_s)
@@ -149,9 +151,9 @@ class Membership:
             if error is None:
                 continue
             if error.code() in UNREADABLE:
-                doing = f"read {message.topic()}-{message.partition()}, where a batch is not what was written"
+                doing = f"read {message.topic()}-{message.partition()}, where a batch is corrupt"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
-            # The error of a message never says of itself that it is fatal: only its code does.
+            # The error of a message never reports that it is fatal: only its code does.
             is_over = error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's public name begins so
             if is_over or has_given_up(message, error):
                 doing = "read from the source topics"
@@ -168,24 +170,24 @@ class Membership:
 
     @property
     def stopped(self) -> frozenset[Partition]:
-        """Owned partitions that deliver nothing until `restart`: what is committed is nothing, or not in the log."""
+        """Owned partitions that deliver nothing until `restart`: no committed offset, or one that the log lacks."""
         return self.ownership.owned & self._stopped.keys()
 
     def stopped_at(self, partition: Partition) -> int | None:
-        """The offset that the log of a stopped partition did not hold; None: it had none to begin at."""
+        """The offset that the log of a stopped partition did not hold; None: it had no offset to begin at."""
         return self._stopped.get(partition)
 
     def truncation(self, partition: Partition) -> str | None:
-        """The client's words, if the log of a stopped partition was cut before the offset, whatever is there now."""
+        """The client's message, if the log of a stopped partition was cut before the offset, or grew again since."""
         return self._truncated.get(partition)
 
     def take_trouble(self) -> BaseException | None:
-        """What went wrong inside a callback since the last call."""
+        """Return the error that a callback has kept since the last call."""
         trouble, self._trouble = self._trouble, None
         return trouble
 
     def keep_trouble(self, error: BaseException) -> None:
-        """Something went wrong inside a callback; the loop takes it when the poll is over."""
+        """Keep an error of a callback; the loop takes it when the poll is over."""
         self._trouble = self._trouble or error
 
     def positions(self) -> dict[Partition, int]:
@@ -204,10 +206,10 @@ class Membership:
         return positions
 
     def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
-        """What the group has committed; waits for offsets that a transaction has not decided yet, up to `timeout_s`.
+        """Read the group's committed offsets; waits for pending offsets of transactions, up to `timeout_s`.
 
-        Never inside a callback: in that of `close()` the answer does not come. An answer that is older than what was
-        confirmed to us is retriable.
+        Never inside a callback: in that of `close()` the answer does not come. An answer that is older than our own
+        confirmed commit is retriable.
         """
         with kafka_call("read the committed offsets"):
             found = self.consumer.committed(_list(partitions), timeout_s)
@@ -225,12 +227,12 @@ class Membership:
         return answer
 
     def begins(self, partition: Partition, committed: int) -> None:
-        """Reading goes on at this committed offset, and nothing behind it has been committed yet."""
+        """Record that reading continues at this committed offset, and no later one has been committed yet."""
         self.recorder.begins(partition, committed)
         self.epochs.begins(partition, committed)
 
     def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
-        """What the logs of these partitions hold now, as their leaders say."""
+        """The current bounds of these partitions' logs, from their leaders."""
         wanted = list(partitions)
         starts = self._offsets_at(OFFSET_BEGINNING, wanted, timeout_s)
         ends = self._offsets_at(OFFSET_END, wanted, timeout_s)
@@ -245,7 +247,7 @@ class Membership:
         return {(entry.topic, entry.partition): entry.offset for entry in found}
 
     def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
-        """How many partitions each topic has; 0 where the brokers do not know it."""
+        """The number of partitions of each topic; 0 where the brokers do not know it."""
         counts: dict[str, int] = {}
         for topic in topics:
             with kafka_call(f"look up {topic}"):
@@ -253,8 +255,11 @@ class Membership:
         return counts
 
     def restart(self, partitions: Iterable[Partition]) -> None:
-        """Let stopped partitions begin again, at what is committed by now; a new ownership of them, since what was
-        known of their next records is not true any more. Nothing of them may be in an open checkpoint."""
+        """Restart stopped partitions at the offsets committed by now, under a new ownership number.
+
+        The number changes because the known state of their next records is not valid any more. No open checkpoint may
+        contain them.
+        """
         again = [name for name in partitions if name in self.ownership.owned]
         with kafka_call("begin again at the committed offsets"):
             # Not by seek: the client refuses it for a partition that it has stopped.
@@ -265,33 +270,35 @@ class Membership:
         self.recorder.assigned(again, generation=self.generation())
 
     def seek(self, partition: Partition, offset: int) -> bool:
-        """Go on reading at `offset`. For owned partitions that have been read from; any other starts by itself where
-        it was committed, and a seek would beat the wait for undecided offsets, unless who asks has waited for them.
+        """Continue reading at `offset`. Only for owned partitions that have been read from.
 
-        False: the client refuses it. It has stopped there, or it still looks for what is committed.
+        Any other starts by itself at its committed offset. A seek there would bypass the wait for pending offsets,
+        unless the caller has waited for them.
+
+        False: the client refuses it. It has stopped there, or is still requesting the committed offset.
         """
         try:
             with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
-                # With an epoch the client asks first whether the log still has what was read under it.
+                # With an epoch the client asks first whether the log still has the records read under it.
                 epoch = self.epochs.of_seek(partition, offset)
                 self.consumer.seek(TopicPartition(*partition, offset, leader_epoch=epoch))
         except FatalError as error:
             if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
                 raise
-            # What it says of a stop has not been polled yet.
+            # Its report of a stop has not been polled yet.
             self._stopped.setdefault(partition, None)
             return False
         return True
 
     def hold(self, reason: Hold) -> None:
-        """Read nothing from now on, newly assigned partitions included, and stay a member."""
+        """Pause all partitions, later assigned ones included, and stay a member."""
         if not self._holds:
             with kafka_call("pause the partitions"):
                 self.consumer.pause(_list(self.ownership.owned))
         self._holds.add(reason)
 
     def release(self, reason: Hold) -> None:
-        """Read again, if this was the last reason not to."""
+        """Resume, if this was the last reason to pause."""
         if reason in self._holds:
             self._holds.remove(reason)
             if not self._holds:
@@ -299,7 +306,7 @@ class Membership:
                     self.consumer.resume(_list(self.ownership.owned - self._held_back))
 
     def hold_back(self, partition: Partition) -> None:
-        """Read nothing of this partition, owned or about to be, whatever becomes of the others."""
+        """Pause this partition, owned or about to be, independently of the others."""
         if partition not in self._held_back:
             self._held_back.add(partition)
             if partition in self.ownership.owned and not self._holds:
@@ -307,7 +314,7 @@ class Membership:
                     self.consumer.pause(_list([partition]))
 
     def let_go(self, partition: Partition) -> None:
-        """Read this partition again like the others."""
+        """Resume this partition with the others."""
         if partition in self._held_back:
             self._held_back.remove(partition)
             if partition in self.ownership.owned and not self._holds:
@@ -319,7 +326,7 @@ class Membership:
         return bool(self._holds)
 
     def generation(self) -> int | None:
-        """Generation (classic) or member epoch (KIP-848), as the group metadata that goes to the broker has it."""
+        """Generation (classic) or member epoch (KIP-848), as in the group metadata that the broker receives."""
         return generation_of(self.consumer.consumer_group_metadata())
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -347,11 +354,11 @@ class Membership:
             self._lose(_keys(partitions))
         with self._keeping_trouble():
             self.recorder.given_up(_keys(partitions), Leaving.LOST)
-            self._tell(EventKind.LOST, "lost: the group went on without this member", partitions)
+            self._tell(EventKind.LOST, "lost: the group continued without this member", partitions)
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
-        # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
+        # The client keeps a pause across revoke and assign: a partition revoked while paused would stay paused.
         is_held = {_key(entry): bool(self._holds) or _key(entry) in self._held_back for entry in partitions}
         consumer.pause([entry for entry in partitions if is_held[_key(entry)]])
         consumer.resume([entry for entry in partitions if not is_held[_key(entry)]])

@@ -1,4 +1,4 @@
-"""Commits of offsets outside of a transaction (at_least_once): nobody waits for their answers."""
+"""Commits of offsets outside of a transaction (at_least_once), sent without waiting for the answers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _CLOSE_S = 2.0
 
 
 class _Sent(NamedTuple):
-    """A commit without an answer: since when, and what to do when it is taken. `confirmed` must not raise."""
+    """A commit without an answer: its time, and the call after its confirmation. `confirmed` must not raise."""
 
     at: float
     confirmed: Callable[[], None]
 
 
 class OffsetCommits:
-    """The consumer of an attempt, and the commits that it has sent and heard nothing of yet.
+    """The consumer of an attempt, and its commits that are not answered yet.
 
-    The client's synchronous commit waits for the coordinator for ever, whatever `socket.timeout.ms` says, and every
+    The client's synchronous commit waits for the coordinator for ever, despite `socket.timeout.ms`, and every
     other call on the consumer waits with it. So commits are only sent; the client keeps them in order, and sends them
-    before it gives partitions up. What becomes of one is told by a poll: a refusal is the loop's trouble, which reads
-    again from what is committed. An answer that comes very late does no harm: its offsets are of delivered records.
+    before it releases partitions. A poll receives the answer. After a refusal the loop reads again from the committed
+    offsets. An answer that comes very late does no harm: its offsets are of delivered records.
     """
 
     def __init__(self, config: Config, *, trouble: Callable[[LoopError], None]) -> None:
@@ -42,7 +42,7 @@ class OffsetCommits:
         """Send them. AbortableError when an earlier commit has not been answered for `bound_s`.
 
         Args:
-            confirmed: called by the poll in which the coordinator's yes is heard.
+            confirmed: called by the poll that receives the coordinator's confirmation.
         """
         now = time.monotonic()
         if self._sent and now - self._sent[0].at > bound_s:
@@ -59,14 +59,14 @@ class OffsetCommits:
     def close(self) -> bool:
         """Leave the group and close the consumer, after its last commits were answered; False if they were not.
 
-        `Consumer.close` waits for them without a bound. Where the coordinator is silent, that wait is left to a thread
-        that ends with the process; the group learns of its end by the session then.
+        `Consumer.close` waits for them without a bound. If the coordinator does not answer, that wait is left to a
+        thread that ends with the process. The group then removes the member after the session timeout.
         """
         deadline = time.monotonic() + _CLOSE_S
-        with kafka_call("hear of the last commits"):
+        with kafka_call("receive the answers to the last commits"):
             self.consumer.pause(self.consumer.assignment())
             while self._sent and time.monotonic() < deadline:
-                # Should a record come after all: nothing of it is committed.
+                # A record that still comes is not committed.
                 self.consumer.consume(1, 0.05)
         if self._sent:
             threading.Thread(target=self.consumer.close, name="close-consumer", daemon=True).start()

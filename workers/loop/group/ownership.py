@@ -1,4 +1,4 @@
-"""Which partitions this task owns, and since which change: the number that a checkpoint compares (rule 2)."""
+"""The partitions that this task owns, each with the number that a checkpoint compares (rule 2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Ownership:
     """An ownership number for each partition, raised by every assign, revoke and loss.
 
     A group's broker accepts a member's commit for a partition that another member owns by now. Membership therefore
-    does not prove ownership; an unchanged number does: it says that no callback has touched the partition since.
+    does not prove ownership. An unchanged number does: no callback has touched the partition since.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Ownership:
 
     @property
     def changes(self) -> int:
-        """How many callbacks there have been."""
+        """The number of callbacks so far."""
         return self._changes
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
@@ -35,7 +35,7 @@ class Ownership:
         self._raise(taken)
 
     def given_up(self, partitions: Iterable[Partition]) -> None:
-        """Revoked or lost."""
+        """Record partitions as revoked or lost."""
         gone = set(partitions)
         self._owned -= gone
         self._raise(gone)
@@ -44,11 +44,11 @@ class Ownership:
         return self._numbers.get(partition, 0)
 
     def is_unchanged(self, partition: Partition, number: int) -> bool:
-        """True if the partition is owned under just this number."""
+        """True if the partition is owned under exactly this number."""
         return partition in self._owned and self.number(partition) == number
 
     def changed_among(self, numbers: Mapping[Partition, int]) -> list[Partition]:
-        """The partitions whose number is no longer the one given, sorted."""
+        """The partitions whose number differs from the given one, sorted."""
         return sorted(partition for partition, number in numbers.items() if not self.is_unchanged(partition, number))
 
     def _raise(self, partitions: set[Partition]) -> None:

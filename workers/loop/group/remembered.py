@@ -1,4 +1,4 @@
-"""What is known to have been committed, whoever did it: where the group has lost that, nothing is begun anew."""
+"""Offsets that are known as committed, by any client. If the group has lost them, no partition starts as new."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from workers.loop.group.ownership import Ownership, Partition
 _ASK_AGAIN_S = 10.0
 
 AskRecorded = Callable[[], Sequence[RecordedOffset] | None]
-"""What the server has recorded of the group; None: it cannot be asked now."""
+"""Returns the offsets of the group that the server has recorded; None: it cannot be asked now."""
 
 
 class _Known(NamedTuple):
-    """Which topic a name stands for. topic_id: None where the brokers have no ids. changes: of when it was asked."""
+    """The topic of a name. topic_id: None where brokers have no ids. changes: of the ownership, before the request."""
 
     topic_id: str | None
     changes: int
 
 
 class Remembered:
-    """The newest of three: what the specification says, what this attempt has seen or confirmed, what the server says.
+    """The newest of three offsets: from the specification, from this attempt (seen or confirmed), from the server.
 
-    Of one topic that is the largest offset: nobody sets back a group that has members.
+    The largest offset of a topic's partition counts: a group with members cannot be set back.
 
-    Kafka forgets: a group's offsets expire when it had no member for a week, and go when somebody deletes the group or
-    they are deleted by name. The client then asks for a start position as in a new group, and everything is read again,
-    or what came meanwhile is skipped. So whoever is about to begin a partition anew looks here first (see Starting).
+    Kafka deletes offsets a week after the last member has left, or when a user deletes the group or the offsets by
+    name. The client then asks for a start position as in a new group: everything is read again, or the
+    records that came meanwhile are skipped. So recorded offsets are checked before a partition starts as new (see
+    Starting).
 
-    A topic that was deleted and created anew loses its offsets rightly: what is remembered of another topic id, or of a
-    name under which there was no topic in between, does not count.
+    A topic that was deleted and recreated has lost its offsets rightly. So offsets do not count if they were recorded
+    under another topic id, or under a name that had no topic in between.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Remembered:
         self._settled: frozenset[Partition] = frozenset()
 
     def note(self, committed: Mapping[Partition, int | None]) -> None:
-        """The brokers have said that these are committed."""
+        """Record offsets that the brokers report as committed."""
         for (topic, number), offset in committed.items():
             if offset is not None:
                 known = self._topics.get(topic)
@@ -62,24 +63,24 @@ class Remembered:
                 )
 
     def topic_is(self, topic: str, topic_id: str | None, *, changes: int) -> None:
-        """The brokers have said which topic the name stands for. changes: of the ownership, before they were asked."""
+        """Record the brokers' topic id of a name. changes: of the ownership, before the request."""
         self._topics[topic] = _Known(topic_id, changes)
 
     def topic_is_missing(self, topic: str) -> None:
-        """There is none: a later one of that name is another one."""
+        """Record that the name has no topic: a later one of that name is another topic."""
         self._topics.pop(topic, None)
         for offsets in (self._by_others, self._here):
             for partition in [one for one in offsets if one[0] == topic]:
                 del offsets[partition]
 
     def settle(self, owned: frozenset[Partition]) -> None:
-        """Nothing is committed any more, these were owned until the end. Later owners may commit more of others."""
+        """Stop recording: these partitions were owned until the end. Later owners may commit more of others."""
         self._settled = owned
 
     def seen(self, *, is_final: bool) -> tuple[RecordedOffset, ...]:
-        """What this attempt knows to be committed, partitions that it has given up included: for the server.
+        """The offsets that this attempt knows as committed, for the server; partitions that it has released included.
 
-        is_final: the attempt has drained; what it had until then (see `settle`) is final.
+        is_final: the attempt has drained; the offsets of its last partitions (see `settle`) are final.
         """
         return tuple(
             RecordedOffset(
@@ -93,12 +94,12 @@ class Remembered:
         )
 
     def lost(self, begins: Mapping[Partition, int]) -> tuple[LostOffset, ...] | None:
-        """Of partitions without a committed offset that are about to begin there: those where one is remembered.
+        """Partitions without a committed offset that would start at another place than their recorded offset.
 
-        None: not known yet, look again. A place where reading would go on in any case is no loss.
+        None: not known yet, ask again. A recorded offset that equals the start is not lost.
         """
         if self._clock() - self._asked_at >= _ASK_AGAIN_S:
-            # Also where something is remembered here: others may have gone on since this task gave the partition up.
+            # Also with an offset recorded here: others may have continued since this task released the partition.
             self._asked_at = self._clock()
             self._by_others |= {(one.topic, one.partition): one for one in self._ask() or ()}
         found = {name: self._of(name) for name in begins}

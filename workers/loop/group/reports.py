@@ -1,4 +1,4 @@
-"""What the client reports in place of records, and what it means beyond its code."""
+"""Errors that the client reports in place of records, and their meaning beyond the code."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _STOPS = (
     KafkaError._LOG_TRUNCATION,  # noqa: SLF001
 )
 _TRUNCATED = ("log truncation", "No epoch found")
-"""How librdkafka says that the epoch of an offset ended before it; the code is that of any other missing offset."""
+"""librdkafka's messages when the epoch of an offset ended before it; the code is that of any other missing offset."""
 _NO_OFFSETS = "Failed to fetch committed offsets for"
-"""How librdkafka says that it has given up asking where assigned partitions begin; the code may be any."""
+"""librdkafka's message when it has stopped asking for committed offsets of partitions; the code may be any."""
 
 
 def has_given_up(message: Message, error: KafkaError) -> bool:
-    """Whether the client will never ask again for the committed offsets that it could not get.
+    """True if the client will never ask again for committed offsets that it could not get.
 
-    So it does when an answer is an error as a whole and the assignment has changed since the question (2.16.0,
-    rdkafka_assignment.c: the partitions stay among those that are asked for, and while there are any, no others are).
-    To unassign and assign them again is no way out: outside of a callback the client would take that for the answer to
-    one that is still queued. Offsets that are only undecided are asked for again.
+    It stops asking if an answer fails as a whole and the assignment has changed since the request (2.16.0,
+    rdkafka_assignment.c). The partitions stay among those in request, and while there are any, no others are requested.
+    To unassign and assign them again does not help. Outside of a callback the client would take that for the answer to
+    a callback that is still queued. Pending offsets are requested again.
     """
     return (
         message.topic() is None
@@ -35,10 +35,10 @@ def has_given_up(message: Message, error: KafkaError) -> bool:
 
 
 def has_stopped(error: KafkaError) -> bool:
-    """Whether the client does not know where to read on in the partition that the message names, and has stopped."""
+    """True if the client has stopped in the message's partition, since it has no position to read from."""
     return error.code() in _STOPS
 
 
 def is_truncated(error: KafkaError) -> bool:
-    """Whether it has stopped since the log was cut before the offset that it was to go on at, whatever is there now."""
+    """True if it has stopped because the log was cut before its next offset, even if the log has grown since."""
     return any(said in (error.str() or "") for said in _TRUNCATED)

@@ -1,4 +1,4 @@
-"""Whether the source topics are there, and whether they are still the ones that this task has been reading."""
+"""Check that the source topics exist, and are still the ones that this task has been reading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class Described(Protocol):
-    """What is used of librdkafka's description of a topic. Its ids have no equality, their text has."""
+    """The part of librdkafka's description of a topic that is used. Compare its ids by their text."""
 
     topic_id: object
 
@@ -39,26 +39,26 @@ Ask = Callable[[Sequence[str]], Mapping[str, "Future[Described]"]]
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The topic that a name stood for at the last look, and the numbers of what was owned before it was asked."""
+    """The topic of a name at the last check, and the ownership numbers before that request."""
 
     topic_id: str
     numbers: dict[Partition, int]
 
 
 class SourceTopics:
-    """Looks at the topics after every rebalance and every few seconds. Nobody waits for the answers.
+    """Checks the topics after every rebalance and every few seconds, without waiting for the answers.
 
-    Consumers know topics by name. One that is deleted and created again before they hear of it is read on at the old
-    position: what it got below that is skipped in silence, and the old one's offsets are committed for the new one. A
-    topic's id tells the two apart. Which records of the new one have been processed is not to be known then, so the
-    pipeline stops. A KIP-848 group takes the partitions away and gives them anew, but with the old one's offsets, where
-    those are not cleaned away yet; so that is no better.
+    Consumers know topics by name. If a topic is deleted and recreated before they learn it, they continue at the old
+    position. Its records below that are skipped undetected, and the old offsets are committed for the new topic. The
+    topic id distinguishes the two. It is not known then which records of the new one have been processed, so the
+    pipeline stops. A KIP-848 group revokes the partitions and assigns them again. It may still do so with the old
+    topic's offsets, so the pipeline stops here too.
 
-    Where the topic was seen to be missing in between, and its partitions are gone, nothing of the old one is left: the
-    broker takes no offsets for a topic that it does not have. Then the new one is begun as any other (see Starting).
+    If the topic was seen to be missing in between, and its partitions are gone, nothing of the old one is left. The
+    broker accepts no offsets for a topic that does not exist. Then the new one starts as any other (see Starting).
 
-    A topic that is missing is told, since a KIP-848 group takes its partitions away without a word. `obstacle` says why
-    the last look saw nothing: an idle task hears of brokers that are away from nobody else.
+    A missing topic is reported, since a KIP-848 group revokes its partitions without an error. `obstacle` has the error
+    of the last check: an idle task learns only here that brokers are away.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class SourceTopics:
         self._missing: set[str] = set()
 
     def look(self) -> None:
-        """Take an answer that has come, or ask if it is time; call it often.
+        """Take an answer that has come, or send a request if it is due; call it often.
 
         Raises:
-            PipelineStopError: a topic was made anew, and offsets of the old one may be taken for the new one's.
+            PipelineStopError: a topic was recreated, and offsets of the old one may be taken for the new one's.
         """
         if self._pending:
             if all(answer.done() for answer in self._pending.values()):
@@ -101,7 +101,7 @@ class SourceTopics:
                     self._judge(topic, answer)
         elif self._changes != self._ownership.changes or self._clock() - self._asked_at >= _EVERY_S:
             self._changes, self._asked_at = self._ownership.changes, self._clock()
-            # As of now: a rebalance that comes before the answer may have brought another topic.
+            # The present ones: a rebalance before the answer may have brought another topic.
             self._numbers = {name: self._ownership.number(name) for name in self._ownership.owned}
             try:
                 self._pending = self._ask(self._topics)
@@ -109,7 +109,7 @@ class SourceTopics:
                 self.obstacle = f"cannot ask for the source topics: {error.args[0].str()}"
 
     def close(self) -> None:
-        """Let go of the client; nothing is asked any more."""
+        """Close the client; no more requests are sent."""
         self._ask = _nobody
         self._pending = {}
         self._let_go()
@@ -123,7 +123,7 @@ class SourceTopics:
                 self._remembered.topic_is_missing(topic)
                 self._announce(
                     EventKind.ERROR,
-                    f"there is no topic {topic}: nothing of it is read. Create it, or take it out of the source topics",
+                    f"there is no topic {topic}: nothing of it is read. Create it, or remove it from the source topics",
                 )
             elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 self.obstacle = f"cannot ask for the source topic {topic}: {error.args[0].str()}"
@@ -141,9 +141,9 @@ class SourceTopics:
         )
         if is_kept or not was_missing:
             raise PipelineStopError(
-                f"{topic} was deleted and created anew while the pipeline was reading it: what lies below the old "
-                "positions may have been skipped, and which of its records have been processed is not to be known. "
-                "Stop the pipeline and reset its offsets, to 0 to process all that is there now"
+                f"{topic} was deleted and recreated while it was read. Records below the old positions may have been "
+                "skipped; processed ones cannot be determined. Stop the pipeline and reset its offsets, to 0 to "
+                "process all records there are now"
             )
 
 
@@ -152,7 +152,7 @@ def _nobody(_topics: Sequence[str]) -> Mapping[str, Future[Described]]:
 
 
 class TopicClient:
-    """Asks through a client of its own: a consumer does not tell the ids of topics."""
+    """Asks through a client of its own: a consumer does not report the ids of topics."""
 
     def __init__(self, config: Config) -> None:
         self._client: Any = AdminClient({**config})
@@ -161,11 +161,11 @@ class TopicClient:
         return self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
 
     def settings_of_topic(self, topic: str) -> dict[str, str]:
-        """Waits for them; empty where the brokers do not answer, or may not say."""
+        """Read a topic's settings, with a wait; empty where the brokers do not answer, or permission is missing."""
         return self._settings([ConfigResource(ConfigResource.Type.TOPIC, topic)], _ANSWER_S)[0]
 
     def settings_of_brokers(self) -> list[dict[str, str]]:
-        """Of each, as `settings_of_topic`."""
+        """The settings of each broker, as `settings_of_topic`."""
         try:
             # A name that no topic can have: the answer is short, and no broker creates it.
             brokers = self._client.list_topics(_NO_TOPIC, timeout=_AT_START_S).brokers
@@ -176,7 +176,7 @@ class TopicClient:
         )
 
     def _settings(self, resources: list[ConfigResource], timeout_s: float) -> list[dict[str, str]]:
-        """Asked together: a broker that does not answer is waited for once."""
+        """Read them in one request: a broker that does not answer is waited for once."""
         answers = [self._client.describe_configs([one], request_timeout=timeout_s)[one] for one in resources]
         ends_at = time.monotonic() + timeout_s
         found: list[dict[str, str]] = []
@@ -184,15 +184,15 @@ class TopicClient:
             try:
                 told: dict[str, Any] = answer.result(max(0.0, ends_at - time.monotonic()))
             except (KafkaException, TimeoutError) as error:
-                log.info("the brokers do not tell the settings of %s: %s", resource.name, error)
+                log.info("the brokers do not report the settings of %s: %s", resource.name, error)
                 told = {}
             found.append({name: str(entry.value) for name, entry in told.items()})
         return found
 
     def close(self) -> None:
-        """Answers that are still awaited never come.
+        """Close the client. Open answers never come.
 
-        Not left to the garbage collector: it may run on the thread on which librdkafka tells such an answer, and a
+        The garbage collector must not do this: it may run on the thread on which librdkafka delivers such an answer. A
         client that is destroyed on a thread of its own ends the process (SIGABRT).
         """
         self._client.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Where a partition begins that has no committed offset, or one that its log no longer holds."""
+"""Start positions of partitions without a committed offset, or with one that the log no longer holds."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NOT_THERE = (
 
 
 class CommitStarts(Protocol):
-    """Commits offsets without outputs; `for_others` are of partitions that somebody else owns, or nobody.
+    """Commits offsets without outputs; `for_others` are of partitions that this task does not own.
 
-    together: all of them or none, whatever number of producers there is, by that of the first of `starts`. False: it
-    has none now, or its commit went wrong, and is settled there: ask again.
-    confirmed: called when the broker has said that they are committed: before it returns, or (at_least_once) in a later
+    together: all of them or none, independent of the number of producers, by that of the first of `starts`. False: it
+    has none now, or its commit failed and it recovers; call it again.
+    confirmed: called when the broker has confirmed the commit: before this returns, or (at_least_once) in a later
     poll, or never.
     """
 
@@ -45,26 +45,26 @@ class CommitStarts(Protocol):
 
 
 class Starting:
-    """Finds out where stopped partitions go on, commits that, and only then lets them be read.
+    """Decides where stopped partitions continue, commits that, and only then lets them be read.
 
-    The client resets no position by itself (`auto.offset.reset=error`): a reset that is on for ever skips, in silence,
-    what an idle partition gets while nobody has it. It stops at the partition instead, and here is decided:
+    The client resets no position by itself (`auto.offset.reset=error`). A permanent reset skips records undetected that
+    an unowned partition receives. Instead the client stops at the partition, and the decision is made here:
 
-      nothing committed, start_position earliest   the beginning of its log
-      nothing committed, start_position latest     once for the group, below; later the beginning of its log
-      nothing committed, but it was once           the pipeline stops: the group has lost its offsets (see Remembered)
-      committed before the log's beginning         the beginning, and an event that says what is gone unread: stopping
-                                                   would bring nothing back, and more would go meanwhile
-      committed behind the log's end               the pipeline stops: the log was cut or made anew, and whether its
-                                                   records have been processed is not to be known; so too when it was
-                                                   behind the end as the client stopped, and the log has grown since,
-                                                   or the client finds that the epoch of its offset ended before it
+      nothing committed, start_position earliest   log start offset
+      nothing committed, start_position latest     once for the group, below; later the log start offset
+      nothing committed, but an offset is recorded the pipeline stops: the group has lost its offsets (`Remembered`)
+      committed before the log start offset        the log start offset, and an event with the deleted offsets: a stop
+                                                   would restore nothing, and more would be deleted meanwhile
+      committed beyond the log's end               the pipeline stops: the log was cut or recreated, and its processed
+                                                   records cannot be determined; also if the offset was beyond the end
+                                                   when the client stopped, and the log has grown since, or if the
+                                                   client finds that the epoch of its offset ended before it
 
     `latest` is resolved once, for all partitions together, when no partition of any source topic has a committed
-    offset. One task does it, the owner of the first partition of the first topic (by name), in one transaction that
-    ends beyond doubt before anybody reads a record; the others wait until they see it. Its offsets are of partitions
-    that others own, but nobody has begun there, and its own ownership and generation are what the broker judges.
-    From then on a partition without an offset is one that came later, and is read from its beginning.
+    offset. One task does it: the owner of the first partition of the first topic (by name). Its one transaction has a
+    known outcome before any task reads a record; the other tasks wait until they see it. Its offsets are also of
+    partitions that others own, but no task has begun there, and the broker checks only its own ownership and
+    generation. From then on a partition without an offset is a later one, and is read from its beginning.
     """
 
     def __init__(
@@ -94,33 +94,33 @@ class Starting:
 
     @property
     def is_due(self) -> bool:
-        """True while a partition is stopped, a little after the last look."""
+        """True while a partition is stopped, a little after the last check."""
         return bool(self._membership.stopped) and self._clock() >= self._not_before
 
     def step(self, stopped: frozenset[Partition]) -> None:
-        """Decide what can be decided now. Nothing may be open: what was read must be committed.
+        """Decide the partitions that can be decided now. Nothing may be open: records that were read must be committed.
 
         Args:
-            stopped: those of the stopped partitions that have a producer; the others go on being stopped.
+            stopped: those of the stopped partitions that have a producer; the others stay stopped.
 
         Raises:
-            PipelineStopError: a log ends before its committed offset, or the group has lost what was committed.
-            LoopError: as the commit says; the partitions stay stopped, and are looked at again.
+            PipelineStopError: a log ends before its committed offset, or the group has lost its committed offsets.
+            LoopError: from the commit; the partitions stay stopped, and are checked again.
         """
         self._not_before = self._clock() + _BETWEEN_LOOKS_S
         try:
-            # Asked once for all: between two answers somebody may begin the group.
+            # One request for all: between two answers another task may begin the group.
             everything = frozenset[Partition]() if self._has_begun else self._all_partitions()
             committed = self._membership.committed(stopped | everything, timeout_s=SLICE_S)
             self._has_begun = self._has_begun or any(found.offset is not None for found in committed.values())
             logs = self._membership.bounds(stopped if self._has_begun else everything, timeout_s=SLICE_S)
         except (RetriableError, AbortableError):
-            # Undecided offsets, a slow broker, a partition between two leaders: not known yet.
+            # Pending offsets, a slow broker, a partition between two leaders: not known yet.
             return
         except FatalError as error:
             if error.code not in _NOT_THERE:
                 raise
-            # A topic that was deleted: the group takes its partitions away.
+            # A topic that was deleted: the group revokes its partitions.
             return
         if self._has_begun:
             anew = {name: logs[name].start for name in stopped if committed[name].offset is None}
@@ -140,7 +140,7 @@ class Starting:
             self._begin(stopped, logs)
 
     def _may_begin(self, begins: Mapping[Partition, int]) -> bool:
-        """Whether partitions without a committed offset may begin there; False: not known yet.
+        """True if partitions without a committed offset may start there; False: not known yet.
 
         Raises:
             PipelineStopError: the group had committed offsets in them, and has lost them.
@@ -157,8 +157,8 @@ class Starting:
             self._has_told_missing = True
             self._announce(
                 EventKind.ERROR,
-                f"nothing is read yet: where the end is, is found out by the task that has {first}-0, and there is no "
-                f"topic {first}. Create it, or take it out of the source topics",
+                f"nothing is read yet: the task that owns {first}-0 decides where the end is, and there is no topic "
+                f"{first}. Create it, or remove it from the source topics",
             )
         return frozenset((topic, number) for topic, count in counts.items() for number in range(count))
 
@@ -170,7 +170,7 @@ class Starting:
             self._membership.recorder.positioned(name, ends[name], Found.NOTHING_COMMITTED)
         for_others = {name: end for name, end in ends.items() if name not in mine}
         for name, end in for_others.items():
-            # Whoever gets it later finds it committed, and could not say that it begins there.
+            # Its later owner finds it committed, and could not report that it begins there.
             self._membership.recorder.begun_for_others(name, end)
         is_sent = self._commit_starts(
             {name: ends[name] for name in mine},
@@ -214,7 +214,7 @@ class Starting:
             if self._start_position is StartPosition.LATEST:
                 self._announce(
                     EventKind.ASSIGNED,
-                    f"{name} has no committed offset although the group has begun: it is read from its beginning, "
+                    f"{name} has no committed offset although the group has begun: it is read from its log start, "
                     f"{log.start}",
                     partitions=(name,),
                 )
@@ -222,25 +222,24 @@ class Starting:
         cut = self._membership.truncation(partition)
         if cut is not None:
             raise PipelineStopError(
-                f"the log of {name} was cut before the committed offset {committed} and has other records there now "
-                f"(unclean leader election; the client says: {cut}). Reset its offset, to {log.start} to process all "
-                "that is there now"
+                f"the log of {name} was cut before the committed offset {committed} (unclean leader election; client: "
+                f"{cut}). It has other records there. Reset its offset, to {log.start} to process all records there "
+                "are now"
             )
         if committed > log.end or (at is not None and at >= log.start):
-            # The log's beginning only moves on: what it did not hold then, and is not before its beginning now, was
-            # behind its end.
+            # The log start offset only increases. An offset that the log did not hold then, and that is not before its
+            # start now, was beyond its end.
             raise PipelineStopError(
-                f"the log of {name} ends at {log.end}, and has ended before {max(committed, at or 0)}, where reading "
-                "was to go on: the topic was deleted and created anew, or its log was cut, and which of its records "
-                f"have been processed is not to be known. Stop the pipeline and reset its offset there, to {log.start} "
-                "to process all that is there now"
+                f"the log of {name} ends at {log.end}, and has ended before the next offset {max(committed, at or 0)}. "
+                "It was recreated or cut; processed records cannot be determined. Stop the pipeline and reset its "
+                f"offset, to {log.start} to process all records there are now"
             )
         if committed >= log.start:
             return None
         self._announce(
             EventKind.ERROR,
-            f"{name}: {log.start - committed} offsets are gone unread, from {committed} to {log.start - 1}: the "
-            f"topic's retention or somebody has deleted their records. Reading goes on at {log.start}",
+            f"{name}: {log.start - committed} offsets were deleted unread, from {committed} to {log.start - 1}, by "
+            f"the topic's retention or by a user. Reading continues at {log.start}",
             partitions=(name,),
         )
         return log.start

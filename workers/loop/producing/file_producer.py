@@ -16,20 +16,20 @@ from workers.sinks.file_sink import FileSink, SinkError
 from workers.transforms import Output
 
 _FOR_UPLOADS = 0.75
-"""Of the time that a checkpoint may take to end; the transaction gets what is left, at least."""
+"""The part of a checkpoint's bound before the transaction, which gets at least the rest."""
 _TOGETHER = 1_000
 _MOST_RECORDS = 5_000_000
-"""Ten times what a transaction may hold: after a death it is searched in as many more steps."""
+"""Ten times the limit of a transaction: the search after a death takes accordingly more steps."""
 
 
 class FileProducer:
-    """What a checkpoint sees is a TaskProducer like any other. Behind it:
+    """A TaskProducer like any other for a checkpoint. Its steps:
 
-    begin           a checkpoint of the sink; no broker hears of it, however long it stays open
+    begin           a checkpoint of the sink; no request to a broker, however long it stays open
     add             records join files; dead letters wait here, they are few
     flush           files uploaded and verified; then the transaction begins, and references and dead letters are
                     written and flushed
-    send_offsets, commit   as ever, so that the transaction lasts as long as these
+    send_offsets, commit   as in its base, so that the transaction lasts as long as these
     abort           only a transaction that has begun; the files are forgotten in any case
     """
 
@@ -73,7 +73,7 @@ class FileProducer:
         topic: str,  # noqa: ARG002
         keep_partition: bool,  # noqa: ARG002
     ) -> None:
-        """Raises FatalError: what a file pipeline reads goes into files (Filing)."""
+        """Raises FatalError: input records of a file pipeline go into files (Filing)."""
         raise FatalError("records of a file pipeline go into files; this is a bug in the loop")
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
@@ -81,14 +81,14 @@ class FileProducer:
         self._letters += [(topic, output) for output in outputs]
 
     def flush(self, *, patience: Patience) -> None:
-        """Raises AbortableError when the files cannot be had in time."""
+        """Raises AbortableError when the files are not uploaded in time."""
         try:
             self._sink.finish(
                 bound_s=min(self._upload_timeout_s, _FOR_UPLOADS * patience.bound_s), between=patience.between
             )
             self._sink.require_fresh()
         except SinkError as error:
-            # Nothing was asked of a broker, so the producer can stay.
+            # No request was sent to a broker, so the producer can stay.
             raise AbortableError(str(error)) from error
         self._began_at = time.monotonic()
         self._producer.begin()
@@ -131,7 +131,7 @@ class FileProducer:
         return self._producer.may_have_bumped
 
     def _of_transaction(self, patience: Patience) -> Patience:
-        """No longer than the coordinator waits, however long the uploads were given."""
+        """At most the coordinator's timeout, however long the bound of the uploads was."""
         began_at = time.monotonic() if self._began_at is None else self._began_at
         left_s = max(0.0, began_at + self._transaction_timeout_s - time.monotonic())
         return patience._replace(bound_s=min(patience.bound_s, left_s))

@@ -1,4 +1,4 @@
-"""The producer of `at_least_once`: outputs are delivered before the input offsets are committed, and that is all."""
+"""The producer of `at_least_once`: outputs are delivered before the input offsets are committed."""
 
 # Its methods have the arguments of TaskProducer, needed here or not.
 # ruff: noqa: ARG002
@@ -19,7 +19,7 @@ from workers.loop.slices import SLICE_S, Patience
 
 
 class _FailureKeeper:
-    """Hears of records that were not delivered (at_least_once; a transaction fails by itself)."""
+    """Receives failed deliveries (at_least_once; a transaction fails by itself)."""
 
     def __init__(self) -> None:
         self.first: KafkaError | None = None
@@ -37,7 +37,7 @@ class _FailureKeeper:
 
 
 class IdempotentProducer(QueueingProducer):
-    """Idempotent, not transactional: what it has written can be read at once and cannot be taken back."""
+    """Idempotent, not transactional: its records can be read at once and cannot be aborted."""
 
     def __init__(self, config: Config, commits: OffsetCommits) -> None:
         self._failures = _FailureKeeper()
@@ -68,12 +68,12 @@ class IdempotentProducer(QueueingProducer):
         self._offsets = offsets
 
     def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
-        """Send the offsets off; AbortableError when those before them are not answered within the bound."""
+        """Send the offsets; AbortableError when those before them are not answered within the bound."""
         if self._offsets:
             self._commits.commit(self._offsets, bound_s=max(SLICE_S, patience.bound_s), confirmed=confirmed)
 
     def abort(self, *, patience: Patience) -> None:
-        """What was written stays written; it will be written again."""
+        """Nothing: written records stay written, and will be written again."""
 
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         """A producer without a transactional id cannot be fenced."""

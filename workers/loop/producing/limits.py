@@ -1,4 +1,4 @@
-"""How large a record may be, and why a topic refuses one: the brokers' own settings, where they tell them."""
+"""The largest record, and a topic's reason for refusing one: the brokers' own settings, if they report them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST_REQUEST = "socket.request.max.bytes"
 
 
 class AsksSettings(Protocol):
-    """Waits for the brokers' answer; what they do not tell is missing in it."""
+    """Waits for the brokers' answer; unreported settings are missing in it."""
 
     def settings_of_topic(self, topic: str) -> dict[str, str]: ...
     def settings_of_brokers(self) -> list[dict[str, str]]: ...
@@ -22,7 +22,7 @@ class AsksSettings(Protocol):
 class Limits:
     """Asks brokers when a task starts, and a topic when it has refused a record: its settings may have changed.
 
-    No limit of a topic is copied into the client: the broker judges each record by the settings of that moment, and by
+    No limit of a topic is copied into the client. The broker judges each record by the settings of that moment, and by
     its compressed size.
     """
 
@@ -32,7 +32,7 @@ class Limits:
         self.largest_request_bytes = min(told, default=LARGEST_REQUEST_BYTES)
 
     def why_refused(self, error: RefusedError) -> str:
-        """For a person: the topic, the limit and its setting."""
+        """The reason for a user: the topic, the limit and its setting."""
         if error.setting is not None:
             return f"{error}. Raise it, or write smaller records{self._of_brokers(error.setting)}"
         if error.topic is None:

@@ -1,4 +1,4 @@
-"""Whether the topics that an attempt writes to are there, and whether its sink is still the same topic."""
+"""Check that the output topics of an attempt exist, and that its sink is still the same topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.loop.errors import AbortableError, PipelineStopError, error_of
 _EVERY_S = 5.0
 _MISSING_EVERY_S = 1.0
 _MISSING_S = 3.0
-"""A broker that has just started may not know every topic yet. A sink is gone when it is unknown for so long."""
+"""The time for which a sink must be unknown to be gone: a broker that has just started may not know every topic yet."""
 _ANSWER_S = 5.0
 _KNOWN_S = 30.0
 _UNKNOWN_S = 5.0
@@ -26,7 +26,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class Described(Protocol):
-    """What is used of librdkafka's description of a topic. Its ids have no equality, their text has."""
+    """The part of librdkafka's description of a topic that is used. Compare its ids by their text."""
 
     topic_id: object
     partitions: Sequence[object]
@@ -52,12 +52,12 @@ class _Sink(msgspec.Struct, frozen=True):
 
 
 class OutputTopics:
-    """Looks topics up before their first record, and watches the sink; no topic is ever created by that.
+    """Looks topics up before their first record, and watches the sink; neither creates a topic.
 
     unwritable(names)   waits for the brokers. A client that is handed a record for a topic that does not exist waits
                         for it until the transaction times out, and so does every later attempt
-    look()              never waits. A sink that is deleted, or made anew, stops the pipeline: what it held is gone,
-                        and a reader's place in it means nothing in the new one
+    look()              never waits. A sink that is deleted or recreated stops the pipeline: its records are gone, and
+                        a consumer's offsets are not valid in the new one
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class OutputTopics:
         self._next_look_at = clock()
 
     def unwritable(self, names: Collection[str]) -> Mapping[str, UnknownTopicError]:
-        """Those of `names` that nothing may be written to, and why. The sink topic is not asked for here.
+        """Those of `names` that nothing may be written to, with their errors. The sink topic is not among them.
 
-        A topic that is not known is asked for once more: it may have been created a moment ago.
+        An unknown topic is looked up once more: it may have been created a moment ago.
 
         Raises:
             AbortableError: the brokers do not answer.
@@ -95,15 +95,15 @@ class OutputTopics:
         return {name: UnknownTopicError(problem) for name, problem in problems.items() if problem is not None}
 
     def look_up_again(self) -> None:
-        """A checkpoint was aborted, perhaps because a topic has gone: nothing that was seen before counts."""
+        """A checkpoint was aborted, perhaps because a topic is gone: earlier answers do not count any more."""
         self._seen.clear()
         self._next_look_at = self._clock()
 
     def look(self) -> None:
-        """Take an answer about the sink that has come, or ask if it is time; call it often.
+        """Take an answer about the sink that has come, or send a request if it is due; call it often.
 
         Raises:
-            PipelineStopError: the sink is not the one that was written to any more.
+            PipelineStopError: the sink is another topic than before.
         """
         if self._pending is not None:
             if self._pending.done():
@@ -111,7 +111,7 @@ class OutputTopics:
                 self._judge_sink(answer)
         elif self._clock() >= self._next_look_at:
             self._next_look_at = self._clock() + _EVERY_S
-            # Where brokers cannot be asked the source topics say so.
+            # If brokers cannot be asked, SourceTopics reports it.
             error_of(self._ask_for_sink, KafkaException)
 
     def _ask_for_sink(self) -> None:
@@ -122,7 +122,7 @@ class OutputTopics:
         return seen is None or self._clock() - seen.at >= (_KNOWN_S if seen.problem is None else _UNKNOWN_S)
 
     def _look_up(self, names: Collection[str]) -> set[str]:
-        """Learn what these are; says which do not exist."""
+        """Look these topics up; return those that do not exist."""
         missing: set[str] = set()
         if not names:
             return missing
@@ -140,9 +140,9 @@ class OutputTopics:
                 if _code_of(refused) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise AbortableError(f"could not look the output topic {name} up: {refused}")
                 missing.add(name)
-                problem = f"there is no topic {name}: create it, or correct what names it"
+                problem = f"there is no topic {name}: create it, or correct its name in the pipeline"
             elif found[0].is_internal:
-                problem = f"the topic {name} is the brokers' own: correct what names it"
+                problem = f"the topic {name} is internal to the brokers: correct its name in the pipeline"
             self._seen[name] = _Seen(self._clock(), problem)
         return missing
 
@@ -155,8 +155,8 @@ class OutputTopics:
                 self._next_look_at = now + _MISSING_EVERY_S
                 if now - self._missing_since >= _MISSING_S:
                     raise PipelineStopError(
-                        f"the sink topic {self._sink_topic} was deleted while the pipeline was writing to it: what it "
-                        "held is gone. Create it and start again"
+                        f"the sink topic {self._sink_topic} was deleted while the pipeline was writing to it; its "
+                        "records are gone. Create it and start again"
                     )
             return
         self._missing_since = None
@@ -167,13 +167,13 @@ class OutputTopics:
             return
         has_id = _NO_ID not in (found.topic_id, before.topic_id)
         if has_id and found.topic_id != before.topic_id:
-            what = f"was deleted and created anew, with {found.partitions} instead of {before.partitions} partitions,"
+            what = f"was deleted and recreated, with {found.partitions} instead of {before.partitions} partitions,"
         elif not has_id and found.partitions < before.partitions:
-            what = f"has {found.partitions} instead of {before.partitions} partitions, so it was created anew"
+            what = f"has {found.partitions} instead of {before.partitions} partitions, so it was recreated"
         else:
             return
         raise PipelineStopError(
-            f"the sink topic {self._sink_topic} {what} while the pipeline was writing to it: what it held is gone. "
+            f"the sink topic {self._sink_topic} {what} while the pipeline was writing to it; its records are gone. "
             "Check its partitions and start again"
         )
 

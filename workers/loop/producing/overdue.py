@@ -1,4 +1,4 @@
-"""A call of the client that does not keep its own timeout, made so that ours holds all the same."""
+"""A bound for a call of the client that does not keep its own timeout."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from workers.loop.slices import SLICE_S, Patience
 
 THREAD_NAME = "overdue call"
-"""Of the thread that a call is made in: as long as it lives, so does what the call works on."""
+"""The name of the thread that makes a call: as long as it lives, so do the objects of the call."""
 
 
 def ends_within(call: Callable[[], None], patience: Patience) -> bool:
-    """Make the call in a thread of its own; False when patience ended first: it then goes on by itself, unheard.
+    """Make the call in a thread of its own; False when patience ended first. It then continues by itself.
 
-    Whoever gets False must not use again what the call works on. Raises what the call raised.
+    After False, the objects of the call must not be used again. Raises the error of the call.
     """
     ended = threading.Event()
     raised: list[BaseException] = []
@@ -23,7 +23,7 @@ def ends_within(call: Callable[[], None], patience: Patience) -> bool:
     def body() -> None:
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised again by the waiting thread
             raised.append(error)
         finally:
             ended.set()

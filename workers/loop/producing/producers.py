@@ -1,15 +1,15 @@
 """The producer of a task, by guarantee: one that writes in transactions, and one that does not.
 
-Both promise the same to a checkpoint, so that the rules of ownership are written once:
+Both offer the same to a checkpoint, so that the rules of ownership are written once:
 
   begin           from here on records belong to the checkpoint
   write_…         enqueue
-  flush           nothing is in doubt any more
+  flush           no delivery is open any more
   send_offsets    the input offsets join the outputs
   commit          both become visible; after an error its outcome may be unknown. `confirmed` is called once the broker
-                  has said that they are: before it returns (transactional), or in a later poll (at least once)
+                  has confirmed it: before it returns (transactional), or in a later poll (at least once)
   abort           neither does (transactional), or it is simply not committed (at least once)
-  discard         let go of it at once, whatever it still holds
+  discard         release it at once, with all its queued records
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MESSAGE_TIMEOUT_MS = 300_000
 
 
 class SendsFor(Protocol):
-    """Says for whom offsets are sent: a member of the group with its generation, or the group alone."""
+    """The source of the group metadata for offsets: a member with its generation, or the group alone."""
 
     def consumer_group_metadata(self) -> object: ...
 
@@ -54,32 +54,32 @@ class TaskProducer(Protocol):
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None: ...
 
     def slowness(self) -> Slowness:
-        """Of the outputs since `begin`; nothing is asked or waited for."""
+        """The slowness of the outputs since `begin`, without a request or a wait."""
         ...
 
     def transaction_since(self, opened_at: float) -> float | None:
-        """Since when the brokers have a transaction of the checkpoint that was opened then; None: not yet."""
+        """The time since which the brokers have the transaction of a checkpoint opened then; None: not yet."""
         ...
 
     def is_full(self, records: int, *, most: int) -> bool:
-        """Whether a checkpoint of so many records should end; `most`: how many may be in a transaction."""
+        """True if a checkpoint of so many records should end; `most`: how many may be in a transaction."""
         ...
 
     @property
     def may_have_bumped(self) -> bool:
-        """Whether the client may have another epoch by now than `identity` says, by an init of its own (KIP-360)."""
+        """True if the client may have another epoch by now than `identity` reports, by an init of its own (KIP-360)."""
         ...
 
 
 class QueueingProducer:
-    """What both have in common: the client and its queue."""
+    """The common part of both: the client and its queue."""
 
     def __init__(self, producer: Producer, statistics: Statistics, config: Config) -> None:
         self._producer: Producer | None = producer
         self._statistics = statistics
         self._written = 0
         self._undelivered: int | None = None
-        # After that every record that waits has failed, and nothing more is gained by waiting for room.
+        # After that every queued record has failed, and a longer wait for room is useless.
         self._room_within_s = int(config.get("message.timeout.ms", _MESSAGE_TIMEOUT_MS)) / 1000
 
     @property
@@ -95,7 +95,7 @@ class QueueingProducer:
                 self.live, messages, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s
             )
         except UnfitError:
-            # Nothing of them was enqueued; those that can be carried come again.
+            # None of them was enqueued; those that can be carried come again.
             self._written -= len(messages)
             raise
 
@@ -111,7 +111,7 @@ class QueueingProducer:
                 waiting = self.live.flush(timeout_s)
             if waiting:
                 self._raise_if_broken()
-                # What times out leaves the queue: the last number before that is the one that tells.
+                # Timed-out records leave the queue: the last number before that shows the cause.
                 self._undelivered = waiting
                 self._statistics.keep()
                 raise RetriableError(f"{waiting} outputs are not delivered yet")
@@ -125,10 +125,10 @@ class QueueingProducer:
             ) from error
 
     def _raise_if_broken(self) -> None:
-        """Raise the reason why what waits will never be delivered, where one is known."""
+        """Raise the reason why queued records will never be delivered, where one is known."""
 
     def count_anew(self) -> None:
-        """What is written from now on belongs to another checkpoint."""
+        """Begin to count the records of another checkpoint."""
         self._written, self._undelivered = 0, None
         self._statistics.forget()
 
@@ -140,7 +140,7 @@ class QueueingProducer:
         return Slowness(delivered, told if known is None else f"{told}; {known}")
 
     def discard(self) -> None:
-        """Let go of the client without waiting for the broker; what is queued or on its way is dropped here.
+        """Release the client without waiting for the broker; queued and unanswered records are dropped here.
 
         Not `close()`: that would abort a transaction whose outcome must not be touched, and wait for deliveries.
         """
@@ -155,7 +155,7 @@ class QueueingProducer:
         return records >= most
 
     def partition_count(self, topic: str, timeout_s: float) -> int:
-        """How many partitions `topic` has; 0 when the broker does not know it."""
+        """The number of partitions of `topic`; 0 when the broker does not know it."""
         with kafka_call(f"look up {topic}"):
             found = self.live.list_topics(topic, timeout_s).topics[topic]
             if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -1,4 +1,4 @@
-"""What librdkafka's statistics tell of a producer: who it is for the brokers, and what holds its outputs up."""
+"""librdkafka's statistics of a producer: its id and epoch, and the causes of slow deliveries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Eos(msgspec.Struct):
 
 
 class _Identity(msgspec.Struct):
-    """The part that says who a producer is."""
+    """The part with the producer's id and epoch."""
 
     eos: _Eos = msgspec.field(default_factory=_Eos)
 
@@ -60,9 +60,9 @@ class _Queues(msgspec.Struct):
 
 
 class Statistics:
-    """Hears them. An object of its own: the producer holds it, and must not hold who holds the producer.
+    """Receives them. An object of its own: the producer holds it, and must not be held by it.
 
-    transactional_id: None where nobody asks who the producer is.
+    transactional_id: None where the producer's identity is not needed.
     """
 
     def __init__(self, transactional_id: str | None) -> None:
@@ -76,7 +76,8 @@ class Statistics:
         if self._keeps:
             self._kept = statistics
         if self._transactional_id is None or (self.identity is not None and self.is_of_now):
-            # It changes in an abort only. They name every partition of the sink, and many producers say them.
+            # The identity changes in an abort only. Statistics name every partition of the sink, and many producers
+            # emit them.
             return
         eos = msgspec.json.decode(statistics, type=_Identity).eos
         if eos.producer_id >= 0:
@@ -84,26 +85,26 @@ class Statistics:
             self.is_of_now = True
 
     def keep(self) -> None:
-        """Outputs take long: the newest are kept from now on, until `forget`."""
+        """Keep the newest from now on, until `forget`, since outputs take long."""
         self._keeps = True
 
     def forget(self) -> None:
         self._keeps, self._kept = False, None
 
     def cause(self) -> str | None:
-        """What the newest kept ones say; None: nothing was kept, or they name nothing that is slow."""
+        """The cause in the newest kept statistics; None: nothing was kept, or nothing in them is slow."""
         return None if self._kept is None else slowness_in(self._kept)
 
 
 class Slowness(NamedTuple):
-    """Of a checkpoint's outputs: the part that brokers took, and what is known of why not the rest."""
+    """The delivered part of a checkpoint's outputs, and the known cause of the missing rest."""
 
     delivered: float
     cause: str | None
 
 
 def slowness_in(statistics: str) -> str | None:
-    """What statistics say of brokers that hold outputs up, in a clause or some; None: nothing.
+    """The slow parts of brokers in the statistics, in one phrase or several; None: nothing.
 
     Field names: librdkafka's STATISTICS.md.
     """

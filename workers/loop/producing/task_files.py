@@ -1,4 +1,4 @@
-"""What the file sinks of one attempt share: the store, the local folder, the bytes that may be held in memory."""
+"""The shared parts of an attempt's file sinks: the store, the local folder, the bytes that may be held in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from workers.sinks.verification import MOST_DUE, DifferenceError, UnreadError, V
 
 log = logging.getLogger(__name__)
 _VERIFIES_FOR_S = 5.0
-"""Between two polls, all producers of a task together."""
+"""The limit between two polls, for all producers of a task together."""
 
 
 class TaskFiles:
@@ -39,7 +39,7 @@ class TaskFiles:
         """Raises OSError when there is no place for the spool."""
         self._specification = specification
         self._settings = settings
-        # What an attempt is called by its numbers comes again with another run.
+        # The numbers of an attempt come again with another run.
         self._attempt = secrets.token_hex(8)
         self._folder = SpoolFolder()
         self._buffers = Buffers()
@@ -47,7 +47,7 @@ class TaskFiles:
         # Weakly: they come and go with their producers.
         self._sinks: WeakSet[FileSink] = WeakSet()
         self._paces: WeakSet[UploadPace] = WeakSet()
-        # Not so what they owe: the last checkpoint of a partition is committed as it goes.
+        # Strongly, unlike the sinks: the last checkpoint of a partition is committed as it is released.
         self._verifications: list[tuple[ref[FileSink], Verification]] = []
 
     @property
@@ -65,8 +65,8 @@ class TaskFiles:
     def into_files(self, make: MakeProducer, *, transactional_id: str | None) -> MakeProducer:
         """Producers as `make` makes them, each behind a file sink of its own.
 
-        Not one for all: a call of a producer that was let go of, because nobody waits for it any more, may still be in
-        its sink. The checkpoints of one id are numbered through all of them, and what a store takes is learned once.
+        One sink for all does not work: a call of a discarded producer may still be in its sink after it was abandoned.
+        The checkpoints of one id are numbered through all of them, and the pace of the store is learned once.
         """
         identity = Identity(
             pipeline=self._specification.pipeline,
@@ -103,15 +103,15 @@ class TaskFiles:
         return sink
 
     def verify(self, between: Callable[[], None], is_last: bool) -> None:
-        """Read the files again that were committed since the last time, if the pipeline asks for that.
+        """Read the files again that were committed since the last time, if the pipeline requires that.
 
-        For a few seconds at a time, lest the group takes the task for dead meanwhile; to the end when `is_last`.
+        It takes a few seconds at a time, so that the group keeps the member; with `is_last`, until the end.
 
-        A store that does not give them is asked again; the pipeline goes on meanwhile, for 100 checkpoints.
+        A store that does not return them is asked again; the pipeline continues meanwhile, for 100 checkpoints.
 
         Raises:
-            PipelineStopError: they are not what went into them; both sets of ids are in the log. Or the store has not
-                given them for so long.
+            PipelineStopError: they differ from their records; both sets of ids are in the log. Or the store has not
+                returned them for so long.
         """
         until = math.inf if is_last else time.monotonic() + _VERIFIES_FOR_S
         for _sink, verification in self._verifications:

@@ -27,7 +27,7 @@ from workers.loop.slices import Patience, in_slices
 from workers.transforms import Output
 
 _OVERDUE_S = 2.0
-"""A call comes back a little later than it was told to; after this it is not waited for any more."""
+"""The time after its timeout at which a call is abandoned: a call returns a little late."""
 _REASON_IS_ELSEWHERE = (KafkaError._STATE, KafkaError._FATAL)  # noqa: SLF001 - librdkafka's public names begin so
 
 
@@ -40,7 +40,7 @@ class TransactionalProducer(QueueingProducer):
         super().__init__(Producer({**config, "stats_cb": self._keeper}), self._keeper, config)
 
     def init(self, timeout_s: float) -> None:
-        """Take the id over: ends what a predecessor left open, and the predecessor. Resumable while retriable."""
+        """Initialise the id: aborts a predecessor's open transaction and fences it. Resumable while retriable."""
         with kafka_call("initialise transactions"):
             self.live.init_transactions(timeout_s)
 
@@ -63,9 +63,10 @@ class TransactionalProducer(QueueingProducer):
             raise self._reason_of(error)
 
     def _reason_of(self, error: FatalError) -> LoopError:
-        """What broke the transaction in which `produce` failed.
+        """The error that broke the transaction in which `produce` failed.
 
-        `produce` says only `_STATE` (in a transaction that must be aborted) or `_FATAL`; any transaction call says why.
+        `produce` reports only `_STATE` (in a transaction that must be aborted) or `_FATAL`; any transaction call
+        reports the reason.
         """
         if error.code not in _REASON_IS_ELSEWHERE:
             return error
@@ -76,7 +77,7 @@ class TransactionalProducer(QueueingProducer):
             self.live.begin_transaction()
 
     def _raise_if_broken(self) -> None:
-        """After a refusal what waits behind it is not sent any more, and `flush` would wait for it in vain."""
+        """Raise after a refusal: records queued behind it are not sent any more, and `flush` would wait in vain."""
         error = error_of(self._begin_to_hear, LoopError)
         # In a sound transaction it is fatal to begin another, for the call and not for the client.
         if error is not None and not isinstance(error, FatalError):
@@ -85,11 +86,11 @@ class TransactionalProducer(QueueingProducer):
     def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
         """Add the input offsets, with group metadata read here and now (rule 2).
 
-        After REBALANCE_IN_PROGRESS it is tried once more with metadata read again; the caller has just seen that the
-        ownership stands, and no callback can run in between.
+        After REBALANCE_IN_PROGRESS it is tried once more with metadata read again. The caller has just checked the
+        ownership, and no callback can run in between.
 
         Raises:
-            ProducerLostError: the client did not come back; it may be stuck in this call for ever.
+            ProducerLostError: the call did not return; it may last for ever.
         """
         deadline = time.monotonic() + patience.bound_s
         error = error_of(lambda: self._send_offsets(offsets, sends_for, patience), AbortableError)
@@ -106,14 +107,14 @@ class TransactionalProducer(QueueingProducer):
 
         def send_once(timeout_s: float) -> None:
             # This one call may ignore its timeout for ever: it waits for a group coordinator that is gone
-            # (librdkafka #5456, #5511). Whoever waited with it would neither poll nor drain.
+            # (librdkafka #5456, #5511). A thread that waited with it would neither poll nor drain.
             with kafka_call("send the input offsets"):
                 is_over = ends_within(
                     lambda: live.send_offsets_to_transaction(offsets, metadata, timeout_s), patience.until(deadline)
                 )
             if not is_over:
                 raise ProducerLostError(
-                    f"the client did not come back from sending the input offsets for {overdue_s:.1f} s; "
+                    f"the client did not return from sending the input offsets for {overdue_s:.1f} s; "
                     "does the group's coordinator answer?"
                 )
 
@@ -125,10 +126,10 @@ class TransactionalProducer(QueueingProducer):
             ) from error
 
     def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
-        """Commit; OutcomeUnknownError when the coordinator does not say in time what became of it.
+        """Commit; OutcomeUnknownError when the coordinator does not report the outcome in time.
 
-        Who is fenced here has an unknown outcome too: the client repeats a commit whose answer was lost, and what it
-        hears then is the fence that somebody has put up since, not what became of the commit.
+        A fenced commit has an unknown outcome too. The client repeats a commit whose answer was lost, and then receives
+        the later fencing by another client, not the outcome of the commit.
         """
 
         def commit_once(timeout_s: float) -> None:
@@ -147,10 +148,10 @@ class TransactionalProducer(QueueingProducer):
         confirmed()
 
     def abort(self, *, patience: Patience) -> None:
-        """Abort what is open; raises RetriableError when the coordinator does not answer in time.
+        """Abort the open transaction; raises RetriableError when the coordinator does not answer in time.
 
-        After outputs that failed the client also asks for its next epoch in here (KIP-360), and goes on doing so when
-        nobody waits for it any more. What statistics said before is not what it is called after this.
+        After outputs that failed the client also requests its next epoch in here (KIP-360). It continues to do so after
+        the call was abandoned. Earlier statistics do not show the epoch after this.
         """
 
         def abort_once(timeout_s: float) -> None:
@@ -159,7 +160,7 @@ class TransactionalProducer(QueueingProducer):
 
         self._abort_is_open = True
         error = error_of(lambda: in_slices(abort_once, patience), LoopError)
-        # Those of before the abort's end are all waiting by now; the next ones are of after it.
+        # Statistics from before the abort's end are all queued by now; the next ones are from after it.
         self._serve_callbacks(0)
         self._keeper.is_of_now = False
         if error is not None:
@@ -173,9 +174,9 @@ class TransactionalProducer(QueueingProducer):
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         """Producer id and epoch, also of a fenced producer; None if no statistics arrive within `timeout_s`.
 
-        It waits so long for statistics from after the last abort, too, and says the older ones if none come. With a
-        timeout of 0 it looks only at what has arrived by now. It always polls: statistics that nobody takes out
-        of an idle producer pile up in it.
+        It also waits so long for statistics from after the last abort, and returns the older ones if none come. With a
+        timeout of 0 it checks only what has arrived by now. It always polls: unread statistics of an idle producer pile
+        up in it.
         """
         deadline = time.monotonic() + timeout_s
         self._serve_callbacks(0)

@@ -1,1 +1,1 @@
-"""What happens to a batch of records, and how the bad one among them is found."""
+"""Processing of a batch of records, and the search for the bad one among them."""

@@ -1,4 +1,4 @@
-"""How many records to ask for at once: many, unless they are large or slow to process."""
+"""The number of records in a poll: many, unless they are large or slow to process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _GROWTH = 2
 
 
 class BatchSize:
-    """Starts small and doubles while batches are quick: the first slow batch must not outlast the transaction.
+    """Starts small and grows by a factor of two while batches are quick: the first must not outlast the transaction.
 
     Args:
-        target_s: how long processing one batch may take; the commit interval, or a part of the transaction timeout.
+        target_s: the longest time for one batch; the commit interval, or a part of the transaction timeout.
     """
 
     def __init__(self, *, target_s: float) -> None:
@@ -27,9 +27,9 @@ class BatchSize:
 
     @property
     def ahead(self) -> int:
-        """How many to ask for while outputs are on their way: several batches, where records are small and quick.
+        """The number to poll while outputs are on their way: several batches, where records are small and quick.
 
-        Together no more bytes than a batch may have, and no longer in the work than a batch may take.
+        Together they have at most the bytes of one batch, and at most its processing time.
         """
         return min(_AHEAD * MAX_RECORDS, max(self._count, self._bound)) if self._count == MAX_RECORDS else self._count
 

@@ -1,4 +1,4 @@
-"""What becomes of a record that cannot be processed: the pipeline's policy (rule 7)."""
+"""The treatment of a record that cannot be processed: the pipeline's policy (rule 7)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_ERROR_LENGTH = 4_000
 
 
 class Window:
-    """What has gone through in committed checkpoints: how many records, and at which of them were bad ones.
+    """The records of committed checkpoints: how many, and at which of them were bad ones.
 
     open: the bad ones in all checkpoints that are open now.
     """
@@ -36,11 +36,11 @@ class Window:
 
 
 class BadRecords:
-    """Applies one policy, and stops the pipeline when bad records come too thick.
+    """Applies one policy, and stops the pipeline when bad records are too frequent.
 
-    More than `max_bad` bad records among the last `window_records` read stop it. What an aborted checkpoint found is
-    forgotten: it will be found again. Where several checkpoints are open at once, each has its own findings and all
-    share `window`.
+    More than `max_bad` bad records among the last `window_records` read stop it. Bad records of an aborted checkpoint
+    are forgotten: they will be found again. Where several checkpoints are open at once, each has its own findings and
+    all share `window`.
     """
 
     def __init__(self, handling: ErrorHandling, *, announce: Announce, window: Window | None = None) -> None:
@@ -52,7 +52,7 @@ class BadRecords:
         self._first_open: str | None = None
 
     def read(self, records: int) -> None:
-        """Count records that go through, good and bad."""
+        """Count processed records, good and bad."""
         self._read_open += records
 
     def treat(self, message: Message, error: Exception, work: Work) -> Output | None:
@@ -67,7 +67,7 @@ class BadRecords:
             # Only operators read the logs of executors; the sentence goes to every viewer.
             log.warning("the record at %s: %s", place, contents)
         if self._handling.policy is FailurePolicy.FAIL:
-            raise PipelineStopError(f"{sentence}. The policy is `fail`: mend the transform or the record, or skip it")
+            raise PipelineStopError(f"{sentence}. The policy is `fail`: fix the transform or the record, or skip it")
         self._bad_open.append(self._window.read + self._read_open)
         self._window.open += 1
         self._first_open = self._first_open or sentence
@@ -79,7 +79,7 @@ class BadRecords:
         return dead_letter(message, error, topic=self._handling.dead_letter_topic)
 
     def committed(self) -> None:
-        """The open checkpoint's findings hold; the first of them becomes an event."""
+        """Keep the findings of the open checkpoint; the first of them becomes an event."""
         self._window.read += self._read_open
         self._window.bad_at.extend(self._bad_open)
         if self._first_open is not None:
@@ -112,10 +112,10 @@ def _contents(error: Exception) -> str:
 
 
 def dead_letter(message: Message, error: Exception, *, topic: str | None) -> Output:
-    """The record as it was, with `fenceline.*` headers that say where it came from and what was wrong with it.
+    """The original record, with `fenceline.*` headers that report its place and its error.
 
-    Where the timestamp may be what is wrong, or cannot be written, that is in a header too, and the time is that of
-    writing: a dead letter must not be refused for what made it one.
+    If its timestamp may be the error, or cannot be written, it is in a header too. The dead letter then has the time of
+    writing. A dead letter must not be refused for its record's error.
     """
     record = as_output(message)
     text = f"{type(error).__name__}: {error}" + (f": {contents}" if (contents := _contents(error)) else "")

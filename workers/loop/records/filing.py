@@ -22,8 +22,8 @@ from workers.transforms.carrying import transformed
 class Filing(Processing):
     """As its base, for a pipeline whose outputs go into files.
 
-    A record with an output that cannot be in a file is treated as a bad one, and none of its outputs is kept: no JSON
-    object, no event time, a type that the schema does not take.
+    A record is bad if one of its outputs cannot be in a file, and then none of them is kept. Such outputs are no JSON
+    object, have no event time, or have a type that the schema does not take.
     """
 
     def run(
@@ -35,7 +35,7 @@ class Filing(Processing):
         *,
         condemned: CondemnedError | None = None,
     ) -> None:
-        """Raises as the base; AbortableError when the local disk takes no more."""
+        """Raises as the base; AbortableError when the local disk is full."""
         if not isinstance(producer, FileProducer):
             raise FatalError("the producer of a file pipeline has no files; this is a bug in the loop")
         self._require_sink_topic(producer)
@@ -83,11 +83,11 @@ def _first(pair: tuple[int, Output]) -> int:
 
 
 def dated(output: Output, message: Message) -> Dated:
-    """What a file gets of an output of this message. Raises BadValueError for what is in no file."""
+    """Return an output of this message as a file gets it. Raises BadValueError if no file can have it."""
     if output.topic is not None:
         raise BadValueError("it names a topic, and the outputs of this pipeline go into files")
     if output.value is None:
-        raise BadValueError("it has no value (a tombstone), and a file cannot say that a record is gone")
+        raise BadValueError("it has no value (a tombstone), and a file cannot represent a deletion")
     if output.timestamp_ms is not None:
         return Dated(output.value, output.timestamp_ms)
     kind, timestamp_ms = message.timestamp()

@@ -22,13 +22,13 @@ _topic_of = attrgetter("topic")
 
 
 class Processing:
-    """Applies the transform, writes what it returned, and treats what it could not process.
+    """Applies the transform, writes its outputs, and treats records that it cannot process.
 
     A record's outputs reach the producer only when its transform has returned (rule 7): a batch is transformed whole,
     then written.
 
-    Identity keeps each record's partition number where source and sink have equally many partitions, as a mirror does:
-    the order within a partition then holds for records without a key too, whatever partitioner wrote the source.
+    Identity keeps each record's partition number where source and sink have equally many partitions, as a mirror does.
+    The order within a partition then holds for records without a key too, with any partitioner of the source.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Processing:
         self._keep_partition: bool | None = None
 
     def try_out(self, message: Message) -> None:
-        """Process a record for no other end than to see whether this process survives it; nothing is written."""
+        """Process a record only to see whether this process survives it; nothing is written."""
         if not self._transform.is_identity:
             self._transform.process([message])
 
     def look_up_again(self) -> None:
-        """The assignment has changed, or a checkpoint was aborted: perhaps a topic has more partitions, or is gone."""
+        """The assignment has changed, or a checkpoint was aborted: a topic may have more partitions, or be gone."""
         self._keep_partition = None
         self._topics.look_up_again()
 
@@ -62,12 +62,12 @@ class Processing:
         """Process one batch into the open checkpoint.
 
         Args:
-            work, bad_records: what the checkpoint holds; this batch is added to it.
+            work, bad_records: the content of the checkpoint; this batch is added to it.
             condemned: treat the only message as bad, for this reason, without trying it.
 
         Raises:
-            PipelineStopError: a bad record whose policy says so.
-            LoopError: the producer does not take a record, or the sink topic is not there.
+            PipelineStopError: a bad record whose policy requires a stop.
+            LoopError: the producer does not take a record, or the sink topic does not exist.
         """
         self._require_sink_topic(producer)
         work.records_in += len(messages)
@@ -83,7 +83,7 @@ class Processing:
             self._treat(messages, failed, producer, work, bad_records)
 
     def _write_through(self, messages: list[Message], producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
-        """Write the messages as they are; why some cannot be, by index."""
+        """Write the messages as they are; return the errors of those that cannot be written, by index."""
         keep_partition = self._keeps_partition(producer)
         failed: Mapping[int, Exception] = {}
         try:
@@ -100,7 +100,7 @@ class Processing:
     def _write_transformed(
         self, messages: list[Message], producer: TaskProducer, work: Work
     ) -> Mapping[int, Exception]:
-        """Write what the transform makes of the messages; why it makes nothing of some, by index."""
+        """Write the transform's outputs of the messages; return the errors of those without outputs, by index."""
         processed, failed = transformed(self._transform, messages)
         bad = {**self._for_missing_topics(processed), **untimed(processed)}
         outputs = kept(processed, bad)
@@ -111,7 +111,7 @@ class Processing:
         return {**failed, **bad}
 
     def _for_missing_topics(self, processed: Processed) -> dict[int, Exception]:
-        """A record with an output for a topic that is not there is a bad one, and none of its outputs is kept."""
+        """A record with an output for a missing topic is a bad one, and none of its outputs is kept."""
         problems = self._topics.unwritable(set(map(_topic_of, processed.outputs)) - {None})
         if not problems:
             return {}
@@ -126,7 +126,7 @@ class Processing:
         work: Work,
         bad_records: BadRecords,
     ) -> None:
-        """By the policy, in their order. Dead letters are no outputs, and are not counted as such."""
+        """Apply the policy, in order. Dead letters are no outputs, and are not counted as such."""
         treated = [bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items())]
         letters = [letter for letter in treated if letter is not None]
         topics = {letter.topic for letter in letters if letter.topic is not None}
@@ -136,7 +136,7 @@ class Processing:
             producer.write_outputs(letters, topic=self._sink_topic)
 
     def _require_sink_topic(self, producer: TaskProducer) -> None:
-        """Raises AbortableError when the sink topic is not there; looked up once for each assignment."""
+        """Raises AbortableError when the sink topic does not exist; looked up once for each assignment."""
         self._keeps_partition(producer)
 
     def _keeps_partition(self, producer: TaskProducer) -> bool:

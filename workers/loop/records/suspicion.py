@@ -1,4 +1,4 @@
-"""What is suspected of the partitions that this task owns now: the trials of trials.py, kept between checkpoints."""
+"""The suspicions about the owned partitions: the trials of trials.py, kept between checkpoints."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from workers.loop.records.trials import UNLIMITED, Trial
 
 
 class CondemnedError(Exception):
-    """Stands for the reason why a record is treated as bad without being tried again."""
+    """The reason for treating a record as bad without another trial."""
 
 
 class Suspicion:
-    """Says how small a checkpoint must be, what note goes beside its offsets, and which record is condemned."""
+    """Decides the limit of a checkpoint, the note beside its offsets, and the record that is condemned."""
 
     def __init__(self, ownership: Ownership, *, is_warm: Callable[[], bool] = lambda: False) -> None:
         """
@@ -43,44 +43,44 @@ class Suspicion:
         return self.limit != UNLIMITED
 
     def is_tried(self, partitions: Iterable[Partition]) -> bool:
-        """Whether one of these is under suspicion: a checkpoint with its records is committed by itself.
+        """True if one of these is under suspicion: a checkpoint with its records is committed by itself.
 
-        Records of others are read a few at a time meanwhile, but share checkpoints as ever.
+        Records of others are read a few at a time meanwhile, but share checkpoints as before.
         """
         return any(name in self._trials and self._trials[name].limit for name in partitions)
 
     def unvetted(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those of which it has not been settled since they were assigned what their notes mean."""
+        """The partitions whose notes have not been read and judged since they were assigned."""
         return [name for name in partitions if self._vetted.get(name) != self._ownership.number(name)]
 
     def vet(self, partition: Partition, committed: Committed) -> None:
-        """Take over what the note beside the committed offset tells; until `vetted` it may be told again."""
+        """Take over the note beside the committed offset; until `vetted` it may be reported again."""
         if self._marked.get(partition) == (self._ownership.number(partition), committed.metadata):
-            # Our own mark, from a commit that was not answered: nobody died of it.
+            # Our own mark, from a commit that was not answered: no worker died of it.
             return
         self._condemned.pop(partition, None)
         trial = trials.after_deaths(trials.read_note(committed.metadata), offset=committed.offset or 0)
         self._trials[partition] = trial
         if trials.is_condemned(trial):
             self._condemned[partition] = CondemnedError(
-                f"the worker was killed by it: {trial.begun} attempts died with this record alone in their checkpoint, "
-                "and survived another one"
+                f"the worker was killed by it: {trial.begun} attempts ended with this record alone in their "
+                "checkpoint, and survived another record"
             )
 
     def marking(self, notes: Mapping[Partition, str]) -> None:
-        """These notes are about to be committed; whether they are may never be heard."""
+        """Record that these notes are about to be committed; the answer may be lost."""
         self._marked.update({name: (self._ownership.number(name), note) for name, note in notes.items()})
 
     def vetted(self, partitions: Iterable[Partition]) -> None:
-        """What the notes of these tell is taken over, and their own marks stand."""
+        """Record that the notes of these are taken over, and their own marks are committed."""
         self._vetted.update({name: self._ownership.number(name) for name in partitions})
 
     def marks(self, positions: Mapping[Partition, int]) -> dict[Partition, str]:
         """The notes "trial begun" to commit before a batch that ends at `positions` is processed, where one is due.
 
-        Without a limit it is due once for each partition, whether the batch has records of it or not: all are marked
-        together. Under a limit it is due for every batch, and says where the batch ends: if nobody comes back from it,
-        the suspect lies before that.
+        Without a limit it is due once for each partition, with or without records of it in the batch: all are marked
+        together. Under a limit it is due for every batch, and has the end of the batch. If the worker dies in it, the
+        suspect lies before that.
         """
         due: dict[Partition, str] = {}
         for partition, trial in self._trials.items():
@@ -98,7 +98,7 @@ class Suspicion:
         return due
 
     def needs_another(self, partition: Partition) -> bool:
-        """Whether this process must survive another record before it may try the lone one of this partition."""
+        """True if this process must survive another record before it may try the lone one of this partition."""
         trial = self._trials.get(partition)
         return trial is not None and trials.needs_another(trial) and not self._is_warm()
 
@@ -108,7 +108,7 @@ class Suspicion:
         return 0 if trial is None else trial.passed
 
     def notes(self, positions: Mapping[Partition, int]) -> dict[Partition, str]:
-        """What to commit beside `positions` when the checkpoint is done: a suspicion that goes on, or nothing."""
+        """The notes to commit with `positions` at the end of the checkpoint: a suspicion that continues, or nothing."""
         return {
             partition: Trial(limit=trial.limit, until=trial.until).note()
             for partition, trial in self._trials.items()
@@ -116,7 +116,7 @@ class Suspicion:
         }
 
     def committed(self, positions: Mapping[Partition, int]) -> None:
-        """A checkpoint up to `positions` is done: what it held is innocent."""
+        """Record a committed checkpoint up to `positions`: its records are not suspect any more."""
         for partition, position in positions.items():
             self._condemned.pop(partition, None)
             trial = self._trials.get(partition)
@@ -128,10 +128,10 @@ class Suspicion:
                 del self._trials[partition]
 
     def refused(self, positions: Mapping[Partition, int], *, records: int, reason: object) -> None:
-        """A checkpoint of `records` records up to `positions` was not taken by the broker."""
+        """Record that the broker refused a checkpoint of `records` records up to `positions`."""
         mine = {name: position for name, position in positions.items() if name in self._ownership.owned}
         if not mine:
-            # Refused inside a revoke callback, and all of it is somebody else's now.
+            # Refused inside a revoke callback, and all its partitions belong to other members now.
             return
         self._is_hunting_refused = True
         for partition, position in mine.items():
@@ -143,17 +143,17 @@ class Suspicion:
                 self._condemned[partition] = CondemnedError(f"it is refused: {reason}")
 
     def explained(self) -> None:
-        """What was refused is known: when the hunt ends, the batches are not to blame."""
+        """The refusal is explained: when the search ends, the batches are not the cause."""
         self._has_found_refused = True
 
     def condemned(self, partition: Partition) -> CondemnedError | None:
-        """Why the next record of this partition is treated as bad; None: it is not."""
+        """The reason why the next record of this partition is treated as bad; None: it is not."""
         return self._condemned.get(partition)
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """They belong to somebody else now; the notes beside their offsets go with them.
+        """Forget released partitions; the notes beside their offsets go with them.
 
-        A hunt for a refused record that leaves with them has not ended, it says nothing about the batches.
+        A search for a refused record that goes with them has not ended, and shows nothing about the batches.
         """
         was_active = self.is_active
         for partition in partitions:
@@ -165,7 +165,7 @@ class Suspicion:
             self._is_hunting_refused = self._has_found_refused = False
 
     def take_verdict_on_batches(self) -> bool:
-        """True once, when a hunt for a refused record has ended without one: the producer's batches are too large."""
+        """True once, when a search for a refused record has ended without one: the producer's batches are too large."""
         if not self._is_hunting_refused or self.is_active:
             return False
         found, self._is_hunting_refused, self._has_found_refused = self._has_found_refused, False, False

@@ -1,20 +1,21 @@
-"""Finding the one record that the broker refuses, or that kills the worker, without knowing which it is (rule 7).
+"""The search for the one record that the broker refuses, or that kills the worker (rule 7).
 
-A checkpoint that cannot be finished holds a suspect somewhere. It is done again in smaller and smaller ones, from the
-committed offset on, until a suspect stands alone in its checkpoint: a *trial* of one record that fails condemns it.
+A checkpoint that cannot be finished holds a suspect. It is repeated in smaller and smaller ones, from the committed
+offset on, until a suspect is alone in its checkpoint. A *trial* of one record that fails condemns it.
 
 A refused record leaves the worker alive, so its trials are kept in memory. A record that kills the worker leaves
-nothing but what was committed before. So the offsets carry a note, in the metadata that Kafka keeps beside each
-committed offset: before the first batch after an assignment is processed, a transaction of its own commits the offset
-where it begins together with "trial begun"; the checkpoint's own commit takes the note away. Whoever finds the note
-knows that somebody began just here and did not come back. A partition that moves to another task takes it along.
-It takes two such deaths before anything gets smaller, and two of the lone record before it is condemned, so a kill
-that only looks like the record's doing costs a few small checkpoints and no record.
+nothing but earlier commits. So the offsets carry a note, in the metadata that Kafka keeps beside each committed offset.
+Before the first batch after an assignment is processed, a transaction of its own commits the offset where the batch
+begins together with "trial begun". The checkpoint's own commit removes the note. A note that is found shows that a
+worker began just here and did not finish. A partition that moves to another task takes its note along.
 
-A death at the first record of every attempt is not that record's fault: memory that is short at the start and a broken
-library kill with any record. So one of the two deaths alone must come to a process that has survived another record. A
-process that has not tries a record after the suspect first, without keeping what comes of it. If that kills it too, the
-next attempt tries a later one, and nothing is condemned.
+Two such deaths are required before anything gets smaller, and two of the lone record before it is condemned. So a kill
+for another reason costs a few small checkpoints and no record.
+
+A death at the first record of every attempt is not that record's fault. Too little memory at the start, or a broken
+library, kills with any record. So one of the two deaths alone must come to a process that has survived another record.
+A process that has not, tries a record after the suspect first and discards the result. If that kills it too, the next
+attempt tries a later one, and nothing is condemned.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ import msgspec
 
 UNLIMITED = 0
 MAX_CHECKPOINT_RECORDS = 500_000
-"""No checkpoint holds more, so that what must be searched after a death has an end."""
+"""The limit of every checkpoint, so that the search after a death has an end."""
 _FIRST_LIMIT = 2_048
 _DEATHS_PER_STEP = 64
-"""How much smaller a checkpoint gets after a death: each costs a restart and often a session timeout."""
+"""The factor by which a checkpoint shrinks after a death, which costs a restart and often a session timeout."""
 _REFUSALS_PER_STEP = 8
-"""And after a refusal, which costs an abort and a new producer."""
+"""The factor after a refusal, which costs an abort and a new producer."""
 _DEATHS_BEFORE_LIMIT = 2
 _DEATHS_ALONE = 2
 MOST_PASSED = 64
-"""How many records after the suspect are tried in its place, one after each death, before the first of them again."""
+"""The number of records after the suspect that are tried in its place, one after each death; then from the first."""
 _NOTE = re.compile(r"fenceline1 limit=(\d+) begun=(\d+) until=(-?\d+)(?: warm=(1))?(?: passed=(\d+))?")
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What is suspected of a partition at its committed offset.
+    """The suspicion about a partition at its committed offset.
 
     limit: at most so many records in a checkpoint; UNLIMITED: nothing is suspected yet.
     begun: how often a checkpoint under this limit was begun here and not finished.
     until: the suspicion ends when this offset is committed.
-    warm: one of those under limit 1 was begun by a process that had survived another record: what the lone record did
-        is then its own doing, and not that of an environment in which every first record kills.
+    warm: one of those under limit 1 was begun by a process that had survived another record. Then the lone record is
+        the cause, and not an environment in which every first record kills.
     passed: how often another record was tried in the suspect's place, and killed the worker too.
     """
 
@@ -56,13 +57,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     passed: int = 0
 
     def note(self) -> str:
-        """The text kept beside the committed offset."""
+        """The text of the offset metadata."""
         warm, passed = " warm=1" if self.warm else "", f" passed={self.passed}" if self.passed else ""
         return f"fenceline1 limit={self.limit} begun={self.begun} until={self.until}{warm}{passed}"
 
 
 def read_note(metadata: str) -> Trial:
-    """The trial that a committed offset's metadata tells of; a clean one if it is not a note of ours."""
+    """Read the trial in a committed offset's metadata; an empty one if Fenceline did not write the metadata."""
     found = _NOTE.fullmatch(metadata)
     if found is None:
         return Trial()
@@ -71,12 +72,12 @@ def read_note(metadata: str) -> Trial:
 
 
 def tells_of_a_trial(metadata: str) -> bool:
-    """Whether a committed offset's metadata is a note that somebody began there."""
+    """True if a committed offset's metadata is a note that a worker began there."""
     return _NOTE.fullmatch(metadata) is not None
 
 
 def after_deaths(found: Trial, *, offset: int) -> Trial:
-    """What to do at `offset` when its note says `found`: the same, or something smaller.
+    """The trial at `offset` after the note `found`: the same, or a smaller one.
 
     The result's `begun` counts the unfinished trials under its own limit; `is_condemned` may hold for it.
     """
@@ -95,10 +96,10 @@ def is_condemned(trial: Trial) -> bool:
 
 
 def needs_another(trial: Trial) -> bool:
-    """True when the lone record has killed only processes that had survived nothing: another must be tried first."""
+    """True when the lone record has killed only processes that had survived no record: another must be tried first."""
     return trial.limit == 1 and trial.begun > 0 and not trial.warm
 
 
 def after_refusal(*, records: int, until: int) -> Trial:
-    """What follows when a checkpoint of `records` records (more than one), ending at `until`, was refused."""
+    """The trial after a checkpoint of `records` records (more than one), ending at `until`, was refused."""
     return Trial(limit=max(1, records // _REFUSALS_PER_STEP), until=until)

@@ -1,9 +1,9 @@
-"""Handing records to a producer: every one, in order, whatever the state of its queue.
+"""Handing records to a producer: every one, in order, with a full queue too.
 
-`produce` is the call that keeps headers and timestamps; `produce_batch` drops both without a word. What makes it fast
-is that no Python code runs for each field of a record: the columns of a batch are read by `map` over C functions, and
-`zip` and `starmap` hand them over in one tuple that is used again for each record. Timestamps and headers are read
-before that: read in between, they cost about a fifth of the whole call.
+`produce` is the call that keeps headers and timestamps; `produce_batch` drops both without an error. It is fast since
+no Python code runs for each field: the columns of a batch are read by `map` over C functions. `zip` and
+`starmap` pass them on in one tuple that is used again for each record. Timestamps and headers are read before that:
+read in between, they cost about a fifth of the whole call.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NOW = 0
 _NONE = repeat(None)
 _TopicOf = Callable[[int], str]
 _Columns = tuple[*tuple[Iterable[Any], ...], Sequence[Any]]
-"""What `produce` takes, from a record on, a column for each argument."""
+"""The arguments of `produce` from a record on, a column for each argument."""
 
 
 class UnfitError(Exception):
-    """Some of a batch of messages cannot be written as they are; why, by index."""
+    """Some of a batch of messages cannot be written as they are; with the errors, by index."""
 
     def __init__(self, found: Mapping[int, Exception]) -> None:
         super().__init__(f"{len(found)} records cannot be written as they are")
@@ -49,7 +49,7 @@ def write_messages(
     Raises:
         UnfitError: the client cannot carry some of them. None was enqueued.
         RefusedError: the client does not take a record of this size.
-        LoopError: as `kafka_call` sorts it. What was enqueued before belongs to the transaction all the same.
+        LoopError: as `kafka_call` sorts it. Records enqueued before it still belong to the transaction.
     """
     timestamps, headers, unfit = as_they_are(messages)
     if unfit:
@@ -105,8 +105,8 @@ def _enqueue(
 ) -> None:
     """Produce so many records, given as the columns of `produce` from one of them on.
 
-    When the queue is full, wait until there is room and go on with the record that it did not take. The wait ends with
-    `room_within_s`, and at once where even the empty queue has no room for a record.
+    When the queue is full, wait until there is room and continue with the record that it did not take. The wait ends
+    with `room_within_s`, and at once where even the empty queue has no room for a record.
     """
     done: int = 0
     deadline = time.monotonic() + room_within_s

@@ -1,1 +1,1 @@
-"""What a task knows about itself, for its heartbeats."""
+"""The reports of a task about itself, for its heartbeats."""

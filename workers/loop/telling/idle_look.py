@@ -1,4 +1,4 @@
-"""What a task finds out while nothing comes."""
+"""The requests of a task while no records come."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ASK_S = 0.2
 
 
 class IdleLook:
-    """Asks the brokers a little, once a second. Nothing depends on the answers: what is not told is asked again."""
+    """Sends a few requests to brokers, once a second. Nothing depends on the answers: missing ones are repeated."""
 
     def __init__(self, membership: Membership, *, lanes: Lanes, progress: Progress, clock: Callable[[], float]) -> None:
         self._membership = membership
@@ -26,7 +26,7 @@ class IdleLook:
         self._looked_at = clock()
 
     def is_due(self) -> bool:
-        """True once in a while; the asking counts as the look."""
+        """True once in a while; a call that returns True counts as the check."""
         now = self._clock()
         if now - self._looked_at < _EVERY_S:
             return False
@@ -34,11 +34,11 @@ class IdleLook:
         return True
 
     def committable(self, lane: Lane, moved: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Those of the positions, moved past transaction markers and aborted records, that may be committed.
+        """The positions, moved past transaction markers and aborted records, that may be committed.
 
-        Not where a note beside the committed offset tells of somebody's death: the commit would take it away before
-        the first batch has brought it to anybody's notice (rule 7). None where a log may have been cut: the commit
-        would take away the epoch that tells it, so the lane goes back and the client asks.
+        Left out: partitions with a note about a death beside the committed offset. The commit would remove the note
+        before the first batch has read it (rule 7). If a log may have been cut, none are returned: the commit would
+        remove the epoch that shows it. So the lane rewinds and the client asks.
         """
         unvetted = frozenset(lane.suspicion.unvetted(moved))
         found: Mapping[Partition, Committed] = {}
@@ -46,7 +46,7 @@ class IdleLook:
             try:
                 found = self._membership.committed(unvetted, timeout_s=_ASK_S)
             except LoopError:
-                # Undecided offsets, a slow broker: the others may be committed all the same.
+                # Pending offsets, a slow broker: the other positions may still be committed.
                 found = {}
         clear = {name for name, committed in found.items() if not tells_of_a_trial(committed.metadata)}
         for name in clear:
@@ -61,7 +61,7 @@ class IdleLook:
         return wanted
 
     def learn(self) -> None:
-        """For the heartbeat: what is committed where nothing was delivered yet, and where logs end that are held."""
+        """Read committed offsets of partitions that delivered nothing yet, and log ends of paused ones."""
         owned = self._membership.ownership.owned
         unknown = self._progress.unknown(owned)
         try:
@@ -69,9 +69,9 @@ class IdleLook:
                 for partition, committed in self._membership.committed(unknown, timeout_s=_ASK_S).items():
                     self._progress.learned(partition, committed.offset)
             if self._membership.is_held and owned:
-                # Fetches say where logs end, and held partitions are not fetched.
+                # Fetches report where logs end, and paused partitions are not fetched.
                 bounds = self._membership.bounds(owned, timeout_s=_ASK_S)
                 self._progress.ends({partition: log.end for partition, log in bounds.items()})
         except LoopError:
-            # Undecided offsets, a slow broker, a topic that is just being deleted.
+            # Pending offsets, a slow broker, a topic that is just being deleted.
             return

@@ -1,4 +1,4 @@
-"""How long the last commits took."""
+"""The duration of the last commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LatencyWindow:
         self._durations_ms.append(duration_s * 1000)
 
     def quantile_ms(self, fraction: float) -> float | None:
-        """None until something was measured."""
+        """None before the first measurement."""
         if not self._durations_ms:
             return None
         ranked = sorted(self._durations_ms)

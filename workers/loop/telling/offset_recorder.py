@@ -1,4 +1,4 @@
-"""What this attempt records of its offsets, for the check that replays it (app/products/offset_log)."""
+"""The offset events of this attempt, for the check that replays them (app/products/offset_log)."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ from app.core.wire.offset_events import (
     Positioned,
     checkpoints_of,
 )
-from app.core.wire.offset_report import PartitionOffsets
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init, PartitionOffsets
 from workers.loop.group.ownership import Ownership, Partition
 
 KEPT = 2000
-"""Events that wait to be stored; beyond it the oldest go. Their numbers stay used, so the hole is seen."""
+"""The limit of events not stored yet; beyond it the oldest are dropped. Their numbers stay used, so the gap shows."""
 KEPT_INITS = 100
-"""Of each transactional id; the newest, among them the highest epoch that this attempt held."""
+"""The limit for each transactional id; the newest are kept, with the highest epoch that this attempt held."""
 GROWS_FOR_MS = 600_000
-"""One event of committed checkpoints covers at most this long: it tells when something was committed no finer."""
+"""The longest time that one event of committed checkpoints covers: the resolution of commit times."""
 
 
 @dataclass
 class _Told:
-    """Of one partition: what waits to be stored, and how many events there were.
+    """The events of one partition that are not stored yet, and their number so far.
 
-    newest: how many checkpoints the newest event stands for, whether it still waits or not.
-    stored: the newest event that is stored. It still waits if it may grow; grown, it is another object.
-    said: `recorded` and whether a checkpoint was open, as they are stored.
+    newest: the number of checkpoints in the newest event, stored or not.
+    stored: the newest event that is stored. It stays in `waiting` if it may grow; grown, it is another object.
+    `said`: `recorded` and whether a checkpoint was open, as they are stored.
     """
 
     waiting: deque[Event] = field(default_factory=deque[Event])
@@ -50,13 +49,13 @@ class _Told:
 
 
 class OffsetRecorder:
-    """Keeps the events of one attempt. The loop's thread records, another one tells.
+    """Keeps the events of one attempt. The loop's thread records, another one reports.
 
-    Committed checkpoints that follow on each other without a seam are one event, which grows also after it was told: so
-    what is told and stored grows with rebalances, aborts and time, not with commits.
+    Consecutive committed checkpoints with nothing between them are one event, which also grows after it was reported.
+    So the reported and stored data grow with rebalances, aborts and time, not with commits.
 
-    Where a checkpoint begins is the client's position before the first poll whose records are in it (`stands_at`), not
-    the end of the checkpoint before: what was polled and is in no checkpoint lies between the two.
+    A checkpoint begins at the client's position before the first poll whose records are in it (`stands_at`), not at the
+    end of the checkpoint before. Records that were polled and are in no checkpoint lie between the two.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class OffsetRecorder:
         kept: int = KEPT,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`is_on` False: nothing is recorded, for a guarantee under which what is committed may go back."""
+        """`is_on` False: nothing is recorded, for a guarantee under which committed offsets may go back."""
         self.is_on = is_on
         self._ownership = ownership
         self._kept = kept
@@ -81,10 +80,10 @@ class OffsetRecorder:
         self._open: dict[Partition, list[Checkpoint]] = {}
         self._lock = threading.Lock()
 
-    # What the loop records
+    # Recorded by the loop
 
     def assigned(self, partitions: Iterable[Partition], *, generation: int | None) -> None:
-        """Taken, under the ownership numbers of now. A negative generation is that of nobody's member."""
+        """Record an assignment, under the current ownership numbers. A negative generation means no member."""
         known = generation if generation is not None and generation >= 0 else None
         for name in partitions:
             self._forget_place(name)
@@ -98,24 +97,24 @@ class OffsetRecorder:
     def positioned(
         self, name: Partition, offset: int, found: Found = Found.COMMITTED, *, gone_from: int | None = None
     ) -> None:
-        """Reading begins at `offset`, or goes back there."""
+        """Record that reading begins at `offset`, or rewinds to it."""
         self._forget_place(name)
         self._stands[name] = offset
         number = self._ownership.number(name)
         self._record(name, Positioned(index=0, number=number, offset=offset, found=found, gone_from=gone_from))
 
     def begun_for_others(self, name: Partition, offset: int) -> None:
-        """The group begins at `offset` in a partition of somebody else, or of nobody yet."""
+        """Record that the group begins at `offset` in a partition of another task, or without an owner yet."""
         number = self._ownership.number(name)
         self._record(name, Positioned(index=0, number=number, offset=offset, found=Found.NOTHING_COMMITTED))
 
     def begins(self, name: Partition, committed: int) -> None:
-        """The client reads by itself from what is committed, and has delivered something of it or is about to."""
+        """Record that the client reads by itself from the committed offset, and has delivered or is about to."""
         number = self._ownership.number(name)
         self._record(name, Positioned(index=0, number=number, offset=committed))
 
     def stands_at(self, positions: Mapping[Partition, int]) -> None:
-        """The client's positions after a poll that brought records; asked for once a poll, before the next one."""
+        """Record the client's positions after a poll with records; call it once a poll, before the next one."""
         if not self.is_on:
             return
         for name, offset in positions.items():
@@ -126,7 +125,7 @@ class OffsetRecorder:
                 self._polled[name] = offset, self._ownership.number(name)
 
     def add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
-        """A batch is made part of the open checkpoint, as in Checkpoint.add.
+        """Add a batch to the open checkpoint, as in Checkpoint.add.
 
         Args:
             span: offsets of its first and last record, if they are known to be of one partition.
@@ -139,7 +138,7 @@ class OffsetRecorder:
         for name, position in positions.items():
             number = self._ownership.number(name)
             if records:
-                # Of a batch that outlived a rebalance the records are still those of before it.
+                # After a rebalance, a batch's records still count under the ownership before it.
                 reached, polled_under = self._polled.get(name, (position, number))
                 number = polled_under if reached == position else number
             begins = self._stood.pop(name) if name in self._stood else self._stands.get(name)
@@ -164,7 +163,7 @@ class OffsetRecorder:
                 shares.append(share)
 
     def ended(self, outcome: Outcome, partitions: Collection[Partition] | None = None) -> None:
-        """The open checkpoint is over, or that of these partitions. Who tells sees it either open or recorded."""
+        """End the open checkpoint, or that of these partitions. The reporting thread sees it open or recorded."""
         if not self._open:
             return
         with self._lock:
@@ -173,7 +172,7 @@ class OffsetRecorder:
                     self._append(name, msgspec.structs.replace(share, outcome=outcome))
 
     def initialised(self, init: Init) -> None:
-        """What the coordinator gave a producer."""
+        """Record the coordinator's answer to a producer's init."""
         of_its_id = self._inits.get(init.transactional_id, {})
         if self.is_on and init not in of_its_id:
             with self._lock:
@@ -182,11 +181,11 @@ class OffsetRecorder:
                 while len(of_its_id) > KEPT_INITS:
                     del of_its_id[next(iter(of_its_id))]
 
-    # What is told
+    # Reported
 
     @property
     def has_news(self) -> bool:
-        """Whether there is more to tell than how far checkpoints have come."""
+        """True if there is more to report than the growth of checkpoints."""
         with self._lock:
             return any(
                 told.said is None or told.said[0] != told.recorded or len(told.waiting) > 1
@@ -198,7 +197,7 @@ class OffsetRecorder:
             return tuple(init for of_its_id in self._inits.values() for init in of_its_id)
 
     def untold(self, limit: int) -> tuple[PartitionOffsets, ...]:
-        """The partitions of which something is not stored yet; of their events the oldest, up to `limit` in all."""
+        """The partitions with events that are not stored yet; of their events the oldest, up to `limit` in all."""
         found: list[PartitionOffsets] = []
         with self._lock:
             for name, told in self._told.items():
@@ -218,7 +217,7 @@ class OffsetRecorder:
         return tuple(found)
 
     def stored(self, report: Iterable[PartitionOffsets]) -> None:
-        """What `untold` gave is stored. What has grown or come since waits on."""
+        """Record that the events of `untold` are stored. Later or grown events stay in the queue."""
         with self._lock:
             for entry in report:
                 told = self._told[entry.topic, entry.partition]
@@ -232,8 +231,8 @@ class OffsetRecorder:
                     self._waiting -= 1
 
     def server_forgot(self) -> None:
-        """The server has an older database now: what it had stored may be gone. What still waits is told again, and of
-        the rest how much there was, so that what is gone is a hole."""
+        """The server has an older database now, so stored events may be gone. Report the queue again, and the number
+        of all earlier events, so that lost ones show as a gap."""
         with self._lock:
             for told in self._told.values():
                 told.stored = told.said = None
@@ -262,7 +261,7 @@ class OffsetRecorder:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        """Of the partition that has most of them, so that a quiet one keeps what little it has."""
+        """Drop from the partition that has most, so that a quiet one keeps its few events."""
         max(self._told.values(), key=lambda told: len(told.waiting)).waiting.popleft()
         self._waiting -= 1
 
@@ -273,7 +272,7 @@ def _may_grow(waiting: deque[Event]) -> bool:
 
 
 def _follows(last: Checkpoint, event: Checkpoint, now_ms: int) -> bool:
-    """Whether both are committed, nothing lies between them, and one event may cover the time of both."""
+    """True if both are committed, nothing lies between them, and one event may cover the time of both."""
     return (
         last.outcome is event.outcome is Outcome.COMMITTED
         and last.number == event.number
@@ -283,7 +282,7 @@ def _follows(last: Checkpoint, event: Checkpoint, now_ms: int) -> bool:
 
 
 def _joined(whole: Checkpoint, share: Checkpoint, *, checkpoints: int = 1, until_ms: int | None = None) -> Checkpoint:
-    """Two that follow on each other, as one. What one of them does not say is not said of both."""
+    """Join two consecutive checkpoints. A field that one of them lacks is missing in the result."""
     return msgspec.structs.replace(
         whole,
         first=share.first if whole.first is None else whole.first,

@@ -1,4 +1,4 @@
-"""What a task knows about itself, made into snapshots for the heartbeat."""
+"""The state of a task, made into snapshots for the heartbeat."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _NO_PRODUCER = PartitionProducer(None, None, None)
 class Progress:
     """Keeps the state and publishes a snapshot: at once when the state changes, else every half second.
 
-    last_error: what went wrong last; it stays. obstacle: what is waited for now; said in its place while it lasts.
-    has_survived: whether this process has got through a record.
+    last_error: the last error; it stays. obstacle: the reason of a present wait; reported in its place while it lasts.
+    has_survived: whether this process has processed a record.
     """
 
     def __init__(self, control: Control, tally: Tally) -> None:
@@ -62,7 +62,7 @@ class Progress:
         return self._state
 
     def enter(self, state: TaskState, *, now: float, opened_at: float | None = None) -> None:
-        """Change the state and say so at once; `opened_at` as in `publish`."""
+        """Change the state and report it at once; `opened_at` as in `publish`."""
         if state is not self._state:
             self._state = state
             self.publish(now=now, opened_at=opened_at)
@@ -71,15 +71,15 @@ class Progress:
         self._committed.update(positions)
 
     def learned(self, partition: Partition, offset: int | None) -> None:
-        """What the group has committed for a partition, asked of the broker; None: nothing."""
+        """Record the group's committed offset of a partition, read from the broker; None: nothing."""
         self._committed[partition] = offset
 
     def ends(self, ends: Mapping[Partition, int]) -> None:
-        """Where logs end (last stable offsets), asked of the brokers."""
+        """Record the ends of logs (last stable offsets), read from the brokers."""
         self._ends.update(ends)
 
     def unknown(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those of which it is not known what is committed."""
+        """The partitions whose committed offset is not known."""
         return [partition for partition in partitions if partition not in self._committed]
 
     def forget(self, partitions: Iterable[Partition]) -> None:
@@ -88,18 +88,18 @@ class Progress:
             self._ends.pop(partition, None)
 
     def watch(self, partition: Partition | None, size: CheckpointSize) -> None:
-        """Tell how long nothing could be committed in the lane of this partition; None: of all."""
+        """Report how long nothing could be committed in the lane of this partition; None: of all."""
         self._sizes[partition] = size
 
     def unwatch(self, partition: Partition | None) -> None:
-        """Its lane has ended; one that begins again is watched anew."""
+        """Forget an ended lane; one that starts again is watched from then on."""
         self._sizes.pop(partition, None)
 
     def is_due(self, now: float) -> bool:
         return now - self._published_at >= INTERVAL_S
 
     def look(self, membership: Membership) -> None:
-        """Read what only the consumer knows. On the polling thread; everything asked here is answered locally."""
+        """Read the values that only the consumer has. On the polling thread; they are all answered locally."""
         consumer, self._remembered = membership.consumer, membership.remembered
         positions = membership.positions()
 
@@ -122,22 +122,22 @@ class Progress:
         self._generation = membership.generation()
 
     def leave(self) -> None:
-        """The consumer is closed: nothing is read any more, and nobody is a member. What was done stands."""
+        """The consumer is closed: nothing is read any more, and the membership is over. The counts stay."""
         self._partitions, self._member_id, self._generation = (), None, None
 
     def identify(self, producer: ProducerIdentity | None) -> None:
-        """Who the producer is for the brokers, as far as it knows by now."""
+        """Record the producer's id and epoch, as far as it knows them by now."""
         self._producer = producer
 
     def identify_each(self, producers: Mapping[Partition, PartitionProducer]) -> None:
-        """The same where each partition has one of its own."""
+        """Record them where each partition has a producer of its own."""
         self._producers = producers
 
     def publish(self, *, now: float, opened_at: float | None) -> None:
         """Hand a new snapshot to the control; it returns at once.
 
         Args:
-            opened_at: since when the open checkpoint is open, on the clock of `now`.
+            opened_at: the opening time of the open checkpoint, on the clock of `now`.
         """
         self._published_at = now
         self._control.publish(
@@ -161,7 +161,7 @@ class Progress:
         )
 
     def _not_progressing_ms(self) -> int | None:
-        """For how long the lane that is worst off has committed nothing; None where nothing is wanted of it."""
+        """The longest time without a commit among the lanes; None where nothing is to be committed."""
         if self._state in _AT_REST:
             return None
         still = (size.still_s for size in self._sizes.values())
@@ -174,7 +174,7 @@ def _later(*ends: int | None) -> int | None:
 
 
 def _end(consumer: Consumer, topic: str, number: int) -> int | None:
-    """The last stable offset as of the last fetch; no question to the broker, which would take half a second."""
+    """The last stable offset as of the last fetch; no request to the broker, which would take half a second."""
     try:
         _low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
     except KafkaException:

@@ -1,4 +1,4 @@
-"""What an attempt has done so far. Work counts when its checkpoint is committed; what was aborted is done again."""
+"""The counters of an attempt. Work counts when its checkpoint is committed; aborted work is done again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.core.wire.heartbeat import Counters
 
 
 class Work(msgspec.Struct, kw_only=True):
-    """What one checkpoint holds."""
+    """The work in one checkpoint."""
 
     records_in: int = 0
     records_out: int = 0
@@ -19,7 +19,7 @@ class Work(msgspec.Struct, kw_only=True):
 
 
 class Totals:
-    """What has been done under all tallies of an attempt."""
+    """The totals of all tallies of an attempt."""
 
     def __init__(self) -> None:
         self.done = Work()
@@ -40,11 +40,11 @@ class Tally:
         self.totals = totals or Totals()
 
     def begin(self) -> None:
-        """What follows is work of another checkpoint."""
+        """Begin the work of another checkpoint."""
         self.open = Work()
 
     def committed(self, work: Work) -> None:
-        """A checkpoint with this work is committed, as the broker says."""
+        """Add the work of a checkpoint that the broker has confirmed."""
         self.totals.committed += 1
         done = self.totals.done
         for name in Work.__struct_fields__:
@@ -58,7 +58,7 @@ class Tally:
         self.totals.fencings += 1
 
     def outcome_unknown(self) -> None:
-        """Neither: what it held is read again if it turns out not to be committed, and is then counted."""
+        """Count an unknown outcome. If it was not committed, its records are read and counted again."""
         self.totals.unknown += 1
         self.open = Work()
 

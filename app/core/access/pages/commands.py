@@ -8,9 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from app.core.access.service import command_log
+from app.core.access.signed_in import may
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.web.dependencies import WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen

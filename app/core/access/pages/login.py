@@ -11,9 +11,10 @@ from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.core.access.service import tokens
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Session
 from app.kit.errors import UnauthenticatedError
-from app.kit.web.dependencies import Uow, Wiring, WiringDep
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Screen

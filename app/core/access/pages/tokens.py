@@ -12,10 +12,12 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.service import tokens
+from app.core.access.signed_in import may
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Role, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError, Problem
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of

@@ -11,11 +11,10 @@ import sqlalchemy as sa
 
 from app.core.alerts.alert import Alert, AlertState
 from app.core.alerts.tables import webhook_deliveries
-from app.core.alerts.webhook import Delivery, DeliveryAttempt, DeliveryState
+from app.core.alerts.webhook import Answered, Delivery, DeliveryAttempt, DeliveryState
 from app.kit.db.store import DatabaseStore
 from app.kit.errors import InvalidError
 from app.kit.page import Page, decode_cursor, encode_cursor
-from app.products.webhooks.retry import Answered
 
 _D = webhook_deliveries.c
 _IS_UNSENT = sa.and_(_D.state == DeliveryState.PENDING, _D.attempts == 0)

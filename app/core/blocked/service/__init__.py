@@ -1,1 +1,1 @@
-"""Why readers wait, and ending a transaction by hand."""
+"""Blocked consumers, and ending a transaction by hand."""

@@ -1,4 +1,4 @@
-"""Ending what a dead task left open, so that the next owner of its partitions need not wait for the timeout."""
+"""End the open transaction of a dead task, so that the next owner of its partitions need not wait for the timeout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_ENDED = {NotEnded.MOVED_ON: DeadEnd.MOVED_ON, NotEnded.UNSUPPORTED: DeadEnd
 
 
 class Ended(NamedTuple):
-    """What became of it; `said` is why not, in the brokers' words."""
+    """The result; `said` is the brokers' reason against it."""
 
     result: DeadEnd
     said: str = ""
@@ -35,15 +35,15 @@ class Ended(NamedTuple):
 async def end_what_is_left(
     unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, cluster: Cluster, dead: DeadProducer, *, clock: Clock
 ) -> Ended:
-    """End the open transaction of a dead producer, if its id is still at it.
+    """End the open transaction of a dead producer, if its id still has that producer.
 
-    1. whose is the id            a worker's word proves nothing of what its pipeline does not own
-    2. ask its coordinator        most have left nothing, and a new owner's init needs no help
-    3. the command log            committed before the act, as for those of people: a server may die in between
-    4. end it                     its coordinator compares once more; what moved on since 2 is left alone
-    5. the fencing event          with the answer as proof; without one, the journal and 3 tell as much
+    1. owner of the id            a worker's report proves nothing about ids that its pipeline does not own
+    2. its coordinator            most tasks left nothing open, and a new owner's init needs no help
+    3. the command log            committed before the change, as for users: a server may die in between
+    4. the end                    its coordinator compares once more; an id that changed since 2 is left unchanged
+    5. the fencing event          with the answer as evidence; without an answer, the journal and 3 suffice
 
-    Done again, by this server or another, it does what is left to do.
+    A repetition, by this server or another, does the remaining steps.
     """
     require(_BY, Verb.END_DEAD_TRANSACTION)
     connection = cluster.connection()
@@ -57,7 +57,7 @@ async def end_what_is_left(
         if result is not None:
             return Ended(result)
         if not await brokers.can_end_transactions(connection, dead.transactional_id, timeout_s=_TIMEOUT_S):
-            return Ended(DeadEnd.UNSUPPORTED, "it takes brokers of 4.0 or later with transaction.version 2")
+            return Ended(DeadEnd.UNSUPPORTED, "this requires brokers of 4.0 or later with transaction.version 2")
     except UnavailableError as error:
         return Ended(DeadEnd.UNANSWERED, error.message)
     command = await _written(unit_of_work, cluster, dead, clock=clock)
@@ -80,7 +80,7 @@ async def end_what_is_left(
 
 
 async def _is_owned(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer) -> bool:
-    """Whether it is the id of this very task, by the rows that were written when its run was begun."""
+    """Return True if the id belongs to this very task, by the rows that the start of its run wrote."""
     async with unit_of_work() as uow:
         owners = await uow.of(TransactionalIdStore).owners(
             kafka_cluster_id=cluster.kafka_cluster_id, ids=[dead.transactional_id]
@@ -100,7 +100,7 @@ async def _written(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: Dead
             target=f"cluster:{cluster.name}",
             why=dead.why,
             now=clock.now(),
-            outcome=f"asked for an end of what {dead.task_name} of {dead.pipeline} left open: {dead.transactional_id}",
+            outcome=f"asked for an end of {dead.transactional_id}, left open by {dead.task_name} of {dead.pipeline}",
             details={
                 "transactional_id": dead.transactional_id,
                 "producer_id": dead.producer_id,

@@ -1,4 +1,4 @@
-"""Ending a transaction by hand: planned first, then read again and done, then looked at again."""
+"""End a transaction by hand: plan it, read it again, end it, and check the result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _noted_by_nobody(plan: Plan) -> None:
 
 
 class Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done: producer id and epoch that the id has now. state: as its coordinator says after it."""
+    """The result: the new producer id and epoch of the id. state: its coordinator's answer afterwards."""
 
     plan: Plan
     producer_id: int
@@ -36,14 +36,14 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done, and how the partition's readers are after it."""
+    """The result, and the state of the partition's consumers afterwards."""
 
     plan: EndPlan
     after: Diagnosis
 
 
 async def plan_fencing(brokers: TransactionBrokers, connection: Connection, transactional_id: str, ask: Ask) -> Plan:
-    """What fencing the id would do now. Changes nothing."""
+    """Plan a fence of the id, by its state now. Changes nothing."""
     known = await brokers.describe_transaction(connection, transactional_id)
     return plan_fence(transactional_id, known, await ask([transactional_id]))
 
@@ -57,11 +57,11 @@ async def fence(
     force: bool,
     note: Note = _noted_by_nobody,
 ) -> Fenced:
-    """Read the id's state again and fence it.
+    """Read the state of the id again, and fence the id.
 
-    note: called with what is to be done, just before; when it fails, nothing is done.
+    note: called with the plan just before the change; if it fails, nothing is changed.
 
-    Raises ConflictError with what speaks against it, OutcomeUnknownError where nobody said that it is done.
+    Raises ConflictError with the objections, OutcomeUnknownError without a confirmation.
     """
     plan = await plan_fencing(brokers, connection, transactional_id, ask)
     _raise_if_refused(plan, transactional_id, force=force)
@@ -70,7 +70,7 @@ async def fence(
     try:
         after = await brokers.describe_transaction(connection, transactional_id)
     except UnavailableError:
-        # It is done, whoever can be asked about it now.
+        # The id is fenced, also if the coordinator does not answer now.
         after = None
     return Fenced(
         plan=plan,
@@ -89,9 +89,9 @@ async def plan_ending(
     *,
     start_offset: int | None = None,
 ) -> EndPlan:
-    """What ending an open transaction of a partition would do now. Changes nothing.
+    """Plan the end of an open transaction of a partition, by its state now. Changes nothing.
 
-    start_offset: where it begins; None for the one that holds readers up.
+    start_offset: its first offset; None for the one that blocks consumers.
     """
     (facts,) = await brokers.look_at_partitions(connection, [TopicPartition(topic, partition)])
     return plan_end(facts, start_offset, await ask(ids_in([facts])))
@@ -108,9 +108,9 @@ async def end(
     force: bool,
     note: Note = _noted_by_nobody,
 ) -> Ended:
-    """Read the partition again and write the marker, if the transaction is still the one that was planned for.
+    """Read the partition again and write the marker, if the transaction is still the planned one.
 
-    note, and what it raises: as of `fence`.
+    note, and the errors: as of `fence`.
     """
     at = TopicPartition(topic, partition)
     name = f"{topic}-{partition}"
@@ -119,22 +119,22 @@ async def end(
     plan = await plan_ending(brokers, connection, topic, partition, ask, start_offset=planned.target.start_offset)
     _raise_if_refused(plan, name, force=force)
     if plan.target is None or plan.target.identity != planned.target.identity:
-        raise ConflictError(f"another transaction is open in {name} now than the one that was looked at: look again")
+        raise ConflictError(f"the transaction in {name} is not the one of the preview: check again")
     await note(plan)
     await brokers.write_abort_marker(connection, at, plan.target)
     try:
         facts = await _without(brokers, connection, at, plan.target.identity)
         after = diagnose_partition(facts, await ask(ids_in([facts])))
     except UnavailableError as error:
-        headline = f"The marker is written into {name}. How its readers are is not told: {error.message}"
-        after = Diagnosis(subject=name, verdict=Verdict.CANNOT_TELL, headline=headline, links=(), advice="Look again.")
+        headline = f"The marker is written into {name}. The state of its consumers is not known: {error.message}"
+        after = Diagnosis(subject=name, verdict=Verdict.CANNOT_TELL, headline=headline, links=(), advice="Check again.")
     return Ended(plan=plan, after=after)
 
 
 async def _without(
     brokers: TransactionBrokers, connection: Connection, at: TopicPartition, identity: tuple[int, int, int]
 ) -> PartitionFacts:
-    """The partition once its readers get past the transaction: its replicas have to take the marker too."""
+    """Return the partition once its consumers pass the transaction: its replicas must have the marker, too."""
     deadline = time.monotonic() + _SETTLES_WITHIN_S
     while True:
         (facts,) = await brokers.look_at_partitions(connection, [at])
@@ -147,4 +147,4 @@ async def _without(
 def _raise_if_refused(plan: Plan, name: str, *, force: bool) -> None:
     refusal = plan.refusal(force=force)
     if refusal is not None:
-        raise ConflictError(f"{name} is left as it is: {refusal}")
+        raise ConflictError(f"{name} is unchanged: {refusal}")

@@ -1,4 +1,6 @@
-"""Why readers wait: what brokers say about a group, a topic or a partition, turned into a chain of reasons."""
+"""Explain blocked consumers: turn the brokers' answers about a group, a topic or a partition into a chain of
+reasons.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from app.core.clusters.brokers import Connection
 from app.kit.errors import InvalidError, NotFoundError
 
 Ask = Callable[[Collection[str]], Awaitable[Asked]]
-"""Who asks, at this moment, and whose these transactional ids are; called when the brokers have answered."""
+"""Return the context and the owners of these transactional ids; called after the brokers' answers."""
 
 _PARTITION = re.compile(r"(.+):([0-9]{1,9})")
 
@@ -22,9 +24,9 @@ _PARTITION = re.compile(r"(.+):([0-9]{1,9})")
 async def explain(
     brokers: TransactionBrokers, connection: Connection, target: str, ask: Ask, *, kind: Kind | None = None
 ) -> Explanation:
-    """What `target` names: TOPIC:PARTITION, else a group, else a topic; only what `kind` says, if it is given.
+    """Explain TOPIC:PARTITION, else a group, else a topic; only that of `kind`, if it is given.
 
-    Raises NotFoundError when it is nothing of these.
+    Raises NotFoundError if none of them exists.
     """
     partition = _PARTITION.fullmatch(target)
     if partition is not None and kind is not Kind.GROUP:
@@ -39,13 +41,13 @@ async def explain(
     try:
         return await explain_topic(brokers, connection, target, ask)
     except NotFoundError as error:
-        raise NotFoundError(f"there is neither a group nor a topic {target} on this cluster") from error
+        raise NotFoundError(f"no group and no topic {target} exists on this cluster") from error
 
 
 async def explain_topic(
     brokers: TransactionBrokers, connection: Connection, topic: str, ask: Ask, *, only: Collection[int] = ()
 ) -> Explanation:
-    """Each partition of a topic, or those of `only`.
+    """Explain each partition of a topic, or those of `only`.
 
     Raises NotFoundError without the topic, InvalidError without one of the partitions.
     """
@@ -58,7 +60,7 @@ async def explain_topic(
 
 
 async def explain_group(brokers: TransactionBrokers, connection: Connection, group: str, ask: Ask) -> Explanation:
-    """A group and each partition that it has a position in. Raises NotFoundError without the group."""
+    """Explain a group and each partition in which it has a position. Raises NotFoundError without the group."""
     facts = await brokers.look_at_group(connection, group)
     looked_at = [position.partition for position in facts.positions]
     if facts.offsets_partition is not None:
@@ -67,5 +69,5 @@ async def explain_group(brokers: TransactionBrokers, connection: Connection, gro
 
 
 def ids_in(facts: Iterable[PartitionFacts]) -> frozenset[str]:
-    """The transactional ids that these answers tell of."""
+    """Return the transactional ids in these answers."""
     return frozenset(one.transactional_id for part in facts for one in part.coordinators.known.values())

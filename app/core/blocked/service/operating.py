@@ -1,4 +1,4 @@
-"""The same on a cluster that is registered here: by role, with owners by heartbeat, every act in the command log."""
+"""The same on a registered cluster: with roles, owners by heartbeat, and every change in the command log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def explain(
     observations: Observations,
     clock: Clock,
 ) -> Explanation:
-    """Why a group, or the readers of a topic or partition, do not get on. Raises NotFoundError."""
+    """Explain why a group, or the consumers of a topic or partition, are blocked. Raises NotFoundError."""
     entry = await _entry(unit_of_work, cluster)
     return await explaining.explain(
         brokers, entry.connection(), target, ask_of(unit_of_work, observations, entry, clock), kind=kind
@@ -52,7 +52,7 @@ async def preview_fence(
     observations: Observations,
     clock: Clock,
 ) -> Plan:
-    """What `fence` would do now."""
+    """Preview `fence` by the state now."""
     entry = await _entry(unit_of_work, cluster)
     return await ending.plan_fencing(
         brokers, entry.connection(), transactional_id, ask_of(unit_of_work, observations, entry, clock)
@@ -72,9 +72,9 @@ async def fence(
     observations: Observations,
     clock: Clock,
 ) -> Fenced:
-    """Abort what the id has open and refuse whoever uses it.
+    """Abort the open transaction of the id, and fence its current producer.
 
-    Raises ConflictError with what speaks against it, OutcomeUnknownError where nobody said that it is done.
+    Raises ConflictError with the objections, OutcomeUnknownError without a confirmation.
     """
     require(by, Verb.FENCE_TRANSACTION)
     _needs_reason(force=force, why=why)
@@ -95,7 +95,7 @@ async def fence(
     try:
         fenced = await ending.fence(brokers, entry.connection(), transactional_id, ask, force=force, note=note)
     except OutcomeUnknownError:
-        # Without its answer the command proves less, and may be all that says who it was.
+        # A command without an answer proves less, and may be the only evidence of its user.
         async with unit_of_work() as own:
             await record_cases(own, _cases_of_fence(order, transactional_id), now=clock.now())
             await own.commit()
@@ -130,7 +130,7 @@ async def preview_end(
     observations: Observations,
     clock: Clock,
 ) -> EndPlan:
-    """What `end` would do now; without `start_offset` to the transaction that holds readers up."""
+    """Preview `end` by the state now; without `start_offset`, for the transaction that blocks consumers."""
     entry = await _entry(unit_of_work, cluster)
     ask = ask_of(unit_of_work, observations, entry, clock)
     return await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=start_offset)
@@ -151,10 +151,10 @@ async def end(
     observations: Observations,
     clock: Clock,
 ) -> Ended:
-    """Write an abort marker for the transaction that was seen.
+    """Write an abort marker for the transaction of the preview.
 
-    expected: its producer id, epoch and start offset, from the preview that somebody agreed to; PreconditionError when
-    another one is there by now. Raises ConflictError with what speaks against it, OutcomeUnknownError as `fence`.
+    expected: its producer id, epoch and start offset, from the preview that the user confirmed. PreconditionError if
+    another one is there now. Raises ConflictError with the objections, OutcomeUnknownError as `fence`.
     """
     require(by, Verb.END_TRANSACTION)
     _needs_reason(force=force, why=why)
@@ -163,7 +163,7 @@ async def end(
     planned = await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=expected[2])
     if planned.target is not None and planned.target.identity != expected:
         raise PreconditionError(
-            f"another transaction begins at offset {expected[2]} of {topic}-{partition} by now: look again first"
+            f"another transaction begins at offset {expected[2]} of {topic}-{partition} now: check again first"
         )
     producer_id, producer_epoch, start_offset = expected
     order = _Order(
@@ -191,7 +191,7 @@ async def end(
             brokers, entry.connection(), topic, partition, ask, planned=planned, force=force, note=note
         )
     except OutcomeUnknownError:
-        # As of a fence: a marker that is found later is told to be of this command.
+        # As of a fence: a marker that is found later is attributed to this command.
         async with unit_of_work() as own:
             await record_cases(own, [_case_of_end(order, expected, topic, partition, ())], now=clock.now())
             await own.commit()
@@ -221,10 +221,10 @@ def _case_of_end(
 
 
 class _Order:
-    """An act on the brokers, which nothing can roll back: its row in the command log is there before it begins.
+    """A change on the brokers, which cannot be rolled back: its row is in the command log before it begins.
 
-    Services leave it to the edges to commit, but for this: what the edge commits is lost with whatever fails between
-    the act and the end of the request, and somebody was fenced by nobody then.
+    Other services leave the commit to the edges. Here the edge's commit would be lost with any failure between the
+    change and the end of the request. Then the log would have no entry for the fencing.
     """
 
     def __init__(
@@ -262,11 +262,11 @@ class _Order:
 
     @property
     def plan(self) -> Plan:
-        """What was read just before it."""
+        """The state read just before the change."""
         return self._as_written[1]
 
     def word(self, verb: CommandVerb, **answer: Any) -> CommandWord:
-        """The command as evidence of what it did."""
+        """Return the command as evidence of its effect."""
         command, _ = self._as_written
         return CommandWord(
             command_id=command.id,
@@ -280,16 +280,16 @@ class _Order:
     @property
     def _as_written(self) -> tuple[Command, Plan]:
         if self._written is None:
-            raise AssertionError("nothing is done before it is written down")
+            raise AssertionError("the command log entry comes before the change")
         return self._written
 
 
 async def _entry(unit_of_work: UnitOfWorkFactory, cluster: str) -> Cluster:
-    """Asked for and let go: brokers may be long in answering, and connections to the database are few."""
+    """Read the cluster and release the connection: brokers may answer slowly, and database connections are few."""
     async with unit_of_work() as uow:
         return await uow.of(ClusterStore).get(cluster)
 
 
 def _needs_reason(*, force: bool, why: str | None) -> None:
     if force and not (why or "").strip():
-        raise InvalidError("what speaks against it is overruled only with a reason", field="why")
+        raise InvalidError("the objections are overridden only with a reason", field="why")

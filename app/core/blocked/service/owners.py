@@ -1,4 +1,4 @@
-"""Which of our tasks a transactional id belongs to, and whether it lives."""
+"""Find the Fenceline task that owns a transactional id, and its last heartbeat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDED = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
 
 
 def ask_of(unit_of_work: UnitOfWorkFactory, observations: Observations, cluster: Cluster, clock: Clock) -> Ask:
-    """Who asks about a registered cluster: this server, which knows owners of ids and what its observer measured."""
+    """Return the context of checks on a registered cluster: owners of ids, and clocks that the observer measured."""
 
     async def ask(ids: Collection[str]) -> Asked:
         async with unit_of_work() as uow:
@@ -38,7 +38,7 @@ def ask_of(unit_of_work: UnitOfWorkFactory, observations: Observations, cluster:
 
 
 async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, Owner]:
-    """Those of the ids that a pipeline of ours owns. A task that has ended, or never spoke, has no heartbeat."""
+    """Return the ids that a Fenceline pipeline owns. A task that has ended, or never reported, has no heartbeat."""
     owned = await uow.of(TransactionalIdStore).owners(kafka_cluster_id=kafka_cluster_id, ids=ids)
     runs = {name: await uow.of(RunStore).find_live(name) for name in {one.pipeline for one in owned}}
     live = {name: run.id for name, run in runs.items() if run is not None}
@@ -74,7 +74,7 @@ def _owner(
     ordinal, task = at
     place = owner.pipeline if ordinal is None else f"{owner.pipeline}, instance {ordinal}, task {task}"
     if status is None:
-        return Owner(name=place if has_run else f"{place} (no run of it lives)", heartbeat_ms=None)
+        return Owner(name=place if has_run else f"{place} (no live run)", heartbeat_ms=None)
     name = f"{place} on {status.last.host} ({status.last.state.replace('_', ' ')})"
     has_ended = status.last.state in _ENDED
     return Owner(name=name, heartbeat_ms=None if has_ended else int(status.received_at.timestamp() * 1000))

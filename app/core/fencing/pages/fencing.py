@@ -1,4 +1,4 @@
-"""Fencing events: who fenced my producer, and should I worry?"""
+"""The pages of fencing events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.fencing.fencing_event import Cause, Confidence
 from app.core.fencing.pages.incarnations import drawing_of
@@ -20,11 +21,11 @@ from app.core.fencing.story import story_of
 from app.core.observing.service import groups
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Phase
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.printable import one_line
 from app.kit.storable import moment_of_ms
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import words
 from app.kit.web.pages.errors import PageRoute
@@ -57,14 +58,14 @@ _WITHIN_WORDS = {
     Within.MONTH: f"last {KEPT_FOR.days} days",
 }
 _CONFIDENCE_WORDS = {
-    Confidence.CERTAIN: "the records allow nothing else",
-    Confidence.LIKELY: "what else it could be is rarer",
-    Confidence.OPEN: "the records do not tell it from what else it could be",
+    Confidence.CERTAIN: "the evidence allows no other cause",
+    Confidence.LIKELY: "the alternatives are rarer",
+    Confidence.OPEN: "the evidence cannot distinguish it from the alternatives",
 }
 
 
 class Wanted:
-    """What the page's form asks for; what is not chosen is an empty string there."""
+    """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class Wanted:
         self.pipeline = pipeline.strip() or None
         self.transactional_id = transactional_id or None
         self.group = group or None
-        # None for all, and for a word that is no cause.
+        # None for all, and for an unknown cause.
         self.cause = Cause(cause) if cause in set(Cause) else None
         self.within = within
         self.after = after
@@ -90,7 +91,7 @@ class Wanted:
         return any((self.cluster, self.pipeline, self.transactional_id, self.group, self.cause))
 
     def query(self) -> dict[str, str | None]:
-        """What the form would send, without the place in the list."""
+        """Return the form's values, without the cursor."""
         return {
             "cluster": self.cluster,
             "pipeline": self.pipeline,
@@ -107,7 +108,7 @@ WantedDep = Annotated[Wanted, Depends()]
 def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        # What is no fencing is shown to those who ask for it by its name.
+        # Events that are no fencing are shown only if the filter names their cause.
         of_group = None
         if asked.group is not None:
             of_group = await groups.losses_of(wiring.observations, cluster=asked.cluster, group=asked.group)
@@ -141,7 +142,9 @@ def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
 
 
 def _unread(observations: Observations) -> list[Mapping[str, str]]:
-    """The clusters whose journal of transactions is not read as it should be, and why: nothing is seen of them now."""
+    """Return the clusters whose transaction journal is not read completely, with the problem: events there are not
+    detected.
+    """
     return [
         {"cluster": one.cluster, "phase": status.phase, "problem": status.problem}
         for one in observations.all()
@@ -187,7 +190,7 @@ def _partition(name: str) -> Mapping[str, str]:
 
 
 def as_text(line: FencingLine) -> str:
-    """The event for an incident channel: what, how sure, what proves it, what to do. Each row is one line."""
+    """Format the event for an incident channel: cause, confidence, evidence and next steps. Each row is one line."""
     event = line.record.event
     verdict = event.verdict
     others = ", ".join(words(one) for one in verdict.alternatives)

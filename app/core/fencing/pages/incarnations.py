@@ -1,4 +1,4 @@
-"""A fencing event as a drawing: a lane for each side, with when it lived and what is told of it."""
+"""A fencing event as a drawing: a lane for each side, with its lifetime and its events."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from app.core.fencing.story import Moment, Side, Story
 from app.kit.web.pages.timeline import Bar, Lane, Mark, Timeline, Tone, places
 
 _MARGIN_PERCENT = 4.0
-_NAMES = {Side.OLD: "the old producer", Side.NEW: "the new producer", Side.GROUP: "the group", Side.OPERATOR: "by hand"}
+_NAMES = {Side.OLD: "old producer", Side.NEW: "new producer", Side.GROUP: "group", Side.OPERATOR: "command"}
 
 
 def drawing_of(story: Story) -> Timeline:
-    """The lanes of those who did something, each as long as it lived."""
+    """Return the lanes of the sides that acted, each as long as it lived."""
     reached = places([*(moment.at_ms for moment in story.moments), story.taken_at_ms], margin=_MARGIN_PERCENT)
     cut = reached[story.taken_at_ms]
     lanes: list[Lane] = []
@@ -27,17 +27,17 @@ def drawing_of(story: Story) -> Timeline:
         lanes.append(Lane(name=_NAMES[side], detail=_detail(story, side), bars=tuple(bars), marks=tuple(marks)))
     words = f"Producer {story.old.producer_id} epoch {story.old.producer_epoch} was ended"
     if story.new is not None:
-        words += f"; producer {story.new.producer_id} epoch {story.new.producer_epoch} has its id after it"
-    return Timeline(lanes=tuple(lanes), cut=cut, words=f"{words}. The table below says the same.")
+        words += f"; producer {story.new.producer_id} epoch {story.new.producer_epoch} had its id next"
+    return Timeline(lanes=tuple(lanes), cut=cut, words=f"{words}. The table below has the same events.")
 
 
 def _old(marks: list[Mark], moments: list[Moment], cut: float) -> list[Bar]:
-    # From the line's beginning: its first record that is kept is seldom its first one.
+    # From the start of the lane: the first kept record is seldom the producer's first one.
     bars = [Bar(left=0, width=cut, title="had the id", tone=Tone.OLD)]
     said = [mark.left for mark, moment in zip(marks, moments, strict=True) if moment.is_own_word]
     late_until = max(said, default=0.0)
     if late_until > cut:
-        bars.append(Bar(left=cut, width=round(late_until - cut, 1), title="went on without it", tone=Tone.LATE))
+        bars.append(Bar(left=cut, width=round(late_until - cut, 1), title="continued without it", tone=Tone.LATE))
     return bars
 
 

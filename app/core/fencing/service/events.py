@@ -1,7 +1,8 @@
-"""Fencing events are kept once, however many servers and workers tell of the same loss, and corrected in place.
+"""Store each fencing event once, though many servers and workers report the same loss, and correct it in place.
 
-`record_cases` is what everybody calls who has seen something: the observer with `cases_of` an id's steps, the workers'
-listener with `case_of_word`, a command of ours with `case_of_command`, a look at a partition with `case_of_marker`.
+All sources call `record_cases`. The observer calls it with `cases_of` an id's steps, the workers' listener with
+`case_of_word`. A command of Fenceline calls it with `case_of_command`, and the search of a partition with
+`case_of_marker`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ NOTICE = "fencing"
 
 
 async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime) -> list[FencingEvent]:
-    """Join these with what is kept, and keep what they prove; the events that are new or say something else now.
+    """Join the cases with the stored evidence, and store the events that they prove. Return the new and changed events.
 
-    Whoever calls it again with the same, here or on another server, changes nothing. Rows are locked in one order, so
-    that two servers with the same cases take turns; call it last in a unit of work that holds other locks.
+    A repetition with the same cases, here or on another server, changes nothing. Rows are locked in one order, so that
+    two servers with the same cases take turns. Call it last in a unit of work that holds other locks.
     """
     wanted = {case.key: case for case in joined(storable(_findable(case)) for case in cases)}
     kept = await uow.of(FencingStore).evidence_of(wanted)
@@ -53,7 +54,7 @@ async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime)
 
 
 class _Change(NamedTuple):
-    """cause_before: what was said of it until now; None of a new one."""
+    """cause_before: the earlier verdict's cause; None for a new event."""
 
     event: FencingEvent
     cause_before: Cause | None = None
@@ -72,7 +73,7 @@ async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: da
             return _Change(event)
         before = await uow.of(FencingStore).find(case.key, for_update=True)
     if before is None:
-        # Another server wrote it and retention has removed it, all since our first look: it was too old to keep.
+        # Another server added it and retention has removed it since `find`: it was too old to keep.
         return None
     if before.is_foreign:
         return None
@@ -102,7 +103,7 @@ async def _tell(uow: UnitOfWork, event: FencingEvent, before: Verdict | None, *,
 async def list_events(
     uow: UnitOfWork, wanted: FencingFilter, *, after: str | None = None, limit: int = 50
 ) -> Page[FencingRecord]:
-    """Newest first. Raises InvalidError for a cursor or a limit that is none."""
+    """Newest first. Raises InvalidError for an invalid cursor or limit."""
     return await uow.of(FencingStore).list(wanted, after=after, limit=checked_limit(limit))
 
 
@@ -112,7 +113,7 @@ async def get_event(uow: UnitOfWork, record_id: str) -> FencingRecord:
 
 
 def _is_worth_a_row(event: FencingEvent, *, now: datetime) -> bool:
-    """A client of KIP-890 ends its own transactions as a matter of course: that only ever corrects what was said."""
+    """A KIP-890 client ends its own transactions regularly: that only corrects earlier verdicts."""
     return event.verdict.cause is not Cause.OWN_ABORT and moment_of_ms(event.verdict.at_ms) >= now - KEPT_FOR
 
 

@@ -1,4 +1,4 @@
-"""Fencing events as people look for them: by the names that clusters have here."""
+"""Fencing events by the registered names of clusters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ASKED_AGAIN = timedelta(seconds=1)
 
 
 class FencingLine(msgspec.Struct, frozen=True, kw_only=True):
-    """cluster: the name that its Kafka cluster is registered under; None once it is not any more."""
+    """cluster: the registered name of its Kafka cluster; None if it is no longer registered."""
 
     cluster: str | None
     record: FencingRecord
@@ -29,7 +29,7 @@ class FencingLine(msgspec.Struct, frozen=True, kw_only=True):
 async def list_lines(
     uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None, after: str | None = None, limit: int = 50
 ) -> Page[FencingLine]:
-    """Newest first, of one cluster or of all. Raises NotFoundError for a cluster that is not there, InvalidError."""
+    """Newest first, of one cluster or of all. Raises NotFoundError for an unknown cluster, InvalidError."""
     wanted = await _of_cluster(uow, wanted, cluster)
     page = await fencing_events.list_events(uow, wanted, after=after, limit=limit)
     names = await _names(uow)
@@ -38,8 +38,9 @@ async def list_lines(
 
 
 class GroupFencings:
-    """What a group's members and the ids that store its offsets lost, for whoever looks at it many times a second: the
-    database is asked once a second, or when the group has other ids."""
+    """The losses of a group's members and of the ids that store its offsets, for views that refresh many times a
+    second. The database is queried once a second, or when the group has other ids.
+    """
 
     def __init__(self, *, cluster: str, group: str) -> None:
         self._cluster = cluster
@@ -50,7 +51,7 @@ class GroupFencings:
     async def newest(
         self, uow: UnitOfWork, *, transactional_ids: tuple[str, ...], now: datetime
     ) -> tuple[FencingLine, ...]:
-        """Newest first. Raises NotFoundError for a cluster that is not there."""
+        """Newest first. Raises NotFoundError for an unknown cluster."""
         if self._is_old(transactional_ids, now):
             losses = GroupLosses(
                 group_id=storable_text(self._group),
@@ -69,13 +70,13 @@ class GroupFencings:
 
 
 async def count_by_cause(uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None) -> dict[Cause, int]:
-    """The commonest first. Raises NotFoundError for a cluster that is not there."""
+    """The most frequent cause first. Raises NotFoundError for an unknown cluster."""
     counts = await uow.of(FencingStore).count_by_cause(await _of_cluster(uow, wanted, cluster))
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 async def told_by_cluster(uow: UnitOfWork) -> dict[str, dict[Cause, int]]:
-    """How often each cause was ever told of each registered cluster; 0 where it never was."""
+    """Return the number of events with each cause for each registered cluster; 0 without any."""
     told = await uow.of(FencingStore).told()
     return {
         one.name: {cause: told.get((one.kafka_cluster_id, cause), 0) for cause in Cause}
@@ -96,7 +97,7 @@ async def _of_cluster(uow: UnitOfWork, wanted: FencingFilter, cluster: str | Non
 
 
 async def _names(uow: UnitOfWork) -> dict[str, str]:
-    """By the id that brokers report; of several names for one cluster the first."""
+    """By the id that brokers report; the first of several names for one cluster."""
     return {one.kafka_cluster_id: one.name for one in reversed(await uow.of(ClusterStore).list_all())}
 
 

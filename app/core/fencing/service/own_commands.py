@@ -1,7 +1,7 @@
-"""Commands of ours that may be behind a loss, from the command log.
+"""Find Fenceline's commands that may have caused a loss, in the command log.
 
-Who fences or ends a transaction adds the command to its event, with what the brokers answered. A server that dies first
-leaves it in the log alone.
+The service that fences or ends a transaction adds the command to its event, with the brokers' answer. If a server dies
+before that, only the log has it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OURS = frozenset({Cause.OPERATOR_FENCE, Cause.DEAD_TASK})
 
 
 class OwnCommands:
-    """For the events of one unit of work: the log is asked once of a Kafka cluster, if one of them needs it."""
+    """For the events of one unit of work: the log is queried once for each Kafka cluster, if an event needs it."""
 
     def __init__(self, uow: UnitOfWork, *, now: datetime) -> None:
         self._uow = uow
@@ -35,7 +35,7 @@ class OwnCommands:
         self._of_cluster: dict[str, tuple[Command, ...]] = {}
 
     async def words_for(self, event: FencingEvent) -> tuple[CommandWord, ...]:
-        """Those that may have done it, without an answer; none where the evidence has one, or tells that none did."""
+        """Return the possible commands, without an answer; none if the evidence has one, or excludes commands."""
         if not _could_be_commanded(event):
             return ()
         found = await self._commands(event.key.kafka_cluster_id)

@@ -1,4 +1,4 @@
-"""One cluster's search for hanging transactions: sweeps, looks, and what they showed, written down and shown."""
+"""The search for hanging transactions on one cluster: sweeps, checks, and the storage and display of results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BACK_OFF = BackOff(1.0, 60.0)
 
 
 class _Over(msgspec.Struct):
-    """One that is open no longer; looks: how often its marker was looked for."""
+    """A transaction that is no longer open; looks: the number of searches for its marker."""
 
     transaction: HangingTransaction
     ending: Ending | None
@@ -58,7 +58,7 @@ class _Over(msgspec.Struct):
 
 
 class ClusterSearch:
-    """`turn` is one step of it, bounded in time; broker failures are told in the report, those of Postgres raised."""
+    """`turn` is one step, bounded in time. Broker failures are in the report, those of Postgres are raised."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ClusterSearch:
         await self._write()
 
     async def close(self) -> None:
-        """Let the connection go; a question that is on its way fails by that."""
+        """Close the connection; a request in progress fails."""
         self._connection = None
         held_open, self._held_open = self._held_open, ExitStack()
         await self._in_thread(held_open.close)
@@ -144,12 +144,12 @@ class ClusterSearch:
         self._not_before = time.monotonic() + BACK_OFF.wait_s(self._failures)
         self._tell(problem=error.message)
         await self.close()
-        # Brokers may have other addresses by now, and partitions other leaders.
+        # Brokers may have other addresses now, and partitions other leaders.
         self._partitions_at = float("-inf")
         self._to_sweep = []
 
     async def _sweep_on(self, connection: SearchConnection, search: Search) -> None:
-        """Ask where the next partitions end; all of them again when the last sweep began long enough ago."""
+        """Ask for the ends of the next partitions; start again with all of them when the interval is over."""
         now = time.monotonic()
         if not self._to_sweep:
             if now - self._sweep_began < self._sweep_every_s:
@@ -179,7 +179,7 @@ class ClusterSearch:
     async def _look(self, connection: SearchConnection, search: Search) -> None:
         snapshot, now_ms = self._observations.of(self.cluster.name), self._now_ms()
         suspects = search.suspects(for_ms=self._unaccounted_ms, now_ms=now_ms)
-        # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
+        # With 50,000 ids it takes tens of milliseconds, which must not block the event loop.
         accounts = await asyncio.to_thread(Accounts, snapshot, suspects, unaccounted_ms=self._unaccounted_ms)
         self._torn_search.note_moved(search.take_moved())
         due = search.due(accounts, now_ms=now_ms, torn=self._torn_search.due(snapshot))
@@ -199,7 +199,7 @@ class ClusterSearch:
         self._tell(asked=self._report.asked + len(due))
 
     async def _find_ends(self, connection: SearchConnection) -> None:
-        """What ended those that are open no longer. One stays on the list until that is known."""
+        """Find the ends of those that are no longer open. Each stays on the list until its end is known."""
         for over in list(self._over):
             ended = await self._end_of(connection, over)
             if ended is not None:
@@ -207,7 +207,7 @@ class ClusterSearch:
                 self._over.remove(over)
 
     async def _end_of(self, connection: SearchConnection, over: _Over) -> Ended | None:
-        """None while its marker may be on its way to the replicas: the leader says at once that nothing is open."""
+        """Return None while its marker may be on its way to the replicas: the leader reports the end at once."""
         one, ending = over.transaction, over.ending
         marker = None
         if ending is None:
@@ -222,7 +222,7 @@ class ClusterSearch:
         return Ended(transaction=one, ending=ending, at_ms=marker.at_ms, marker_offset=marker.offset)
 
     async def _find_foreign_markers(self, connection: SearchConnection) -> None:
-        """The markers of what somebody ended behind the coordinators' backs, as evidence of fencing events."""
+        """Find the markers of torn transactions, as evidence of fencing events."""
         while self._torn:
             one = self._torn[-1]
             marker = await self._in_thread(partial(_foreign_marker, connection, one))
@@ -239,14 +239,14 @@ class ClusterSearch:
                 self._cases.append(case)
 
     async def _note_marker(self, one: HangingTransaction, marker: MarkerRecord) -> None:
-        """The marker as evidence of a fencing event: no coordinator decided it, whoever wrote it."""
+        """Add the marker as evidence of a fencing event: no coordinator decided it."""
         snapshot = await self._observations.until(
             self.cluster.name, lambda found: _is_read_to(found, marker.at_ms), timeout_s=_JOURNAL_WITHIN_S
         )
         owners = (live for live in snapshot.transactions.values() if live.state.producer_id == one.key.producer_id)
         live = next((live for live in owners if live.is_from_journal), None)
         if live is None and one.transactional_id is not None:
-            # Its id is known by its coordinator's word only, which has no record to show.
+            # Only its coordinator's answer names its id, without a record as evidence.
             return
         case = case_of_marker(
             marker,
@@ -289,7 +289,7 @@ class ClusterSearch:
         self._observations.note_search(self._report)
 
     async def _in_thread(self, question: Callable[[], T]) -> T:
-        """Of its own: brokers that are frozen keep it, and nobody else waits for it."""
+        """Use this search's own thread: frozen brokers block only that one."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, question)
 
     def _now_ms(self) -> int:
@@ -297,7 +297,7 @@ class ClusterSearch:
 
 
 def _thread_of(cluster: Cluster) -> ThreadPoolExecutor:
-    """Only begun when it is asked for something."""
+    """The thread starts with its first request."""
     return ThreadPoolExecutor(1, thread_name_prefix=f"hanging search of {cluster.name}")
 
 
@@ -317,5 +317,5 @@ def _foreign_marker(connection: SearchConnection, one: Torn) -> MarkerRecord | N
 
 
 def _is_read_to(snapshot: Snapshot, at_ms: int) -> bool:
-    """As far as it will be: what is not followed is not waited for."""
+    """Return True if the journal is read up to then, or is not followed."""
     return not is_followed(snapshot) or snapshot.transaction_journal.as_of_ms >= at_ms

@@ -1,4 +1,4 @@
-"""Every server searches every registered cluster for hanging transactions, all the time and with a bounded load."""
+"""Search every registered cluster for hanging transactions, continuously and with bounded load; each server does it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class HangingSearch:
-    """The loop that gives each cluster's search its turns. What was seen stays true while Postgres is away: a last
-    stable offset never goes back, so one that stands where it stood has stood there all the time.
+    """The loop that gives each cluster's search its turns. Observations stay valid during an outage of Postgres: a last
+    stable offset never decreases, so an equal one was unchanged all the time.
 
     Args:
-        where: of this server; every server searches, so each has a loop of its own.
+        where: the name of this server; every server searches, so each has a loop of its own.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class HangingSearch:
 
     @property
     def searches(self) -> tuple[ClusterSearch, ...]:
-        """Of each cluster, by its name."""
+        """Sorted by the cluster's name."""
         return tuple(self._searches[name] for name in sorted(self._searches))
 
     async def turn(self) -> None:
@@ -70,16 +70,16 @@ class HangingSearch:
         for name, cluster in clusters.items():
             if name not in self._searches:
                 self._searches[name] = self._make(cluster)
-        # Each bounds its questions and rests after a failure: one that is away hardly holds up the others.
+        # Each bounds its requests and backs off after a failure, so an unreachable cluster hardly delays the others.
         failures = await asyncio.gather(*(one.turn() for one in self._searches.values()), return_exceptions=True)
         for failure in failures:
             if failure is not None:
                 raise failure
 
     def interrupted(self) -> None:
-        """What was found and is not written yet still waits to be written."""
+        """Results that are not stored yet stay in the queue."""
 
     async def close(self) -> None:
-        """Let all connections go."""
+        """Close all connections."""
         searches, self._searches = list(self._searches.values()), {}
         await asyncio.gather(*(one.close() for one in searches))

@@ -7,15 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.ids.api.schemas import ImportGiven
 from app.core.ids.formulas import FORMULAS, IdFormula
 from app.core.ids.imported import ImportPlan
 from app.core.ids.service import imports as id_imports
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import NameInPath, Why
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(tags=["mappings"])
 Author = Annotated[Principal, may(Verb.IMPORT_IDS)]

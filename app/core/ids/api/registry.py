@@ -6,15 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from app.core.access.signed_in import may
 from app.core.ids.api.schemas import Registry
 from app.core.ids.registry import IdCount, Only, RegistryQuery, RegistrySort
 from app.core.ids.service import registry as id_registry
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/clusters/{name}", tags=["mappings"])
 

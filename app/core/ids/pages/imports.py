@@ -8,15 +8,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.ids.formulas import FORMULAS
 from app.core.ids.imported import MAX_CSV_CHARACTERS, ImportPlan, ImportWish
 from app.core.ids.service import imports as id_imports
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import IdKind
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, InvalidError, Problem
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of

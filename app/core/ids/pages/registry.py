@@ -8,15 +8,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.ids.pages.chart import id_growth_chart_of
 from app.core.ids.registry import Only, Orphan, RegisteredId, RegistryQuery, RegistrySort
 from app.core.ids.service import registry as id_registry
 from app.core.observing.pages.reading import reading_of
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.page import LONGEST_CURSOR
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute

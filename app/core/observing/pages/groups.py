@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.fencing.fencing_event import FencingKind
 from app.core.fencing.record import kept_id
@@ -20,11 +21,11 @@ from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.service import groups
 from app.core.observing.service.observations import notice_of
 from app.core.observing.snapshot import Snapshot
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.page import LONGEST_CURSOR
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.hanging.pending import pending_holds
 from app.core.hanging.service import HangingLine
@@ -25,11 +26,11 @@ from app.core.observing.snapshot import Snapshot
 from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort
 from app.core.overview.service import LIST_LIMIT
 from app.core.pipelines.store import PipelineStore
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.page import LONGEST_CURSOR
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import moment, words
 from app.kit.web.pages.errors import PageRoute

@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
+from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.pipelines.pages import file_sink_form
 from app.core.pipelines.pages.form import STEP_FIELDS, definition_of, form_of, steps_of, values_of, with_steps
@@ -25,10 +26,11 @@ from app.core.pipelines.pipeline import (
 )
 from app.core.pipelines.service import pipelines
 from app.core.pipelines.service.validation import validate_pipeline
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, Problem
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import problems_of

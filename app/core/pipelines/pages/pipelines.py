@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters.brokers import TopicPartition
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.snapshot import Phase, Snapshot
 from app.core.overview import service as overview
 from app.core.overview.service import PipelinePage
 from app.core.pipelines.file_text import describe_columns
-from app.core.pipelines.pipeline import Steps
+from app.core.pipelines.pipeline import PipelineDefinition, Steps
 from app.core.pipelines.pipeline_ids import id_forms
 from app.core.pipelines.service import pipelines
+from app.core.product import PipelineLink, Product
 from app.core.runs.offset_reset import OffsetTarget, OffsetTargetKind
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.service import offsets, runs
 from app.core.transforms.step_text import describe_step
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
@@ -55,7 +58,7 @@ async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response
 def looking_at(wiring: Wiring, name: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        view = await overview.pipeline_page(uow, name, needs=wiring.needs, now=now)
+        view = await overview.pipeline_page(uow, name, needs=wiring.needs, panels=wiring.panels, now=now)
         definition = view.line.pipeline.definition
         transform = definition.transform
         snapshot = wiring.observations.of(view.cluster.name)
@@ -65,6 +68,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "run": view.line.run,
             "is_live": view.line.run is not None and view.line.run.ended_at is None,
             "chart": chart_of(view.series),
+            "links": links_of(wiring.products, definition),
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "columns": "" if definition.files is None else describe_columns(definition.files.partition_by),
             "beside": beside(wiring, view),
@@ -77,6 +81,15 @@ def looking_at(wiring: Wiring, name: str) -> Look:
         return Screen(template="pipelines/detail", title=name, context=context, concerns=concerns)
 
     return look
+
+
+_IMPORTED_IDS = PipelineLink(path="imported-ids", title="Imported ids", order=30)
+
+
+def links_of(products: Sequence[Product], definition: PipelineDefinition) -> list[PipelineLink]:
+    """The buttons to a pipeline's other pages, in their order."""
+    links = [_IMPORTED_IDS, *(link for product in products for link in product.pipeline_links)]
+    return sorted((link for link in links if link.is_shown(definition)), key=lambda link: link.order)
 
 
 def unreached(snapshot: Snapshot) -> str | None:

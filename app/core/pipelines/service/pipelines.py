@@ -16,13 +16,13 @@ from app.core.pipelines.revision import Change, definition_sha256, diff
 from app.core.pipelines.service.validation import refuse_invalid, validate_pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.run import fields_that_need_full_restart
+from app.core.runs.service.busy import refuse_while_busy
 from app.core.runs.service.runs import roll_run
 from app.core.runs.store.runs import RunStore
 from app.kit.access import Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError, PreconditionError, Problem
 from app.kit.page import Page, checked_limit
-from app.products.migrations.service.guard import refuse_while_migrating
 
 MAX_SOURCE_BYTES = 512 * 1024
 
@@ -100,7 +100,7 @@ async def change_pipeline(
     problems = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
     refuse_invalid(name, problems, verb="changed")
     before = await uow.of(PipelineStore).get(name, for_update=True)
-    await refuse_while_migrating(uow, name)
+    await refuse_while_busy(uow, name)
     if expected_revision is not None and expected_revision != before.current_revision:
         raise PreconditionError(
             f"pipeline {name} is at revision {before.current_revision} by now, your change is based on "

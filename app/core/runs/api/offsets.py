@@ -8,15 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs import offset_reset
 from app.core.runs.api.offset_schemas import OffsetResetGiven, OffsetTarget
 from app.core.runs.offset_reset import OffsetChange
 from app.core.runs.service import offsets
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/pipelines/{name}/offsets", tags=["offsets"])
 

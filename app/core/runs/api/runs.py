@@ -8,19 +8,21 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs import run as domain_run
 from app.core.runs.api.run_schemas import Reason, RestartGiven, StartGiven
 from app.core.runs.instance import Instance
 from app.core.runs.run import Run
 from app.core.runs.service import instances, runs, tasks
 from app.core.runs.task import TaskEventRecord, TaskStatus
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 
 router = APIRouter(tags=["runs"])
 NO_REASON = Reason()

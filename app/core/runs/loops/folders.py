@@ -6,11 +6,12 @@ A folder is on the host that submitted the driver, so each server does this for 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
 from app.core.runs.instance import Instance
-from app.core.runs.launcher import AuditLauncher, InstanceFolders, LeaseFolder
+from app.core.runs.launcher import DriverFolders, InstanceFolders, LeaseFolder
 from app.core.runs.store.instances import InstanceStore
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
@@ -30,8 +31,8 @@ class FolderRetention:
     def __init__(
         self,
         folders: InstanceFolders,
-        audits: AuditLauncher,
         *,
+        others: Sequence[DriverFolders] = (),
         unit_of_work: UnitOfWorkFactory,
         clock: Clock,
         where: str,
@@ -41,13 +42,14 @@ class FolderRetention:
         self.name = f"instance files of {where}"
         self.period_s = period_s
         self._folders = folders
-        self._audits = audits
+        self._others = others
         self._unit_of_work = unit_of_work
         self._clock = clock
         self._kept_for = kept_for
 
     async def turn(self) -> None:
-        if trimmed := await self._folders.trim_logs() + await self._audits.trim_logs():
+        trimmed = await self._folders.trim_logs() + sum([await others.trim_logs() for others in self._others])
+        if trimmed:
             log.info("%d drivers' logs had become too long; their last part is in driver.log.1", trimmed)
         before = self._clock.now() - self._kept_for
         candidates = await self._folders.unchanged_since(before)
@@ -60,8 +62,11 @@ class FolderRetention:
                     removed += await self._remove(folder)
         if removed:
             log.info("removed the folders of %d leases that ended more than %s ago", removed, self._kept_for)
-        if of_audits := await self._audits.remove_folders(unchanged_since=before):
-            log.info("removed the folders of %d audits in which nothing was written for %s", of_audits, self._kept_for)
+        for others in self._others:
+            if gone := await others.remove_folders(unchanged_since=before):
+                log.info(
+                    "removed the folders of %d %s in which nothing was written for %s", gone, others.of, self._kept_for
+                )
 
     async def _remove(self, folder: LeaseFolder) -> bool:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from app.core.runs.store.retention import RetentionStore
+from app.core.runs.service import retention
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 
@@ -25,8 +25,8 @@ class Retention:
     async def turn(self) -> None:
         now = self._clock.now()
         async with self._unit_of_work() as uow:
-            thinned = await uow.of(RetentionStore).thin_samples(now=now)
-            expired = await uow.of(RetentionStore).expire(now=now)
+            thinned = await retention.thin_samples(uow, now=now)
+            expired = await retention.expire(uow, now=now)
             await uow.commit()
         removed = Counter(expired) + Counter(run_samples=thinned)
         if removed:

@@ -10,17 +10,19 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.service import command_log
+from app.core.access.signed_in import may
 from app.core.overview import service as overview
 from app.core.overview.service import RunPage
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.pages.log_tail import LogTail, tail_of
 from app.core.runs.run import Run
 from app.core.runs.service import runs
+from app.core.wiring import Wiring, WiringDep
 from app.kit import access
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen

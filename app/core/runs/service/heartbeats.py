@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from app.core.fencing.evidence import GroupRecord
 from app.core.fencing.fencing_event import Case
+from app.core.runs.hooks import Hooks
 from app.core.runs.instance import ENDED, InstanceOutcome, InstanceState
 from app.core.runs.lease_context import LeaseContext
 from app.core.runs.rates import rates_between
@@ -51,7 +52,6 @@ from app.kit.access import RunTokenScope
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ForbiddenError, NotFoundError
 from app.kit.storable import moment_of_ms, storable
-from app.products.drills.drill import TargetState
 
 FRESH_FOR = timedelta(seconds=3)
 """A task without a heartbeat for longer adds nothing to the run's rates."""
@@ -165,7 +165,7 @@ async def receive_heartbeat(
         is_current=is_current,
         database_epoch=context.database_epoch,
         accepted_events=stored_events,
-        drill=_order(context, report, now=now) if is_current else None,
+        drill=_order(uow, context, report, now=now) if is_current else None,
         recorded=await _recorded(uow, context) if heartbeat.asks_recorded else None,
     )
     return Heard(answer, fencing_cases(heartbeat, context, generations), heartbeat, dropped, beyond, context)
@@ -259,20 +259,12 @@ async def _context(
     return context
 
 
-def _order(context: LeaseContext, report: TaskReport, *, now: datetime) -> DrillOrder | None:
-    """Return the drill's order for this attempt, until the attempt has claimed it or its time is over."""
-    drill = context.drill
-    if drill is None or not drill.may_begin(now):
+def _order(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> DrillOrder | None:
+    """What a drill wants of this very attempt."""
+    if context.drill is None:
         return None
-    target = drill.target_of(report.task, report.attempt)
-    if target is None or target.state is not TargetState.ORDERED:
-        return None
-    return DrillOrder(
-        drill_id=drill.id,
-        act=drill.act,
-        for_s=drill.plan.for_s,
-        begin_within_s=(drill.begin_by - now).total_seconds(),
-    )
+    orders = (order_of(context.drill, report, now) for order_of in uow.part(Hooks).order_of)
+    return next((order for order in orders if order is not None), None)
 
 
 def _desired(context: LeaseContext) -> DesiredTaskState:

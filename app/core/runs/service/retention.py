@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.core.runs.hooks import Hooks
 from app.core.runs.store.retention import RetentionStore
 from app.kit.db.unit_of_work import UnitOfWork
 
@@ -14,5 +15,8 @@ async def thin_samples(uow: UnitOfWork, *, now: datetime) -> int:
 
 
 async def expire(uow: UnitOfWork, *, now: datetime) -> dict[str, int]:
-    """Remove used and old rows; return their number by table. Called about each minute."""
-    return await uow.of(RetentionStore).expire(now=now)
+    """Remove what is used up or old; rows by table. For a loop, every minute or so."""
+    removed = await uow.of(RetentionStore).expire(now=now)
+    for expire_product in uow.part(Hooks).expire:
+        removed |= await expire_product(uow, now)
+    return removed

@@ -22,6 +22,7 @@ from app.core.pipelines.service.validation import refuse_invalid, validate_pipel
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.recorded_offset import moved_sentence, unanswered_sentence
 from app.core.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
+from app.core.runs.service.busy import refuse_while_busy
 from app.core.runs.service.instances import retry_pending_instances, stop_pending_instances
 from app.core.runs.service.recorded_offsets import refuse_lost_offsets, refuse_lost_offsets_of_live
 from app.core.runs.service.run_endings import begin_run, claim_transactional_ids, end_run_if_over, notify_run
@@ -32,7 +33,6 @@ from app.kit.access import Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError
 from app.kit.page import Page, checked_limit
-from app.products.migrations.service.guard import refuse_while_migrating
 
 
 async def start_run(
@@ -68,7 +68,7 @@ async def start_run(
     compared = await refuse_lost_offsets(uow, brokers, checked)
     partitions = await _partitions_with_ids(brokers, cluster, checked.definition)
     locked = await uow.of(PipelineStore).get(pipeline, for_update=True)
-    await refuse_while_migrating(uow, pipeline)
+    await refuse_while_busy(uow, pipeline)
     if locked.current_revision != checked.current_revision:
         raise ConflictError(
             f"pipeline {pipeline} was changed to revision {locked.current_revision} during the start: "
@@ -200,7 +200,7 @@ async def restart_run(
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: wait until it is down, then start it")
-    await refuse_while_migrating(uow, run.pipeline)
+    await refuse_while_busy(uow, run.pipeline)
     if rolling:
         # After every lease that it is to bounce, even if a clock has gone back since they were granted.
         leased = [instance.leased_at + timedelta(microseconds=1) for instance in run.instances]
@@ -241,7 +241,7 @@ async def roll_run(
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         return run
-    await refuse_while_migrating(uow, run.pipeline)
+    await refuse_while_busy(uow, run.pipeline)
     await refuse_lost_offsets_of_live(uow, brokers, await uow.of(PipelineStore).get(run.pipeline))
     number = await _move_to_current_revision(uow, run, bounce_requested_at=run.bounce_requested_at)
     await command_log.record(

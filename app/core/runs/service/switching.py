@@ -8,10 +8,10 @@ from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.mode import Mode, is_unsafe_at_once, mode_of
 from app.core.runs.run import Run
+from app.core.runs.service.busy import shut_out_at
 from app.core.runs.store.instances import InstanceStore
 from app.core.runs.store.runs import RunStore
 from app.kit.db.unit_of_work import UnitOfWork
-from app.products.migrations.store.migrations import MigrationStore
 
 _PAGE = 50
 
@@ -27,11 +27,7 @@ async def unsafe_switch(uow: UnitOfWork, pipeline: Pipeline) -> str:
     enemy = next((mode for mode in Mode if is_unsafe_at_once(mode, wanted)), None)
     if enemy is None:
         return ""
-    proven = [
-        at
-        for one in (await uow.of(MigrationStore).list(pipeline=pipeline.name, after=None, limit=_PAGE)).items
-        if (at := one.shut_out.get(enemy)) is not None
-    ]
+    proven = await shut_out_at(uow, pipeline.name, enemy)
     after: str | None = None
     while True:
         page = await uow.of(RunStore).list(pipeline=pipeline.name, after=after, limit=_PAGE)

@@ -30,10 +30,9 @@ from app.core.runs.lease_bounds import (
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.task import Counters, PartitionProgress, TaskReport
 from app.core.wire.heartbeat import DriverHeartbeat, GoneAttempt, TaskEvent, TaskHeartbeat
-from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ForbiddenError, InvalidError
-from app.products.offset_log.hearing import Init
 
 MOST_EVENTS = 500
 """In one heartbeat; a worker sends a hundred, and the rest with the next."""

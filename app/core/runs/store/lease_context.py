@@ -13,7 +13,6 @@ from app.core.runs.lease_bounds import LeaseBounds
 from app.core.runs.lease_context import LeaseContext
 from app.core.runs.run import DesiredRunState
 from app.core.runs.task import TaskRates, TaskReport, TaskStatus
-from app.products.drills.drill import Drill
 
 _INTEGER = sa.Integer()
 LEASE_CONTEXT = sa.text(
@@ -38,7 +37,7 @@ LEASE_CONTEXT = sa.text(
            (SELECT epoch FROM database_identity) AS database_epoch,
            newest.lease AS newest_lease,
            newest.attempt AS newest_attempt,
-           drills.drill,
+           drills.drill::text AS drill,
            own.report, own.rates, own.received_at, own.state_since
     FROM instances
     JOIN runs ON runs.id = instances.run_id
@@ -97,7 +96,7 @@ def lease_context(row: sa.Row[Any]) -> LeaseContext:
             processing_guarantee=ProcessingGuarantee(row.processing_guarantee),
             tasks=row.tasks,
         ),
-        drill=None if row.drill is None else msgspec.convert(row.drill, Drill),
+        drill=row.drill,
         newest=None if row.newest_lease is None else (row.newest_lease, row.newest_attempt),
         own=own,
     )

@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.core.runs.recorded_offset import RecordedOffset
+from app.core.runs.tables.recorded_offsets import recorded_offsets
 from app.kit.db.store import DatabaseStore
-from app.products.offset_log.tables import recorded_offsets
 
 _R = recorded_offsets.c
 _GIVEN = """

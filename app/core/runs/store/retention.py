@@ -18,14 +18,6 @@ from app.core.runs.lease_bounds import LARGEST
 from app.core.runs.series import RunTotals
 from app.core.runs.tables.tasks import run_samples, task_events
 from app.kit.db.store import DatabaseStore
-from app.products.audits.audit import KEPT_FOR as AUDITS_FOR
-from app.products.audits.tables import audits
-from app.products.drills.drill import KEPT_FOR as DRILLS_KEPT_FOR
-from app.products.drills.tables import drills
-from app.products.files.store.retention import expire_files
-from app.products.offset_log.record import FINDINGS_KEPT_FOR, MOST_EVENTS
-from app.products.offset_log.record import KEPT_FOR as OFFSETS_KEPT_FOR
-from app.products.offset_log.tables import offset_contradictions, offset_events, offset_tellers, offset_tellings
 
 FINE_SAMPLES_FOR = timedelta(hours=1)
 THINNED_FOR = timedelta(hours=6)
@@ -93,7 +85,7 @@ class RetentionStore(DatabaseStore):
         return result.rowcount
 
     async def expire(self, *, now: datetime) -> dict[str, int]:
-        """Remove expired rows (idempotency keys, sessions, links, old events); return their number by table."""
+        """Remove core's old rows (idempotency keys, sessions, links, old events); the number of them by table."""
         statements = {
             "idempotency_keys": sa.delete(idempotency_keys).where(idempotency_keys.c.created_at < now - KEYS_FOR),
             "one_time_links": sa.delete(one_time_links).where(one_time_links.c.expires_at < now - SESSIONS_FOR),
@@ -106,17 +98,8 @@ class RetentionStore(DatabaseStore):
             "hanging_transactions": sa.delete(hanging_transactions).where(
                 hanging_transactions.c.ended_at < now - HANGING_KEPT_FOR
             ),
-            "drills": sa.delete(drills).where(drills.c.ended_at < now - DRILLS_KEPT_FOR),
-            "audits": sa.delete(audits).where(audits.c.ended_at < now - AUDITS_FOR),
             "webhook_deliveries": sa.delete(webhook_deliveries).where(
                 webhook_deliveries.c.ended_at < now - DELIVERIES_FOR
-            ),
-            "offset_events": sa.delete(offset_events).where(
-                sa.or_(offset_events.c.last_at < now - OFFSETS_KEPT_FOR, _beyond_the_newest(offset_events))
-            ),
-            "offset_tellers": sa.delete(offset_tellers).where(offset_tellers.c.reported_at < now - OFFSETS_KEPT_FOR),
-            "offset_contradictions": sa.delete(offset_contradictions).where(
-                offset_contradictions.c.found_at < now - FINDINGS_KEPT_FOR
             ),
             "id_counts": sa.delete(id_counts).where(id_counts.c.at < now - COUNTS_FOR),
             "partition_ownerships": sa.delete(partition_ownerships).where(
@@ -130,11 +113,4 @@ class RetentionStore(DatabaseStore):
         removed["id_counts"] += thinned.rowcount
         attempts = await self._db.execute(_EXPIRE_ATTEMPTS, {"before": now - ATTEMPTS_FOR})
         removed["task_attempts"] = attempts.scalar_one()
-        return removed | await expire_files(self._db, now=now)
-
-
-def _beyond_the_newest(events: sa.Table) -> sa.ColumnElement[bool]:
-    """Match events behind the last MOST_EVENTS that their attempt has recorded of their partition."""
-    told = offset_tellings
-    same = sa.and_(*(told.c[key.name] == events.c[key.name] for key in told.primary_key.columns))
-    return sa.exists().where(same, told.c.recorded > MOST_EVENTS, events.c.index < told.c.recorded - MOST_EVENTS)
+        return removed

@@ -1,4 +1,4 @@
-"""Which cluster these commands ask, and how."""
+"""The cluster of a command, with its access."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.kit.words import span
 T = TypeVar("T")
 _CLOCKS_FOR_S = 60.0
 
-Within = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a journal may take to read.")]
+Within = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="The time limit for reading a journal.")]
 
 
 def now_ms() -> int:
@@ -33,7 +33,7 @@ def now_ms() -> int:
 
 
 class DirectCluster:
-    """The cluster that the options name."""
+    """Return the cluster that the options name."""
 
     def __init__(self, bootstrap_server: str | None, config: list[str] | None) -> None:
         if bootstrap_server is None:
@@ -44,11 +44,11 @@ class DirectCluster:
         self.brokers = KafkaTransactions(environment=os.environ, secrets_dir=self._secrets_dir)
 
     async def asked(self, _: Collection[str]) -> Asked:
-        """This command, at this moment. Whose the ids are, only a server of ours would know."""
+        """This command at this moment. The owners of ids are known to a Fenceline server only."""
         return Asked(bootstrap_servers=self.bootstrap_server, now_ms=now_ms())
 
     def run(self, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer; every error of ours becomes a CommandError."""
+        """Return the answer; every Fenceline error becomes a CommandError."""
         return answered(lambda: asyncio.run(question()))
 
     def resolved(self) -> dict[str, str]:
@@ -57,12 +57,12 @@ class DirectCluster:
 
 
 def as_document(value: Any) -> Any:
-    """A record of ours as JSON has it."""
+    """Convert a record to JSON data."""
     return msgspec.to_builtins(value)
 
 
 class DirectClocks:
-    """The brokers' clocks beside ours, measured anew once a minute while somebody watches."""
+    """The offsets of the brokers' clocks, measured again once a minute for a watching command."""
 
     def __init__(self, resolved: Mapping[str, str], *, timeout_s: float) -> None:
         self._resolved = resolved
@@ -71,7 +71,7 @@ class DirectClocks:
         self._measured_s: float | None = None
 
     def measured(self) -> BrokerClocks:
-        """As of the last minute; without the clocks that could not be measured. Raises nothing."""
+        """Return the newest measurement, without clocks that could not be measured. Raises nothing."""
         if self._measured_s is None or time.monotonic() - self._measured_s > _CLOCKS_FOR_S:
             try:
                 self._measured = measure_clocks(self._resolved, timeout_s=self._timeout_s, now_ms=now_ms)
@@ -82,7 +82,7 @@ class DirectClocks:
 
     @property
     def remark(self) -> str:
-        """By which clocks the times are, where they are not simply ours."""
+        """Name the clocks of the times, if they differ from this machine's."""
         clocks = self._measured
         apart = [
             f"broker {broker}'s clock is {span(abs(offset.middle_ms))} {'behind' if offset.middle_ms > 0 else 'ahead'}"
@@ -92,5 +92,5 @@ class DirectClocks:
         unknown = sorted(set(clocks.leaders.values()) - set(clocks.offsets))
         if unknown or not clocks.leaders:
             named = f" of broker {', '.join(map(str, unknown))}" if unknown else ""
-            apart.append(f"times{named} are by its own clock, which only an open transaction lets us measure")
+            apart.append(f"times{named} are by its own clock, measurable only with an open transaction")
         return "; ".join(apart)

@@ -1,4 +1,4 @@
-"""Commands that ask brokers themselves, without any server of ours: for a look at a strange cluster."""
+"""Commands that ask brokers directly, without a Fenceline server, for unregistered clusters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BootstrapServer = Annotated[
 ClientConfig = Annotated[
     list[str] | None,
     typer.Option(
-        "--config", "-c", help="With it: a librdkafka security setting, KEY=VALUE; secrets as env:… or file:…"
+        "--config", "-c", help="A librdkafka security setting for these brokers, KEY=VALUE; secrets as env:… or file:…"
     ),
 ]
 
@@ -36,20 +36,20 @@ _EXIT_CODES = {400: ExitCode.INVALID, 403: ExitCode.NOT_ALLOWED, 422: ExitCode.I
 
 
 def connection_of(bootstrap_server: str, config: list[str] | None) -> dict[str, str]:
-    """What the options say. Raises CommandError with everything that is wrong with them."""
+    """Return the cluster of the options. Raises CommandError with all of their errors."""
     client_config: dict[str, str] = {}
     for pair in config or []:
         key, is_pair, value = pair.partition("=")
         if not is_pair:
             raise CommandError(f"--config {pair}: expected KEY=VALUE", code=ExitCode.USAGE)
         client_config[key] = value
-    # Who types the address may go there: the list of allowed brokers is the server's.
+    # The user may connect to any typed address: the list of allowed brokers is the server's.
     problems = check_cluster(
         name="direct", bootstrap_servers=bootstrap_server, client_config=client_config, allowed_addresses=("*",)
     )
     if problems:
         raise CommandError(
-            "the cluster cannot be asked:",
+            "the cluster's options are not valid:",
             code=ExitCode.USAGE,
             lines=tuple(f"{problem.field}: {problem.message}" for problem in problems),
         )
@@ -57,8 +57,8 @@ def connection_of(bootstrap_server: str, config: list[str] | None) -> dict[str, 
 
 
 def ask(question: Callable[[KafkaBrokers], Awaitable[T]]) -> T:
-    """The brokers' answer; every error of ours becomes a CommandError."""
-    # Only whoever asks without a server waits for the Kafka clients.
+    """Return the brokers' answer; every Fenceline error becomes a CommandError."""
+    # Imported here, as only commands without a server need the Kafka clients.
     from app.edges.kafka.admin import KafkaBrokers
 
     settings = settings_or_exit()
@@ -74,7 +74,7 @@ def ask(question: Callable[[KafkaBrokers], Awaitable[T]]) -> T:
 
 
 def answered(question: Callable[[], T]) -> T:
-    """What the question comes to; every error of ours becomes a CommandError. What takes long says so meanwhile."""
+    """Return the result of a question; Fenceline errors become CommandErrors. Reports that it waits."""
     try:
         with saying_that_it_waits("the brokers"):
             return question()

@@ -1,1 +1,1 @@
-"""What brokers say about transactions, asked by Kafka's own protocol, and the two ways to end one."""
+"""Ask brokers about transactions by Kafka's own protocol, and end transactions in two ways."""

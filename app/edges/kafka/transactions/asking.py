@@ -1,4 +1,4 @@
-"""The ways to put one question to many brokers: to any, to each, and again while leaders and coordinators move."""
+"""Send one question to many brokers: to any, to each, and again while leaders and coordinators move."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ V = TypeVar("V")
 
 
 class AskingClient(RawClient):
-    """A connection to the cluster whose questions keep each broker's refusal to itself."""
+    """A connection to the cluster whose questions keep each broker's refusal apart."""
 
     def _ask_any(self, request: Any) -> Any:
-        """The answer of the first broker that gives one. Raises a KafkaError of the library's when none does."""
+        """Return the answer of the first broker that gives one. Raises a KafkaError of the library's otherwise."""
         while True:
             try:
                 return self._manager.run(self._sent_to_any, request)
@@ -31,11 +31,11 @@ class AskingClient(RawClient):
         return await self._manager.send(request, request_timeout_ms=self.left_ms / 2)
 
     def _from_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """The answer of each broker, or why it gave none."""
+        """Return the answer of each broker, or the reason why it has none."""
         return self._manager.run(self._all_sent, requests) if requests else {}
 
     async def _all_sent(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        # Half of what is left: a broker that does not answer must not use up the other questions' time.
+        # Half of the remaining time: a broker without an answer must not use up the other questions' time.
         timeout_ms = self.left_ms / 2
         sent = {broker: self._sent_to(request, broker, timeout_ms) for broker, request in requests.items()}
         answers: dict[int, Any] = {}
@@ -53,7 +53,7 @@ class AskingClient(RawClient):
         last: Mapping[K, Exception],
         refused: Callable[[K, Exception], Refused],
     ) -> None:
-        """Note of what is not found yet that which asking again does not mend, and wait before the rest is asked again.
+        """Record errors that a retry does not fix, and wait before the rest is retried.
 
         `last` has the newest error of each. A coordinator or leader that moves takes a moment.
         """
@@ -70,7 +70,7 @@ class AskingClient(RawClient):
 
 
 def error_of_answer(answer: Any) -> Exception | None:
-    """Why a broker gave none, or what it says of the question as a whole."""
+    """Return a broker's reason, or its answer to the question as a whole."""
     return answer if isinstance(answer, Exception) else error_in(answer.error_code)
 
 

@@ -1,4 +1,4 @@
-"""The TransactionBrokers port on a real cluster: every question bounded, every error one of ours."""
+"""The TransactionBrokers port on a real cluster: every question is bounded and raises known errors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _RETRY_S = 0.1
 
 
 class KafkaTransactions:
-    """Answers what app/core/blocked/brokers.py asks, each time by a connection of its own.
+    """Implements app/core/blocked/brokers.py, with a connection for each call.
 
-    environment, secrets_dir: where references to secrets are resolved, anew for each question.
-    allowed_addresses: where brokers may be, and may send us on to.
+    environment, secrets_dir: for references to secrets, which are resolved for each question.
+    allowed_addresses: the permitted addresses of brokers, advertised ones included.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class KafkaTransactions:
             if isinstance(found, Refused):
                 if found.permission is None:
                     raise NotFoundError(f"there is no topic {topic} at {attempt.address}: {found.error}")
-                raise attempt.refused(f"tell the partitions of {topic}", found.sentence)
+                raise attempt.refused(f"return the partitions of {topic}", found.sentence)
             return tuple(TopicPartition(topic, number) for number in found)
 
-        return await self._ask(connection, timeout_s, f"tell the partitions of {topic}", ask)
+        return await self._ask(connection, timeout_s, f"return the partitions of {topic}", ask)
 
     async def held_back(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> HeldBackPartitions:
         return await asyncio.to_thread(_held_back, self._search, connection, timeout_s)
@@ -76,7 +76,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            "tell of open transactions",
+            "describe open transactions",
             lambda client, resolved, attempt: look_at_partitions(
                 client, resolved, attempt, partitions, with_waiting=with_waiting
             ),
@@ -88,7 +88,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            f"tell of the group {group}",
+            f"describe the group {group}",
             lambda client, resolved, attempt: look_at_group(client, resolved, attempt, group),
         )
 
@@ -110,7 +110,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            f"tell whether {len(transactional_ids)} transactional ids may be fenced",
+            f"check the permissions of {len(transactional_ids)} transactional ids",
             lambda client, _, __: client.fences_refused(transactional_ids),
         )
 
@@ -133,7 +133,7 @@ class KafkaTransactions:
         return await self._ask(
             connection,
             timeout_s,
-            f"tell whether the transaction of {transactional_id} can be ended",
+            f"check the transaction of {transactional_id}",
             lambda client, _, __: client.can_end(transactional_id),
         )
 
@@ -206,8 +206,8 @@ def _not_done(attempt: Attempt, what: str, refused: Refused) -> UnavailableError
     if not refused.is_open:
         return attempt.refused(what, refused.sentence)
     return OutcomeUnknownError(
-        f"the brokers at {attempt.address} were asked to {what} and did not say that it is done ({refused.error}): "
-        "it may be, so look again before you repeat it"
+        f"the brokers at {attempt.address} did not confirm the request to {what} ({refused.error}). "
+        "Check the state before a retry"
     )
 
 
@@ -217,7 +217,7 @@ def _answered(
     what: str,
     question: Callable[[TransactionClient, Mapping[str, str], Attempt], T],
 ) -> T:
-    """Asked again while a coordinator moves. Acts end by themselves what they have begun, and raise only before it."""
+    """Retry while a coordinator moves. Actions complete a begun change themselves, and raise only before it."""
     while True:
         try:
             with TransactionClient(resolved, attempt) as client, reading_answers():

@@ -1,7 +1,7 @@
-"""The questions of KIP-664 to the coordinators of transactions, beside those to the leaders of partitions.
+"""The questions of KIP-664 to transaction coordinators, beside those to the leaders of partitions.
 
-kafka-python has methods for some of them, which fail as a whole when one item does, and follow no coordinator that
-moves. Here an id that is refused does not cost the others their answer.
+kafka-python has methods for some of them. They fail as a whole when one item does, and follow no moving coordinator.
+Here a refused id does not cost the others their answer.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from app.edges.kafka.transactions.questions import (
 _TRANSACTION = 1
 _IDS_AT_ONCE = 500
 _TRANSACTIONAL_ID_NOT_FOUND = 105
-# Says PRODUCER_FENCED for what it is; the next version promises that we speak TV_2.
+# Returns PRODUCER_FENCED as such; the next version declares support of TV_2.
 _INIT_VERSION = 4
-# The one that gives the id its next epoch: versions before it leave the producer whose transaction they end alive.
+# The version that raises the id's epoch: with earlier ones the producer of the ended transaction continues.
 _FENCING_END_VERSION = 5
 _FENCING_END_FEATURE, _FENCING_END_LEVEL = "transaction.version", 2
 # Brokers of 2.5 have versions up to 1, those of 2.8 up to this.
 _PLAIN_END_VERSION = 3
 # As Kafka writes it where there is none.
 _NOBODYS_PRODUCER_ID = -1
-# No transaction is begun with it, but it is also how long the coordinator waits for its replicas to have the new epoch:
-# it refuses what they have not by then, though its log has it (KAFKA-16047; appendTransactionToLog in Kafka's
-# TransactionStateManager, 2.5 to 4.3). As long as an asker waits for an answer.
+# No transaction begins with it. It is also the time for which the coordinator waits until its replicas have the new
+# epoch. After it the coordinator refuses, though its log has the epoch (KAFKA-16047; appendTransactionToLog in Kafka's
+# TransactionStateManager, 2.5 to 4.3). It equals the caller's time limit.
 _FENCING_TIMEOUT_MS = 10_000
 
 _Describe: Any = DescribeTransactionsRequest
@@ -67,7 +67,7 @@ _End: Any = EndTxnRequest
 _ApiVersions: Any = ApiVersionsRequest
 _LIST_BY_DURATION_VERSION = 1
 Described = Mapping[str, KnownTransaction | Refused | None]
-"""By transactional id; None for one that its coordinator does not know."""
+"""By transactional id; None for an id that its coordinator does not know."""
 _NO_LONGER_ITS = (
     errors.ProducerFencedError,
     errors.InvalidProducerEpochError,
@@ -77,10 +77,10 @@ _NO_LONGER_ITS = (
 
 
 class TransactionClient(LeaderClient, GroupClient):
-    """A connection to the cluster; leave it as a context manager does. Its methods block."""
+    """A connection to the cluster; a context manager. Its methods block."""
 
     def coordinators(self, producer_ids: Collection[int], *, now_ms: Callable[[], int]) -> Coordinators:
-        """Which transactional ids have these producer ids, and what their coordinators say of them."""
+        """Find the transactional ids of these producer ids, with their coordinators' descriptions."""
         if not producer_ids:
             return Coordinators(at_ms=now_ms())
         with self._half_of_the_time():
@@ -99,9 +99,9 @@ class TransactionClient(LeaderClient, GroupClient):
     def transactional_ids(
         self, producer_ids: Collection[int] = (), *, states: Collection[str] = ()
     ) -> tuple[dict[int, str], tuple[Refused, ...]]:
-        """By producer id, all that may be seen if none are named, in all states likewise; and who did not answer.
+        """List by producer id, without any all permitted ones; states likewise; with the brokers that did not answer.
 
-        A broker leaves out what the asker may not describe, without a word.
+        A broker omits ids that the caller may not describe, without an error.
         """
         found: dict[int, str] = {}
         refused: list[Refused] = []
@@ -126,7 +126,7 @@ class TransactionClient(LeaderClient, GroupClient):
         return found, tuple(refused)
 
     def describe_transactions(self, ids: Collection[str]) -> dict[str, KnownTransaction | Refused | None]:
-        """Each id as its coordinator has it; None for one that it does not know."""
+        """Describe each id as its coordinator has it; None for one that it does not know."""
         found: dict[str, KnownTransaction | Refused | None] = {}
         last: dict[str, Exception] = {}
         while missing := [name for name in ids if name not in found]:
@@ -136,7 +136,7 @@ class TransactionClient(LeaderClient, GroupClient):
             except errors.KafkaError as silence:
                 if not found and not last:
                     raise
-                # As with leaders: what is answered stays so, and the rest keeps its own reason.
+                # As with leaders: answers are kept, and the others keep their own reasons.
                 return found | {
                     name: DESCRIBE_TRANSACTIONS.refused(name, last.setdefault(name, silence)) for name in missing
                 }
@@ -163,10 +163,10 @@ class TransactionClient(LeaderClient, GroupClient):
         return found
 
     def with_ages(self, described: Described, *, now_ms: Callable[[], int]) -> Described:
-        """The same, with how long each has been open; coordinators before 3.8 do not tell.
+        """Describe each, with the time for which it is open; coordinators before 3.8 do not report that.
 
-        A coordinator lists what is open for longer than so many milliseconds by its own clock (KIP-994). Asked about
-        one that it stamped itself, its clock is told without a record to wait for.
+        A coordinator lists transactions open for longer than some milliseconds by its own clock (KIP-994). Applied to a
+        transaction that it stamped itself, that measures its clock without waiting for a record.
         Source: Kafka, TransactionStateManager.listTransactionStates (3.8 to 4.3).
         """
         clocks = self.coordinators_clocks(described, now_ms=now_ms)
@@ -176,7 +176,7 @@ class TransactionClient(LeaderClient, GroupClient):
         }
 
     def coordinators_clocks(self, described: Described, *, now_ms: Callable[[], int]) -> dict[int, ClockOffset]:
-        """By broker, the clocks of those coordinators that have one of these transactions open."""
+        """Return by broker the clocks of those coordinators that have one of these transactions open."""
         measurable = [one for one in described.values() if isinstance(one, KnownTransaction) and one.has_timeout]
         oldest: dict[int, KnownTransaction] = {}
         for one in sorted(measurable, key=lambda known: -known.start_ms):
@@ -184,7 +184,7 @@ class TransactionClient(LeaderClient, GroupClient):
         clocks: dict[int, ClockOffset] = {}
         for broker, one in oldest.items():
             offset = search_offset(partial(self._is_older_than, one), stamped_ms=one.start_ms, now_ms=now_ms)
-            # Where its id has begun another one meanwhile, the answers were about that.
+            # If its id has begun another one meanwhile, the answers were about that.
             if offset is not None and self._is_as_it_was(one):
                 clocks[broker] = offset
         return clocks
@@ -207,9 +207,9 @@ class TransactionClient(LeaderClient, GroupClient):
         return isinstance(now, KnownTransaction) and (now.state, now.start_ms) == (known.state, known.start_ms)
 
     def fence(self, transactional_id: str) -> FencedProducer | Refused:
-        """Initialise the id in the place of whoever uses it. What it has open is aborted when this returns.
+        """Initialise the id in place of its producer. Its open transaction is aborted when this returns.
 
-        The first answer to an id with an open transaction is "not yet" (CONCURRENT_TRANSACTIONS): its abort has begun.
+        The first answer for an id with an open transaction is CONCURRENT_TRANSACTIONS: its abort has begun.
         """
         answer = self._of_coordinator(
             transactional_id,
@@ -227,11 +227,11 @@ class TransactionClient(LeaderClient, GroupClient):
         return FencedProducer(answer.producer_id, answer.producer_epoch)
 
     def fences_refused(self, ids: Collection[str]) -> dict[str, Refused]:
-        """What keeps the asker from describing these ids, or from writing under them; only those that something does.
+        """Return the missing permissions to describe these ids or to write under them.
 
-        The right to write is asked for by an EndTxn in the name of a producer id that no id can have. The broker looks
-        at the right first (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), then its coordinator compares the producer id, and
-        refuses without a change (INVALID_PRODUCER_ID_MAPPING), also for an id that it does not know.
+        The permission to write is tested by an EndTxn with a producer id that no id can have. The broker checks the
+        permission first (TRANSACTIONAL_ID_AUTHORIZATION_FAILED). Then its coordinator compares the producer id and
+        refuses without a change (INVALID_PRODUCER_ID_MAPPING), also for an unknown id.
         Source: Kafka, KafkaApis.handleEndTxnRequest and TransactionCoordinator.endTransaction (2.5 to 4.3).
         """
         described = self.describe_transactions(ids)
@@ -256,18 +256,18 @@ class TransactionClient(LeaderClient, GroupClient):
         if isinstance(error, errors.InvalidProducerIdMappingError):
             return None
         if error is None:
-            return Refused(END_TRANSACTION.name, f"the coordinator of {transactional_id} looks at no producer id")
+            return Refused(END_TRANSACTION.name, f"the coordinator of {transactional_id} compares no producer id")
         return END_TRANSACTION.refused(transactional_id, error)
 
     def end(
         self, transactional_id: str, *, producer_id: int, producer_epoch: int
     ) -> FencedProducer | NotEnded | Refused:
-        """Abort what this producer has open and take its epoch, unless the id has moved on from it.
+        """Abort this producer's open transaction and fence its epoch, unless the id has moved on.
 
-        InitProducerId with producer id and epoch (KIP-360) will not do: while a transaction is open its coordinator
-        compares the producer id alone, and ends that of whoever has taken the id over. EndTxn compares both, always,
-        and from version 5 on (KIP-890) it raises the epoch with the abort. Brokers of 4.x take that version at any
-        level of `transaction.version`; below 2 they fail in the middle, and nobody gets the id any more.
+        InitProducerId with producer id and epoch (KIP-360) is not enough. While a transaction is open, its coordinator
+        compares the producer id alone, and would abort the transaction of a takeover. EndTxn always compares both, and
+        from version 5 on (KIP-890) raises the epoch with the abort. Brokers of 4.x accept that version at any level of
+        `transaction.version`. Below level 2 they fail in the middle, and no producer can initialise the id any more.
         Source: Kafka, TransactionCoordinator.prepareInitProducerIdTransit and .endTransaction (3.9 to 4.3).
         """
         if not self.can_end(transactional_id):
@@ -291,7 +291,7 @@ class TransactionClient(LeaderClient, GroupClient):
         return END_TRANSACTION.refused(transactional_id, error)
 
     def can_end(self, transactional_id: str) -> bool:
-        """Whether its coordinator can `end`. Raises a KafkaError of the library's when nobody tells."""
+        """Return whether its coordinator can `end`. Raises a KafkaError of the library's if that is unknown."""
         answer = self._of_coordinator(
             transactional_id,
             lambda: _ApiVersions(
@@ -305,7 +305,7 @@ class TransactionClient(LeaderClient, GroupClient):
         return levels.get(_FENCING_END_FEATURE, 0) >= _FENCING_END_LEVEL
 
     def _of_coordinator(self, transactional_id: str, request: Callable[[], Any]) -> Any:
-        """The answer of the id's coordinator, or why there is none; asked again while it moves or is about the id."""
+        """Return the answer of the id's coordinator, or the reason for none; retried while it moves or loads."""
         while True:
             coordinator = self._transaction_coordinators([transactional_id])[transactional_id]
             answer = (
@@ -323,7 +323,7 @@ class TransactionClient(LeaderClient, GroupClient):
         return [broker.node_id for broker in answer.brokers]
 
     def _without_coordinator(self) -> list[Refused]:
-        """Partitions of the journal that nobody leads: their ids are known to no broker now, and are no less alive."""
+        """Report journal partitions without a leader: no broker knows their ids now, which may be in use."""
         leaders = self._leaders_by_topic([transaction_state.TOPIC])[transaction_state.TOPIC]
         if isinstance(leaders, Refused):
             return []

@@ -1,4 +1,4 @@
-"""Both journals read once, or on from where they were read last: for a look without a server that follows them."""
+"""Read both journals once, or from the last read position, without a server that follows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.edges.kafka.transactions.client import TransactionClient
 
 
 def catch_up_transactions(live: LiveTransactions, resolved: Mapping[str, str], *, timeout_s: float) -> None:
-    """Read `__transaction_state` on to its end of this moment. Raises what app/edges/kafka/raw_fetch.py says."""
+    """Read `__transaction_state` to its present end. Raises the errors of app/edges/kafka/raw_fetch.py."""
     attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
     for partition, batch in read_logs(resolved, attempt, transaction_state.TOPIC, since=_read_up_to(live.reading)):
         live.apply(partition, batch)
@@ -29,7 +29,7 @@ def catch_up_transactions(live: LiveTransactions, resolved: Mapping[str, str], *
 def catch_up_groups(
     live: LiveGroups, resolved: Mapping[str, str], *, timeout_s: float, is_wanted: Callable[[str], bool]
 ) -> None:
-    """Read `__consumer_offsets` on to its end of this moment. Raises what app/edges/kafka/raw_fetch.py says."""
+    """Read `__consumer_offsets` to its present end. Raises the errors of app/edges/kafka/raw_fetch.py."""
     attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
     for partition, batch in read_logs(resolved, attempt, group_records.TOPIC, since=_read_up_to(live.reading)):
         live.apply(partition, batch, is_wanted=is_wanted)
@@ -38,7 +38,7 @@ def catch_up_groups(
 def ask_coordinators(
     resolved: Mapping[str, str], *, timeout_s: float
 ) -> tuple[dict[str, KnownTransaction], tuple[Refused, ...]]:
-    """What can be known where the journal may not be read: every id as its coordinator has it, and who refused."""
+    """Read every id from its coordinator, if the journal may not be read; with the refusals."""
     attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
     try:
         with TransactionClient(resolved, attempt) as client, reading_answers():
@@ -51,9 +51,9 @@ def ask_coordinators(
 
 
 def measure_clocks(resolved: Mapping[str, str], *, timeout_s: float, now_ms: Callable[[], int]) -> BrokerClocks:
-    """The clocks of those coordinators that have a transaction open: others cannot be asked (ADR 0018).
+    """Measure the clocks of the coordinators with an open transaction: others cannot be measured (ADR 0018).
 
-    Raises what reading a journal raises, never because a clock cannot be measured.
+    Raises the errors of reading a journal, never because a clock cannot be measured.
     """
     attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
     try:
@@ -73,7 +73,7 @@ def measure_clocks(resolved: Mapping[str, str], *, timeout_s: float, now_ms: Cal
 def ask_group_coordinators(
     resolved: Mapping[str, str], *, timeout_s: float, is_wanted: Callable[[str], bool]
 ) -> DescribedGroups:
-    """The same for groups: each as its coordinator has it, and who did not answer."""
+    """Read every group from its coordinator, with the brokers that did not answer."""
     attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
     try:
         with RawClient(resolved, attempt) as client, reading_answers():

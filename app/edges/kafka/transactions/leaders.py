@@ -1,6 +1,6 @@
-"""What the leaders of partitions are asked: their ends at both isolation levels, what they have open, markers.
+"""Ask the leaders of partitions for their ends at both isolation levels and open transactions, and write markers.
 
-Each refusal is kept at the partition that it is about, and does not cost the others their answer.
+Each refusal is kept at its partition, and does not cost the others their answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app.edges.kafka.transactions.questions import (
 
 V = TypeVar("V")
 
-# Names topics by name and not by id, and is spoken by every broker that knows the other questions.
+# It names topics instead of ids, and every broker that supports the other requests supports it.
 METADATA_VERSION = 9
 
 _Producers: Any = DescribeProducersRequest
@@ -39,38 +39,38 @@ _Markers: Any = WriteTxnMarkersRequest
 
 Parts = Collection[TopicPartition]
 Row = tuple[TopicPartition, int, V]
-"""A partition, its error code, and what was said of it."""
+"""A partition, its error code, and its error message."""
 
 
 class LeaderClient(RawFetcher, AskingClient):
-    """A connection to the cluster; leave it as a context manager does. Its methods block."""
+    """A connection to the cluster; a context manager. Its methods block."""
 
     def partitions_of(self, topic: str) -> tuple[int, ...] | Refused:
-        """The numbers of a topic's partitions."""
+        """Return the numbers of a topic's partitions."""
         leaders = self._leaders_by_topic([topic])[topic]
         return leaders if isinstance(leaders, Refused) else tuple(sorted(leaders))
 
     def leaders_of(self, topic: str) -> dict[int, int]:
-        """Which broker leads each partition of a topic; empty where the topic may not be seen."""
+        """Return the leader of each partition of a topic; empty if the topic may not be described."""
         found = self._leaders_by_topic([topic])[topic]
         return {} if isinstance(found, Refused) else found
 
     def leaders(self, partitions: Parts) -> dict[TopicPartition, int]:
-        """Which broker leads each; without those that nobody leads or that may not be seen."""
+        """Return the leader of each, without leaderless partitions and those that may not be described."""
         found = self._leaders_by_topic({at.topic for at in partitions})
         led = {at: of_topic.get(at.partition, -1) for at in partitions if isinstance(of_topic := found[at.topic], dict)}
         return {at: leader for at, leader in led.items() if leader >= 0}
 
     def ends(self, partitions: Parts) -> dict[TopicPartition, LogEnds | Refused]:
-        """Where each begins and ends, for readers of committed data and for all."""
-        # The high watermark first: a last stable offset behind an older high watermark is held by a transaction,
-        # whatever was written in between. In the other order every record of that time looks held (ADR 0018).
+        """Return the first offset and the end of each, for read_committed consumers and for all."""
+        # The high watermark first: a last stable offset below an older high watermark is blocked by a transaction,
+        # independent of later writes. In the other order every record in between would look blocked (ADR 0018).
         high = self._offsets(partitions, LATEST, Isolation.READ_UNCOMMITTED)
         stable = self._offsets(_told(high), LATEST, Isolation.READ_COMMITTED)
         first = self._offsets(_told(stable), EARLIEST, Isolation.READ_UNCOMMITTED)
         found: dict[TopicPartition, LogEnds | Refused] = {}
         for at in partitions:
-            # Who was refused one answer is not asked for the next.
+            # Partitions with one refusal are left out of the next request.
             answers = [answered[at] for answered in (first, stable, high) if at in answered]
             refused = next((one for one in answers if isinstance(one, Refused)), None)
             numbers = [one for one in answers if isinstance(one, int)]
@@ -78,7 +78,7 @@ class LeaderClient(RawFetcher, AskingClient):
         return found
 
     def open_transactions(self, partitions: Parts) -> dict[TopicPartition, tuple[OpenTransaction, ...] | Refused]:
-        """What each partition's leader has open."""
+        """Return the open transactions of each partition's leader."""
 
         def request(led: Parts) -> Any:
             topic = _Producers.TopicRequest
@@ -100,7 +100,7 @@ class LeaderClient(RawFetcher, AskingClient):
     def write_abort_marker(
         self, at: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> Refused | None:
-        """End what this producer has open in one partition; None when its leader has taken the marker."""
+        """Abort this producer's transaction in one partition; None when its leader has accepted the marker."""
 
         def request(led: Parts) -> Any:
             marker = _Markers.WritableTxnMarker
@@ -147,7 +147,7 @@ class LeaderClient(RawFetcher, AskingClient):
         request: Callable[[Parts], Any],
         rows: Callable[[Any], Iterable[Row[V]]],
     ) -> dict[TopicPartition, V | Refused]:
-        """Ask the leader of each partition, again while leaders move; what is refused is so for its partition only."""
+        """Ask the leader of each partition, again while leaders move; a refusal counts for its partition only."""
         found: dict[TopicPartition, V | Refused] = {}
         last: dict[TopicPartition, Exception] = {}
         while missing := [at for at in partitions if at not in found]:
@@ -156,7 +156,7 @@ class LeaderClient(RawFetcher, AskingClient):
             except errors.KafkaError as silence:
                 if not last:
                     raise
-                # Time ran out between two rounds: what is answered stays so, and the rest keeps its own reason.
+                # Time ran out between two rounds: answers are kept, and the others keep their own reasons.
                 return found | {at: question.refused(_name(at), last.setdefault(at, silence)) for at in missing}
             led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
             for at in missing:
@@ -183,7 +183,7 @@ class LeaderClient(RawFetcher, AskingClient):
         return found
 
     def _leaders_by_topic(self, topics: Collection[str]) -> dict[str, dict[int, int] | Refused]:
-        """The leader of each partition of each topic, -1 where there is none now. The answer is not kept."""
+        """Return the leader of each partition of each topic, -1 without one. The answer is not cached."""
         answer = self._ask_any(
             _Metadata(
                 topics=[_Metadata.MetadataRequestTopic(name=name) for name in topics],

@@ -1,9 +1,9 @@
-"""Gathers what a diagnosis needs, in the order that makes it true: what changes meanwhile must not look like a fault.
+"""Gather the facts of a diagnosis in an order in which changes meanwhile do not look like errors.
 
-1. where a partition ends        for readers of committed data, and for all
-2. what its leader has open      only where readers are held back
-3. what the coordinators know    of the producers of 2
-4. what its leader has open      again: what is in 2 and not in 4 ended while 3 was asked, and is no hanging transaction
+1. the end of a partition        for read_committed consumers, and for all
+2. its leader's transactions     only of blocked partitions
+3. the coordinators' states      of the producers of 2
+4. its leader's transactions     again: one of 2 that is not in 4 ended during 3, and is no hanging transaction
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.questions import FETCH
 from app.kit.errors import NotFoundError, UnavailableError
 
-# Each is at most a megabyte of one partition: enough to say what lies there, and never a whole backlog.
+# Each is at most a megabyte of one partition: enough to show its records, and never a whole backlog.
 _ANSWERS = 4
 _ABSENT = "Dead"
 
@@ -58,7 +58,7 @@ def look_at_partitions(
     *,
     with_waiting: bool = True,
 ) -> list[PartitionFacts]:
-    """The facts of each partition, in the order that they were asked for."""
+    """Return the facts of each partition, in the order of the request."""
     facts = look_at_holders(client, partitions)
     behind = {
         at: (one.ends.last_stable, one.ends.high_watermark)
@@ -73,7 +73,7 @@ def look_at_partitions(
 
 
 def look_at_holders(client: TransactionClient, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
-    """The same without what waits, and without what only `__transaction_state` could tell: no log is read."""
+    """Do the same without blocked records and without `__transaction_state`: no log is read."""
     ends = client.ends(partitions)
     ends_at_ms = now_ms()
     behind = [
@@ -100,11 +100,11 @@ def look_at_holders(client: TransactionClient, partitions: Collection[TopicParti
 
 
 def look_at_group(client: TransactionClient, resolved: Mapping[str, str], attempt: Attempt, group: str) -> GroupFacts:
-    """The facts of a group, and of the partitions that it has a position in. Raises NotFoundError for no such group."""
+    """Return the facts of a group, and of its partitions. Raises NotFoundError for an unknown group."""
     nobody = NotFoundError(f"there is no group {group} on the cluster at {attempt.address}")
     numbers = client.partitions_of(group_records.TOPIC)
     if isinstance(numbers, Refused) and numbers.permission is None:
-        # To ask for a group's coordinator would make this topic: nobody has been in a group here yet.
+        # Looking up the group's coordinator would create this topic: no group exists here yet.
         raise nobody
     described = client.describe(group)
     described_at_ms = now_ms()
@@ -160,9 +160,9 @@ def _pending(
     group: str,
     numbers: tuple[int, ...] | Refused,
 ) -> tuple[dict[TopicPartition, tuple[PendingOffset, ...]], PartitionFacts | None, Refused | None]:
-    """Which offsets of the group are undecided, by whom, and the facts of the journal's partition that they lie in.
+    """Return the pending offsets of the group with their producers, and the facts of their journal partition.
 
-    All of them lie behind its last stable offset, so that is all that is read of the journal.
+    All of them are behind its last stable offset, so only that part of the journal is read.
     """
     if isinstance(numbers, Refused):
         return {}, None, numbers
@@ -185,14 +185,14 @@ def _pending(
         for (topic, partition, producer_id), one in live.groups[group].pending.items():
             pending = PendingOffset(producer_id, one.producer_epoch, one.commit.offset)
             found[TopicPartition(topic, partition)].append(pending)
-    cut = None if is_whole else Refused(f"Fetch of {facts.name}", "too much lies behind its last stable offset")
+    cut = None if is_whole else Refused(f"Fetch of {facts.name}", "too many records are behind its last stable offset")
     return {where: tuple(ones) for where, ones in found.items()}, facts, cut
 
 
 def _corroborated(
     facts: list[PartitionFacts], strangers: Collection[int], resolved: Mapping[str, str], attempt: Attempt
 ) -> list[PartitionFacts]:
-    """Look into the journal whether an id has these producer ids after all, and is only hidden from the asker."""
+    """Check in the journal whether an id has these producer ids and is only hidden from the caller."""
     live = LiveTransactions()
     try:
         for partition, batch in read_logs(resolved, attempt.half(), transaction_state.TOPIC):
@@ -210,12 +210,12 @@ def _rows(found: tuple[OpenTransaction, ...] | Refused) -> tuple[OpenTransaction
 def _stretches(
     client: TransactionClient, spans: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, Stretch]:
-    """What lies in each span; without those whose records may not be read."""
+    """Return the records of each span, without those that may not be read."""
     try:
         read = _read(client, spans)
     except errors.AuthorizationError:
-        # One topic that may not be read fails the answer for all. Those are refused by DescribeProducers as well, which
-        # takes the same right, and says so.
+        # One topic without permission fails the answer for all. DescribeProducers requires the same permission, and
+        # reports it.
         return {}
     return {
         at: measure(batches, first_offset=spans[at][0], end_offset=spans[at][1], is_whole=is_whole)
@@ -226,7 +226,7 @@ def _stretches(
 def _read(
     client: TransactionClient, spans: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, tuple[Batches, bool]]:
-    """The first batches of each span, and whether they are all."""
+    """Return the first batches of each span, and whether they are all."""
     positions = {at: first for at, (first, _) in spans.items()}
     batches: defaultdict[TopicPartition, Batches] = defaultdict(list)
     for _ in range(_ANSWERS):

@@ -1,4 +1,4 @@
-"""The questions about transactions: Kafka's names for them, the rights that they take, and how their answers read."""
+"""The questions about transactions: Kafka's names for them, their permissions, and the form of their errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.edges.kafka.raw_client import errors, is_transient
 
 
 class Question(NamedTuple):
-    """What is asked, in Kafka's word for it, and which right it takes."""
+    """The request's name in Kafka, and the permission that it requires."""
 
     name: str
     permission: str
@@ -20,7 +20,7 @@ class Question(NamedTuple):
             f"{self.name} of {of}",
             _kafkas_word(error),
             self.permission.format(of=of) if is_right else None,
-            # "Not yet" is no refusal either: the coordinator ends what is open before it answers InitProducerId.
+            # CONCURRENT_TRANSACTIONS is no refusal either: the coordinator aborts before it answers InitProducerId.
             is_open=is_transient(error) or not isinstance(error, errors.BrokerResponseError),
         )
 
@@ -37,7 +37,7 @@ WRITE_MARKERS = Question("WriteTxnMarkers", "ALTER on the cluster (CLUSTER_ACTIO
 
 
 def no_such_partition(question: Question, topic: str, partition: int, *, partitions: int) -> Refused:
-    """As brokers say it, and which there are."""
+    """Return the brokers' error, with the existing partitions."""
     only = f"UNKNOWN_TOPIC_OR_PARTITION, {topic} has partitions 0 to {partitions - 1} only"
     return Refused(f"{question.name} of {topic}-{partition}", only)
 
@@ -67,6 +67,6 @@ def known_transaction(row: Any, broker: int) -> KnownTransaction:
 
 
 def _kafkas_word(error: Exception) -> str:
-    """`TOPIC_AUTHORIZATION_FAILED`; the library's own words for what no broker said."""
+    """Return `TOPIC_AUTHORIZATION_FAILED`; the library's own text if no broker answered."""
     word = getattr(error, "message", None)
     return str(word) if isinstance(error, errors.BrokerResponseError) and word else str(error)

@@ -1,4 +1,4 @@
-"""What the search for hanging transactions asks: where all partitions of a cluster stand, and a few of them closely."""
+"""The requests of the search for hanging transactions: the ends of all partitions, and details of a few."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.edges.kafka.transactions.questions import LIST_OFFSETS
 
 T = TypeVar("T")
 
-# Each is at most a megabyte: a marker that lies further behind is not worth the reading.
+# Each is at most a megabyte: a marker beyond that is not worth the read.
 _ANSWERS_FOR_A_MARKER = 32
 _GONE_AGAIN_MS = 1_000
 
@@ -36,7 +36,7 @@ _Metadata: Any = MetadataRequest
 
 
 class KafkaSearch:
-    """Answers what app/core/hanging/brokers.py asks. Secrets are resolved for each connection anew."""
+    """Implements app/core/hanging/brokers.py. Secrets are resolved for each connection."""
 
     def __init__(
         self,
@@ -57,15 +57,15 @@ class KafkaSearch:
         try:
             return SearchClient(resolved, attempt, timeout_s=timeout_s)
         except errors.KafkaError as error:
-            raise failure(attempt, "be searched", error) from error
+            raise failure(attempt, "serve the search", error) from error
 
 
 class SearchClient(TransactionClient):
-    """The SearchConnection port. Leave it as a context manager does."""
+    """The SearchConnection port; a context manager."""
 
     def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
         super().__init__(resolved, attempt)
-        # A topic that was read and is gone is asked for by the library from then on, ten times a second if it may.
+        # The library requests a deleted topic's metadata from then on, up to ten times a second.
         self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
         self._timeout_s = timeout_s
         self._led_by: dict[TopicPartition, int] = {}
@@ -75,13 +75,13 @@ class SearchClient(TransactionClient):
         return str(self._manager.cluster.cluster_id)
 
     def all_partitions(self) -> tuple[TopicPartition, ...]:
-        return self._asked("tell all partitions", self._all_partitions)
+        return self._asked("list all partitions", self._all_partitions)
 
     def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
-        return self._asked("tell where partitions end", lambda: self._stable_ends(partitions))
+        return self._asked("return the ends of partitions", lambda: self._stable_ends(partitions))
 
     def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
-        return self._asked("tell of open transactions", lambda: look_at_holders(self, partitions), times=2)
+        return self._asked("describe open transactions", lambda: look_at_holders(self, partitions), times=2)
 
     def find_marker(
         self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
@@ -90,13 +90,13 @@ class SearchClient(TransactionClient):
             try:
                 return self._find_marker(at, producer_id, from_offset, until_offset)
             except (errors.UnknownTopicOrPartitionError, errors.AuthorizationError):
-                # Gone with its topic, or not to be read any more.
+                # Deleted with its topic, or not readable any more.
                 return None
 
-        return self._asked(f"let {at.topic}-{at.partition} be read", question)
+        return self._asked(f"return records of {at.topic}-{at.partition}", question)
 
     def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
-        """Each question has its own time, one of many parts more."""
+        """Give each question its own time limit, and one of many parts a longer one."""
         self._attempt = Attempt(self._attempt.address, self._timeout_s * times)
         try:
             with reading_answers():
@@ -117,7 +117,7 @@ class SearchClient(TransactionClient):
 
     def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
         silent: dict[str, None] = {}
-        # The high watermark first: what was written between the answers must not look held back (ADR 0018).
+        # The high watermark first: records written between the answers must not look blocked (ADR 0018).
         high = self._latest(partitions, Isolation.READ_UNCOMMITTED, silent)
         stable = self._latest(high, Isolation.READ_COMMITTED, silent)
         ends: dict[Partition, StableEnd] = {at: StableEnd(end, max(high[at], end)) for at, end in stable.items()}
@@ -126,7 +126,7 @@ class SearchClient(TransactionClient):
     def _latest(
         self, partitions: Collection[TopicPartition], isolation: Isolation, silent: dict[str, None]
     ) -> dict[TopicPartition, int]:
-        """Not asked again: what has moved or is silent now is asked with the next sweep."""
+        """Ask without retries: the next sweep asks again about moved leaders and missing answers."""
         led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for at in partitions:
             leader = self._led_by.get(at, -1)
@@ -171,7 +171,7 @@ class SearchClient(TransactionClient):
 
 
 def _marker_of(batch: RecordBatch | UnreadableBatch, at: TopicPartition, producer_id: int) -> MarkerRecord | None:
-    """By producer id alone: a coordinator's marker may have the next epoch (KIP-890)."""
+    """Compare the producer id alone: a coordinator's marker may have the next epoch (KIP-890)."""
     if not isinstance(batch, RecordBatch) or not batch.is_control or batch.producer_id != producer_id:
         return None
     marker = read_marker(batch)

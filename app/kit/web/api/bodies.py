@@ -1,4 +1,4 @@
-"""The bases: what comes in is strict and closed, what goes out is built from a record."""
+"""The base models: requests are strict and closed, answers are built from a record."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Given(BaseModel):
-    """A part of a request body: unknown fields are refused, and a number in quotes is not a number."""
+    """A part of a request body: unknown fields are refused, and a number in quotes is no number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Body(Given):
-    """A whole request body: besides, no text or number in it that Postgres or JSON could not keep."""
+    """A complete request body: it also refuses texts and numbers that Postgres or JSON cannot hold."""
 
     @model_validator(mode="before")
     @classmethod
@@ -34,7 +34,7 @@ class Body(Given):
 
 
 def _scalars(data: object) -> Iterator[object]:
-    """Every key and value of decoded JSON; without recursion, as the nesting is the sender's choice."""
+    """Yield every key and value of decoded JSON; without recursion, as the sender chooses the depth."""
     waiting: list[object] = [data]
     while waiting:
         item = waiting.pop()
@@ -55,6 +55,6 @@ class Answer(BaseModel):
 
     @classmethod
     def of(cls, record: object, **more: Any) -> Self:
-        """From the attributes of `record`, with `more` fields that it does not have or has as something else."""
+        """Build it from the attributes of `record`, and from `more` fields that it lacks or has in another form."""
         wanted = cls.model_fields.keys() - more.keys()
         return cls.model_validate({name: getattr(record, name) for name in wanted if hasattr(record, name)} | more)

@@ -1,7 +1,8 @@
-"""What OpenAPI says about refusals and credentials; kept true by the tests that run it against the server."""
+"""The errors and credentials of OpenAPI; tests compare them with the server."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI
@@ -12,35 +13,29 @@ from app.kit.web.api.problem import ShownProblem
 from app.kit.web.problems import MEDIA_TYPE
 
 _MEANINGS = {
-    400: "The request is not HTTP or JSON as it should be.",
+    400: "The request is no valid HTTP or JSON.",
     401: "No credential, or one that is unknown, expired or revoked.",
-    403: "The role does not allow it, or the request comes from another site.",
-    404: "There is no such thing.",
-    409: "In conflict with what is there.",
-    412: "It has changed since the revision that the request names.",
+    403: "The role does not permit it, or the request comes from another site.",
+    404: "Not found.",
+    409: "Conflict with the present state.",
+    412: "Changed since the revision that the request names.",
     413: "The body is too large.",
-    415: "The body is not of the media type that is taken here.",
-    421: "This server does not go by that Host.",
-    422: "What was sent is not valid; `problems` has every mistake at its field.",
-    429: "Too many failed logins; Retry-After says for how long to wait.",
-    503: "Something that is needed does not answer: Postgres, a broker.",
+    415: "The body has an unsupported media type.",
+    421: "The Host is no name of this server.",
+    422: "Not valid; `problems` has every mistake at its field.",
+    429: "Too many failed logins; Retry-After has the waiting time.",
+    503: "A required service does not answer: Postgres, a broker.",
 }
-_TAGS = {
+TAGS: Mapping[str, str] = {
     "clusters": "Kafka clusters that pipelines may name. Registering and removing is the administrator's.",
-    "partition log": "What lies in a partition, batch by batch, and what became of it.",
     "observing": "What the brokers of a cluster say now: transactions and groups of every client, ours and foreign.",
     "fencing": "Who or what ended a producer, a membership or a transaction, how sure that is, and what proves it.",
     "pipelines": "Definitions and their immutable revisions.",
     "mappings": "Which partition is read under which transactional id and by whom, now and at any moment that is kept.",
-    "files": "What pipelines with a file sink wrote, as the committed references in their sink topics name it.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
-    "drills": "Failures on purpose, on pipelines that allow them: what was expected, what happened, what came of it.",
-    "migrations": "From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
-    "audits": "Whether every id that a pipeline read has the outputs it should have, once, by what is in the topics.",
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
-    "stuck": "Why readers wait: which transaction holds them, whose it is, when it ends; and ending it by hand.",
+    "stuck": "Blocked consumers: the transaction that blocks them, its owner and its end; ending it by hand.",
     "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",
-    "webhooks": "Where alerts are sent, signed and tried again, and what became of them.",
     "access": "Who is asking, and the tokens of people and programs.",
     "command log": "Who changed what, when and why.",
 }
@@ -56,7 +51,7 @@ class ProblemDocument(BaseModel):
             "examples": [
                 {
                     "type": "about:blank",
-                    "title": "What was sent is not valid",
+                    "title": "Not valid",
                     "status": 422,
                     "detail": "source_topics: A pipeline reads at least one topic",
                     "problems": [
@@ -74,14 +69,14 @@ class ProblemDocument(BaseModel):
     type: str
     title: str
     status: int
-    detail: Annotated[str, Field(description="What is wrong and what to do, in a sentence for a person.")]
+    detail: Annotated[str, Field(description="The problem and the next step, as a sentence for a person.")]
     problems: Annotated[
         list[ShownProblem], Field(description="Every mistake at its field, where single ones are at fault.")
     ] = []
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route: these statuses, and those that every route of the API may answer."""
+    """Return the `responses` of a route: these statuses, and those of every route of the API."""
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {"description": _MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
@@ -89,8 +84,11 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def document(app: FastAPI) -> None:
-    """Give the application an OpenAPI with problem documents and the two kinds of credentials."""
+def document(app: FastAPI, *, tags: Mapping[str, str]) -> None:
+    """Give the application an OpenAPI with problem documents and the two kinds of credentials.
+
+    tags: the sentence of each heading, in their order.
+    """
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -99,7 +97,7 @@ def document(app: FastAPI) -> None:
                 version=app.version,
                 routes=app.routes,
                 description="The control plane of exactly-once Kafka pipelines on Spark. Errors are RFC 9457.",
-                tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
+                tags=[{"name": name, "description": text} for name, text in tags.items()],
                 separate_input_output_schemas=False,
             )
             components = schema.setdefault("components", {})

@@ -1,4 +1,4 @@
-"""A mistake in a request, as answers show it."""
+"""A mistake in a request, in answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.kit.web.api.shown import Shown, shows
 
 @shows(errors.Problem)
 class Problem:
-    """One thing that is wrong (or, as a warning, unwise), at the field that a person would change."""
+    """One problem (or, as a warning, a doubtful choice), at the field that a user would change."""
 
 
 ShownProblem = Shown[errors.Problem]

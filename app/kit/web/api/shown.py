@@ -1,7 +1,7 @@
 """Answers made from structs: one function builds, from a struct's fields, the model that OpenAPI and JSON show.
 
 `Shown[Drill]` is the return type of a route that returns a `Drill`. A field that the struct gains is in the answer
-without a change here. What differs from the struct is declared beside `@shows`, above all a field that must stay
+without a change here. Differences from the struct are declared beside `@shows`, above all fields that must stay
 inside: every other one is public.
 """
 
@@ -59,7 +59,7 @@ class _Declared(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A field that a function makes of the struct."""
+    """A field that a function computes from the struct."""
 
     by: Callable[[Any], object]
 
@@ -70,7 +70,7 @@ def made(by: Callable[[Any], object]) -> Any:
 
 
 class _StandsFor(msgspec.Struct, frozen=True):
-    """A model written by hand, and how it is made of the struct."""
+    """A model written by hand, with its conversion from the struct."""
 
     model: type[BaseModel]
     convert: Callable[[Any], object]
@@ -127,7 +127,7 @@ def model_of(struct: Any) -> type[FromStruct]:
 
 
 def as_json(value: object) -> Any:
-    """JSON data of what a field of any type holds: lists of tuples, dictionaries of structs, texts of times."""
+    """Return JSON data of a field of any type: lists of tuples, dictionaries of structs, texts of times."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
@@ -224,7 +224,7 @@ def _annotated(hint: Any) -> Any:
 
 
 def _union(members: tuple[Any, ...]) -> Any:
-    """Tagged structs are told from each other by their tag, in OpenAPI too."""
+    """Distinguish tagged structs by their tag, in OpenAPI too."""
     tagged = [one for one in members if is_struct(one) and tag_of(one)[0] is not None]
     if len(tagged) < 2:
         return Union[tuple(_shown_type(one) for one in members)]  # noqa: UP007
@@ -235,7 +235,7 @@ def _union(members: tuple[Any, ...]) -> Any:
 
 
 def _converted(record: Any) -> object:
-    """What pydantic takes for a struct with a tag, with made fields or with a model written by hand."""
+    """Return pydantic's input for a struct with a tag, with made fields or with a model written by hand."""
     struct = cast(Any, type(record))
     if struct in _stand_for:
         return _stand_for[struct].convert(record)

@@ -1,4 +1,4 @@
-"""What the models of answers and of request bodies read from a struct, and from the class that declares its words."""
+"""Read structs, and the classes that declare their descriptions, for the models of answers and requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEQUENCES = (tuple, list, set, frozenset, Sequence, Set)
 
 
 def is_struct(hint: Any) -> bool:
-    """Whether it is a struct class, or a generic one with its arguments."""
+    """Return whether it is a struct class, or a generic one with its arguments."""
     origin = get_origin(hint) or hint
     return isinstance(origin, type) and issubclass(origin, msgspec.Struct)
 

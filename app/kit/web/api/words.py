@@ -21,7 +21,7 @@ Sha256InPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
 def _written_out(moment: object) -> object:
-    """Refuse a number: pydantic would take it as seconds since 1970, or as milliseconds if it is large."""
+    """Refuse a number: pydantic would read it as seconds since 1970, or as milliseconds if it is large."""
     if not isinstance(moment, str) or _YEAR.match(moment) is None:
         raise ValueError("expected a date and a time with its zone, such as 2026-01-31T09:00:00Z")
     return moment
@@ -29,5 +29,5 @@ def _written_out(moment: object) -> object:
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
 Why = Annotated[
-    str | None, Field(pattern=r"^[^\x00]*$", max_length=1000, description="Why; it is kept in the command log.")
+    str | None, Field(pattern=r"^[^\x00]*$", max_length=1000, description="The reason, for the command log.")
 ]

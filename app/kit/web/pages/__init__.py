@@ -1,1 +1,1 @@
-"""What every page stands in: rendering, live regions, assets, words for numbers and times, errors."""
+"""The frame of every page: rendering, live regions, assets, formats of numbers and times, errors."""

@@ -1,7 +1,7 @@
-"""Whether those who watch still may: asked for all browsers together, however many there are.
+"""Check that viewers are still logged in, with one query for all browsers.
 
-Each stream wants to know once a second. With a question for each of them, 500 browsers would keep the database and this
-process busy with nothing else.
+Each stream checks once a second. With a query for each of them, 500 browsers would occupy the database and this
+process.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 from app.kit.access import Principal
 
-# What was answered to one stream is good for the others for this long.
+# The time for which one stream's answer is used for the others.
 _GOOD_FOR_S = 0.5
 
 Ask = Callable[[frozenset[str]], Coroutine[Any, Any, Mapping[str, Principal]]]
-"""Whose the sessions with these secrets are; those that have ended are left out."""
+"""Returns the owners of the sessions with these secrets, without ended ones."""
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One question for all sessions that were watching at that moment."""
+    """One query for all sessions that were watching at that moment."""
 
     at: float
     secrets: frozenset[str]
@@ -33,7 +33,7 @@ class _Asked:
 
 
 class Admission:
-    """Of one application's event streams; used on its event loop only."""
+    """The admission of one application's event streams; used on its event loop only."""
 
     def __init__(self, ask: Ask, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
@@ -44,7 +44,7 @@ class Admission:
 
     @contextmanager
     def watch(self, secret: str) -> Generator[None]:
-        """This session is asked for with the others for as long as the context is open."""
+        """Include this session in the queries for as long as the context is open."""
         self._watching[secret] += 1
         try:
             yield
@@ -55,19 +55,19 @@ class Admission:
                 self._answers.pop(secret, None)
 
     async def principal_of(self, secret: str) -> Principal | None:
-        """Whose session this is, as of at most half a second ago; None when it has ended. For while it is watched.
+        """Return the session's owner, as of at most half a second ago; None when it has ended. Only while watched.
 
-        Raises what the question raised.
+        Raises the error of the query.
         """
         asked, now = self._asked, self._clock()
         if asked is None or now - asked.at >= _GOOD_FOR_S or secret not in asked.secrets:
             secrets = frozenset(self._watching)
             asked = self._asked = _Asked(now, secrets, asyncio.create_task(self._ask(secrets)))
-        # A browser that goes takes its own wish with it, not the question of all.
+        # A browser that leaves cancels its own wait, not the query of all.
         return (await asyncio.shield(asked.answer)).get(secret)
 
     async def shared(self, secret: str, ask: Callable[[], Coroutine[Any, Any, Principal | None]]) -> Principal | None:
-        """The answer to `ask`, made once for all streams of this secret, at most half a second ago."""
+        """Return the answer to `ask`, made once for all streams of this secret, at most half a second ago."""
         found, now = self._answers.get(secret), self._clock()
         if found is None or now - found[0] >= _GOOD_FOR_S:
             found = self._answers[secret] = (now, asyncio.create_task(ask()))

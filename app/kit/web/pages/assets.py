@@ -1,4 +1,4 @@
-"""Our own files for the browser, addressed by what is in them, so that they may be cached for ever."""
+"""Fenceline's own files for the browser, addressed by their content, so that they may be cached forever."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ STYLESHEETS = tuple(
         "print",
     )
 )
-"""In the order in which they are said: what comes later wins."""
+"""In order: later rules win."""
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
 @cache
 def asset_url(path: str) -> str:
-    """`/static/<path>` with a part of the file's SHA-256: another content is another address."""
+    """Return `/static/<path>` with a part of the file's SHA-256, so that new content has a new address."""
     return f"/static/{path}?v={_sha(path).hex()[:16]}"
 
 
 @cache
 def asset_integrity(path: str) -> str:
-    """The value of `integrity`: the browser refuses a script that is not the file we read at start."""
+    """Return the value of `integrity`: the browser refuses a script that differs from the file at the start."""
     return "sha256-" + base64.b64encode(_sha(path)).decode("ascii")
 
 
@@ -56,7 +56,7 @@ def _sha(path: str) -> bytes:
 
 
 class Static(StaticFiles):
-    """Static files that a browser keeps when they are asked for by content, and asks again for otherwise."""
+    """Static files that a browser caches if their address has the hash, and requests again otherwise."""
 
     def __init__(self) -> None:
         super().__init__(directory=STATIC_DIR)

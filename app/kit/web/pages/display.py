@@ -1,4 +1,4 @@
-"""How values are written on a page: numbers, sizes, times and states. Pure; the template engine's filters."""
+"""Format values for pages: numbers, sizes, times and states. Pure; the template engine's filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_WORD: dict[str, str] = {}
 
 
 def register_tones(tones: Iterable[tuple[str, str]]) -> None:
-    """Keep the colours of a noun's states. Raises ValueError for a second colour of one state."""
+    """Set the colours of a noun's states. Raises ValueError for a second colour of one state."""
     for state, of_it in tones:
         key, word = (type(state), str(state)), str(state)
         if _OF_NOUN.setdefault(key, of_it) != of_it:
@@ -27,22 +27,22 @@ def register_tones(tones: Iterable[tuple[str, str]]) -> None:
 
 
 def tone(state: str) -> str:
-    """The colour that goes with a state: good, busy, warn, bad or idle; a word alone has the gravest of its nouns."""
+    """Return the colour of a state: good, busy, warn, bad or idle; plain text has the gravest of its nouns."""
     return _OF_NOUN.get((type(state), str(state))) or _OF_WORD[state]
 
 
 def words(name: str) -> str:
-    """An enum's value as people write it: `backing_off` → `backing off`."""
+    """Return an enum's value in plain words: `backing_off` → `backing off`."""
     return str(name).replace("_", " ")
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands separated; a dash when it is not known."""
+    """Format a whole number with separated thousands; a dash when it is not known."""
     return number(value)
 
 
 def rate(value: float | None) -> str:
-    """Per second: one decimal below ten, none above; two digits of what is less than a tenth."""
+    """Format a rate per second: one decimal below ten, none above; two digits below a tenth."""
     if value is None:
         return NOTHING
     if 0 < value < 0.1:
@@ -51,11 +51,11 @@ def rate(value: float | None) -> str:
 
 
 def size(size_bytes: float | None) -> str:
-    """In the decimal unit that reads best: 812 B, 1.2 kB, 34 MB."""
+    """Format a size in the decimal unit that reads best: 812 B, 1.2 kB, 34 MB."""
     if size_bytes is None:
         return NOTHING
     for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        # What would be written as a thousand of a unit is one of the next.
+        # A thousand of a unit is written as one of the next.
         if size_bytes >= length * 0.9995:
             value = size_bytes / length
             return f"{value:.1f} {unit}" if value < 9.95 else f"{round(value):,} {unit}"
@@ -63,7 +63,7 @@ def size(size_bytes: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """A duration in the unit that reads best."""
+    """Format a duration in the unit that reads best."""
     if value is None:
         return NOTHING
     if 0 < value < 10:
@@ -72,7 +72,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def relative(at: datetime, now: datetime) -> str:
-    """How long ago, or in how long, in one unit; app.js goes on with the same words."""
+    """Format the age of a time, or the time until it, in one unit; app.js updates it with the same words."""
     seconds = (now - at).total_seconds()
     size = abs(seconds)
     if size < 1:
@@ -90,12 +90,12 @@ def relative(at: datetime, now: datetime) -> str:
 
 
 def absolute(at: datetime) -> str:
-    """The moment in UTC, to the second."""
+    """Format the time in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def prose(sentence: str) -> Markup:
-    """A sentence of ours whose `names` stand between backticks, with those as code; everything in it is escaped."""
+    """Render a sentence whose `names` are in backticks, with those as code; all of it is escaped."""
     parts = sentence.split("`")
     if len(parts) % 2 == 0:
         return escape(sentence)
@@ -105,12 +105,12 @@ def prose(sentence: str) -> Markup:
 
 
 def short(identifier: str) -> str:
-    """The first characters of a long id; the whole one is in the title and under the copy button."""
+    """Shorten a long id; the complete one is in the title and under the copy button."""
     return identifier[:SHORT_ID_CHARS]
 
 
 def moment(timestamp_ms: int | None) -> datetime | None:
-    """None for what a broker or producer may write as a time and no calendar has."""
+    """Return None for a time of a broker or producer that no calendar has."""
     try:
         return None if timestamp_ms is None or timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""An error as a page: what happened, in one sentence, and where to go from here."""
+"""An error as a page: the error in one sentence, and links to continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
 from app.kit.errors import FencelineError, UnauthenticatedError, UnavailableError
-from app.kit.web.dependencies import Wiring
+from app.kit.web.dependencies import WebWiring
 from app.kit.web.pages import screen
 from app.kit.web.pages.screen import Screen
 
@@ -19,9 +19,9 @@ from app.kit.web.pages.screen import Screen
 def error_page(
     request: Request, *, status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
-    """A page about an error. It needs neither database nor session, so it also works when those are what failed."""
+    """Render the page of an error. It needs neither database nor session, so it works when those have failed."""
     wiring = request.app.state.wiring
-    assert isinstance(wiring, Wiring)  # noqa: S101 - set by the app factory
+    assert isinstance(wiring, WebWiring)  # noqa: S101 - set by the app factory
     shown = Screen(template="errors/detail", title=title, context={"status": status, "detail": detail}, status=status)
     response = screen.show(request, shown, principal=None, now=wiring.clock.now())
     response.headers.update(headers or {})
@@ -29,13 +29,13 @@ def error_page(
 
 
 def _address_of(request: Request) -> str:
-    """Path and query, without what was said once after a form."""
+    """Return path and query, without the parameter of a form's message."""
     query = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "said"])
     return request.url.path + (f"?{query}" if query else "")
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages: a browser that nobody is logged in with goes to the login form."""
+    """A route whose errors are pages: a browser without a login goes to the login form."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # pyright: ignore[reportIncompatibleMethodOverride] - Coroutine there, the same to its caller
         handler: Callable[[Request], Any] = super().get_route_handler()

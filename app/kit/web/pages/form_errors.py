@@ -1,4 +1,4 @@
-"""What a form shows of an error: each problem beside the field that a person would change."""
+"""The errors of a form: each problem beside the field that a user would change."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from app.kit.errors import FencelineError, InvalidError, Problem
 
 
 def problems_of(error: FencelineError) -> Sequence[Problem]:
-    """The error as problems; one without a field is about the whole form."""
+    """Return the error as problems; one without a field is about the complete form."""
     if isinstance(error, InvalidError) and error.problems:
         return error.problems
     return [Problem(field=error.field or "", message=error.message)]
 
 
 def by_field(problems: Sequence[Problem], *, fields: Sequence[str]) -> Mapping[str, Sequence[Problem]]:
-    """Problems by form field; `client_config.sasl.password` belongs to `client_config`, and what is left over to ``."""
+    """Return problems by form field; `client_config.sasl.password` belongs to `client_config`, the rest to ``."""
     found: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         owner = next((field for field in fields if problem.field == field or problem.field.startswith(f"{field}.")), "")

@@ -1,4 +1,4 @@
-"""Lists in a form: rows whose fields are named by the list, their place and their part, `transform.steps.2.value`."""
+"""Lists in a form: rows whose fields have the list's name, their index and their part, `transform.steps.2.value`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PLACE = re.compile(r"(.+)\.([0-9]{1,4})\.(\w+)", re.ASCII)
 
 
 def rows_of(values: Mapping[str, str], path: str) -> list[dict[str, str]]:
-    """The rows' fields, in order; gaps in the numbering, as a removed row leaves them, are closed."""
+    """Return the rows' fields in order; gaps in the numbering, after a removed row, are closed."""
     found: dict[int, dict[str, str]] = {}
     for name, value in values.items():
         if (match := _PLACE.fullmatch(name)) and match[1] == path:
@@ -18,7 +18,7 @@ def rows_of(values: Mapping[str, str], path: str) -> list[dict[str, str]]:
 
 
 def with_rows(values: Mapping[str, str], path: str, rows: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """`values` with these rows instead of its own."""
+    """Return `values` with these rows instead of its own."""
     kept = {
         name: value for name, value in values.items() if not ((match := _PLACE.fullmatch(name)) and match[1] == path)
     }
@@ -28,5 +28,5 @@ def with_rows(values: Mapping[str, str], path: str, rows: Iterable[Mapping[str, 
 
 
 def without_row(rows: list[dict[str, str]], index: str) -> list[dict[str, str]]:
-    """All but the one at that place, which came as text."""
+    """Return all rows but the one at that index, given as text."""
     return [row for place, row in enumerate(rows) if str(place) != index]

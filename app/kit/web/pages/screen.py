@@ -1,9 +1,9 @@
-"""One page, one function, two depths: the same look at the data renders the whole page and its live region.
+"""Render a page and its live region from the same view of the data.
 
-A noun's module gives a `Look`: given a unit of work and who asks, the template and what it shows. `page` renders it
-inside `base.html`; `stream` renders the region alone, again whenever something has changed, and sends it if it differs.
-So what the event stream sends is what a reload shows. A handler with two routes, the page's and the same with `/stream`
-at the end, answers both by `live`.
+A noun's module gives a `Look`: from a unit of work and a user it returns the template and context. `page` renders it
+inside `base.html`; `stream` renders the region alone, again after each change, and sends it if it differs. So the event
+stream sends the same content as a reload. A handler with two routes, the page's and the same with `/stream` at the end,
+answers both by `live`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError, UnavailableError
 from app.kit.printable import clipboard_text
 from app.kit.web.base_path import links_below
-from app.kit.web.dependencies import Credential, Wiring, credential_of, principal_of
+from app.kit.web.dependencies import Credential, WebWiring, credential_of
 from app.kit.web.pages import display
 from app.kit.web.pages.admission import Admission
 from app.kit.web.pages.assets import STYLESHEETS, asset_integrity, asset_url
+from app.kit.web.pages.navigation import places_after
 from app.kit.web.pages.said import sentence_of
 from app.kit.web.pages.shared_looks import STORED, Frame, Rhythm, Seen, SharedLooks, Watching
 from app.kit.web.pages.stream_limit import LimitedStream, StreamLimit
@@ -39,7 +40,7 @@ from app.kit.web.used_query import query_names_of
 
 TEMPLATES_DIR = Path(__file__).resolve().parents[4] / "templates"
 
-# A revoked session sees at most this much more.
+# The longest time for which a revoked session still gets updates.
 _ASK_AGAIN_S = 1.0
 _PING_S = 15
 _STREAM = "/stream"
@@ -51,11 +52,11 @@ _ENDED = Frame(event="session-ended", data="session-ended", is_last=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """What a look found: the page's template, and its region's beside it, with everything both show.
+    """The result of a view: the page's template, and its region's beside it, with the context of both.
 
     template: such as `pipelines/detail`; the region is `pipelines/_detail`.
-    concerns: the pipelines and runs that are on it, as their changes are announced; None: all of them.
-    rhythm: how often its region may be sent anew. look_again_s: as of `Seen`.
+    concerns: the pipelines and runs on the page, as their changes are announced; None: all of them.
+    rhythm: the interval of its region's updates. look_again_s: as of `Seen`.
     """
 
     template: str
@@ -78,9 +79,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Jinja types its tables by what it puts there itself.
+    # Jinja types its tables by its own contents.
     cast("dict[str, Any]", environment.globals).update(
-        asset=asset_url, integrity=asset_integrity, stylesheets=STYLESHEETS, Verb=Verb, url=url_of
+        asset=asset_url,
+        integrity=asset_integrity,
+        stylesheets=STYLESHEETS,
+        Verb=Verb,
+        url=url_of,
+        places_after=places_after,
     )
     cast("dict[str, Any]", environment.filters).update(
         count=display.count,
@@ -99,7 +105,7 @@ def _environment() -> Environment:
 
 
 def url_of(*parts: str, **query: str | None) -> str:
-    """A path of this server from raw parts, each escaped: `url_of("pipelines", name, "edit")`."""
+    """Return a path of this server from raw parts, each escaped: `url_of("pipelines", name, "edit")`."""
     path = "/" + "/".join(quote(part, safe="") for part in parts)
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
@@ -130,7 +136,7 @@ def _base_context(request: Request, *, principal: Principal | None, now: datetim
 def show(
     request: Request, screen: Screen, *, principal: Principal | None, now: datetime, stream_url: str | None = None
 ) -> HTMLResponse:
-    """A page whose data are at hand: inside `base.html`, with its stream if it has one."""
+    """Render a page from present data: inside `base.html`, with its stream if it has one."""
     context = {
         **_base_context(request, principal=principal, now=now),
         "title": screen.title,
@@ -142,9 +148,9 @@ def show(
 
 
 async def live(
-    request: Request, wiring: Wiring, principal: Principal, look: Look, *, is_live: bool = True
+    request: Request, wiring: WebWiring, principal: Principal, look: Look, *, is_live: bool = True
 ) -> HTMLResponse | EventSourceResponse:
-    """The whole page, or its stream: as the route says by which the request came, for a name may be "stream", too."""
+    """Answer with the page or its stream, by the matched route, as a name may be "stream", too."""
     if request.scope["route"].path.endswith(_STREAM):
         return stream(request, wiring, principal, look)
     return await page(request, wiring, principal, look, is_live=is_live)
@@ -152,7 +158,7 @@ async def live(
 
 async def page(
     request: Request,
-    wiring: Wiring,
+    wiring: WebWiring,
     principal: Principal,
     look: Look,
     *,
@@ -160,11 +166,11 @@ async def page(
     refused: FencelineError | None = None,
     at: Sequence[str] | None = None,
 ) -> HTMLResponse:
-    """Look once and answer with the whole page.
+    """Make the view once and answer with the complete page.
 
-    is_live: it follows its own address with `/stream` at the end.
-    refused: why what a form asked for was not done; said above the page, with the error's status.
-    at: the page's own path, when a form elsewhere brought us here.
+    is_live: its stream has the same address with `/stream` at the end.
+    refused: the error of a form's action; shown above the page, with the error's status.
+    at: the page's own path, if a form elsewhere led to it.
     """
     now = wiring.clock.now()
     async with wiring.unit_of_work() as uow:
@@ -177,16 +183,16 @@ async def page(
 
 
 def fragment(request: Request, screen: Screen, *, principal: Principal, now: datetime) -> HTMLResponse:
-    """The region alone, as the stream would send it."""
+    """Render the region alone, as the stream sends it."""
     context = {**_base_context(request, principal=principal, now=now), **screen.context}
     return HTMLResponse(render(_region(screen.template), context), status_code=screen.status)
 
 
-def stream(request: Request, wiring: Wiring, principal: Principal, look: Look) -> EventSourceResponse:
+def stream(request: Request, wiring: WebWiring, principal: Principal, look: Look) -> EventSourceResponse:
     """The page's region now, and again after every change, until the browser goes or its session ends.
 
-    Each frame is the full state, so a browser that comes back needs nothing from before. What differs between the
-    viewers of one address is the role alone, so those of one role share each look.
+    Each frame is the complete state, so a reconnecting browser needs no earlier one. Viewers of one address differ in
+    the role only, so those of one role share each view.
     """
     key = (request.url.path, _used_query(request), principal.role)
     answer = LimitedStream(_frames(request, wiring, principal, look, key), ping=_PING_S)
@@ -195,14 +201,14 @@ def stream(request: Request, wiring: Wiring, principal: Principal, look: Look) -
 
 
 def _used_query(request: Request) -> tuple[tuple[str, str], ...]:
-    """What of the query its route reads: addresses that differ in the rest show the same."""
+    """Return the part of the query that its route reads: addresses that differ elsewhere show the same."""
     used = query_names_of(request.scope["route"])
     given = [(name, value) for name, value in request.query_params.multi_items() if name in used]
     return tuple(sorted(given, key=lambda item: item[0]))
 
 
 async def _frames(
-    request: Request, wiring: Wiring, principal: Principal, look: Look, key: Hashable
+    request: Request, wiring: WebWiring, principal: Principal, look: Look, key: Hashable
 ) -> AsyncGenerator[bytes]:
     async def take() -> Seen:
         return await _seen(request, wiring, principal, look)
@@ -210,7 +216,7 @@ async def _frames(
     looks: SharedLooks = request.app.state.looks
     admission: Admission = request.app.state.admission
     credential = credential_of(request)
-    assert credential is not None  # noqa: S101 - the route has just asked who it is
+    assert credential is not None  # noqa: S101 - the route has just authenticated the user
     asked_at = time.monotonic()
     stopping = asyncio.ensure_future(wiring.stopping.wait())
     try:
@@ -224,10 +230,10 @@ async def _frames(
                         try:
                             now = await _principal_now(wiring, admission, credential)
                         except UnavailableError:
-                            # The look finds Postgres away as well, and says so.
+                            # The view has the same error from Postgres, and reports it.
                             now = principal
                         if now is None:
-                            # Without this word the browser would only see a connection that broke, and come back.
+                            # Without this event the browser would see a broken connection, and reconnect.
                             yield _ENDED.encoded
                             return
                         if now.role is not principal.role:
@@ -241,13 +247,13 @@ async def _frames(
         stopping.cancel()
 
 
-async def _principal_now(wiring: Wiring, admission: Admission, credential: Credential) -> Principal | None:
+async def _principal_now(wiring: WebWiring, admission: Admission, credential: Credential) -> Principal | None:
     if credential.is_session:
         return await admission.principal_of(credential.secret)
-    return await admission.shared(credential.secret, lambda: principal_of(wiring, credential))
+    return await admission.shared(credential.secret, lambda: wiring.principal_of(credential))
 
 
-async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Look) -> Seen:
+async def _seen(request: Request, wiring: WebWiring, principal: Principal, look: Look) -> Seen:
     now = wiring.clock.now()
     try:
         async with wiring.unit_of_work() as uow:
@@ -255,9 +261,9 @@ async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Lo
     except NotFoundError:
         return Seen(frame=Frame(event=_GONE, data=_GONE, is_last=True))
     except UnavailableError as error:
-        # What is on the screen stays there; the browser says that it is not live.
+        # The screen keeps its content; the browser shows that it is not live.
         return Seen(frame=Frame(event=_AWAY, data=error.message))
-    # It is for all who watch the same: what one of them was told after a form is not.
+    # The frame is shared by all viewers, so it has no message of one user's form.
     context = {**_base_context(request, principal=principal, now=now), "said": None, **screen.context}
     frame = Frame(data=render(_region(screen.template), context))
     return Seen(
@@ -269,7 +275,7 @@ async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Lo
 
 
 async def _frame_or_stop(watching: Watching, stopping: asyncio.Future[Any]) -> Frame | None:
-    """The next frame; None when the server stops, or when it is time to ask again who is watching."""
+    """Return the next frame; None when the server stops, or when the sessions are to be checked again."""
     coming = asyncio.ensure_future(watching.newer(timeout_s=_ASK_AGAIN_S))
     try:
         await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -285,11 +291,11 @@ def _region(template: str) -> str:
 
 
 def _stream_url(path: str, request: Request) -> str:
-    # What was said after a form is said once, not in every frame.
+    # The message after a form is shown once, not in every frame.
     query = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "said"])
     return f"{path.rstrip('/')}{_STREAM}" + (f"?{query}" if query else "")
 
 
 def see(*parts: str, said: str | None = None, **query: str | None) -> RedirectResponse:
-    """After a form: go and look at the result (303), with a sentence about what was done."""
+    """Redirect to the result of a form (303), with a message about it."""
     return RedirectResponse(url_of(*parts, said=said, **query), status_code=303)

@@ -1,7 +1,7 @@
-"""One look for all who watch the same: it is taken once a change, however many browsers are open on it.
+"""Share one view among all its viewers: it is made once for each change, for any number of browsers.
 
-A look costs the database and this process some tens of milliseconds; with one for each browser, twenty people at an
-incident would slow down the very server that they look at, and the heartbeats that it takes.
+A view costs the database and this process some tens of milliseconds. With one for each browser, twenty viewers of an
+incident would slow down the server and its heartbeats.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sse_starlette import ServerSentEvent
 
 from app.kit.web.dependencies import Changes, Subscription
 
-# A frame is handed to every viewer. With hundreds of them that takes the event loop longer than the look did, and what
-# else it serves (heartbeats, forms) must still have this part of its time.
+# A frame is sent to every viewer. With hundreds of them that takes longer than the view itself. The other tasks of the
+# event loop (heartbeats, forms) must still get this part of its time.
 _SHARE_LEFT_TO_OTHERS = 0.5
-# Taken again this often when nothing was announced: silence is news too (a heartbeat that stays away).
+# The view's interval without an announced change: missing heartbeats are announced by none.
 LOOK_AGAIN_S = 2.0
 _OBSERVED = "observed:"
 _ABOUT_ONE_THING = ("pipeline:", "run:", _OBSERVED)
@@ -28,10 +28,10 @@ _ABOUT_ONE_THING = ("pipeline:", "run:", _OBSERVED)
 
 @dataclass(frozen=True, kw_only=True)
 class Rhythm:
-    """How often a look may be taken anew.
+    """The interval of a view.
 
-    share_of_time: the part of the time that one look may take, its waits included, so that an expensive one comes less
-    often and starves nobody.
+    share_of_time: the part of the time that one view may take, with its waits. An expensive one comes less often, and
+    slows down no other.
     """
 
     frames_per_s: int
@@ -39,14 +39,14 @@ class Rhythm:
 
 
 STORED = Rhythm(frames_per_s=5, share_of_time=0.2)
-"""Of what the database has."""
+"""For data of the database."""
 OBSERVED = Rhythm(frames_per_s=10, share_of_time=0.5)
-"""Of what brokers say: a look at it is at memory, and it is there to be watched."""
+"""For data of brokers: a view of it reads memory only, and is watched as it changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What a stream sends: `event` is empty for the region itself. After one that `is_last` no other follows."""
+    """An event of a stream: `event` is empty for the region itself. None follows one that `is_last`."""
 
     event: str = ""
     data: str
@@ -54,7 +54,7 @@ class Frame:
 
     @cached_property
     def encoded(self) -> bytes:
-        """As it goes over the wire, made once for all who watch: it has a thousand lines, and they may be hundreds."""
+        """The bytes of the frame, made once for all viewers: it has a thousand lines, and they may be hundreds."""
         return ServerSentEvent(event=self.event or None, data=self.data).encode()
 
 
@@ -62,8 +62,7 @@ class Frame:
 class Seen:
     """A frame, and the notices about single things that can change it; None: any of pipelines and runs.
 
-    rhythm: how often a newer one may follow. look_again_s: after so long it is looked at again, whatever was announced;
-    None: LOOK_AGAIN_S.
+    rhythm: the shortest interval. look_again_s: the longest interval, without a notice; None: LOOK_AGAIN_S.
     """
 
     frame: Frame
@@ -77,7 +76,7 @@ TakeLook = Callable[[], Awaitable[Seen]]
 
 @dataclass(eq=False)
 class _Shared:
-    """The newest frame of one look, and who waits for a newer one."""
+    """The newest frame of one view, and the viewers that wait for a newer one."""
 
     take: TakeLook
     frame: Frame | None = None
@@ -91,13 +90,13 @@ class _Shared:
     def wants(self, notice: str) -> bool:
         if self.concerns is not None and notice in self.concerns:
             return True
-        # What brokers say changes all the time: only who asks for it is woken.
+        # Broker data changes constantly: only the waiting viewers are woken.
         if self.concerns is None:
             return not notice.startswith(_OBSERVED)
         return not notice.startswith(_ABOUT_ONE_THING)
 
     async def look_on(self, changes: Changes) -> None:
-        """Look, and again after each change, until there is nothing more to see; ends by being cancelled else."""
+        """Make the view, and again after each change, until it is the last one or the task is cancelled."""
         try:
             async with changes.subscribe(self.wants) as subscription:
                 while True:
@@ -105,7 +104,7 @@ class _Shared:
                     took_s, seen = await self._look()
                     if self.frame is not None and self.frame.is_last:
                         return
-                    # Coalesced: however many changes there were meanwhile, the next frame shows them all.
+                    # Coalesced: the next frame includes all changes until then.
                     rhythm = seen.rhythm
                     await asyncio.sleep(max(1 / rhythm.frames_per_s, took_s / rhythm.share_of_time) - took_s)
                     busy_s, passed_s = time.thread_time() - busy_before_s, time.monotonic() - began
@@ -117,7 +116,7 @@ class _Shared:
                 self.came.notify_all()
 
     async def _look(self) -> tuple[float, Seen]:
-        """How long it took, and what was seen."""
+        """Return its duration, and the view."""
         self.asked.clear()
         began = time.monotonic()
         seen = await self.take()
@@ -144,14 +143,14 @@ class Watching:
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
         self._sent: Frame | None = None
-        # What others saw before may be older than the page that this viewer was just given.
+        # An earlier frame may be older than the page that this viewer has just got.
         self._since = time.monotonic()
         shared.asked.set()
 
     async def newer(self, *, timeout_s: float) -> Frame | None:
-        """The newest frame if it is another one than last time, as soon as there is one; None: none came in time.
+        """Return the newest frame once it differs from this viewer's last one; None if none came in time.
 
-        Raises what the look raised.
+        Raises the error of the view.
         """
         shared = self._shared
         with suppress(TimeoutError):
@@ -173,19 +172,19 @@ class Watching:
 
 
 class SharedLooks:
-    """Every look that somebody watches now, by what it shows and to which role."""
+    """Every view with a viewer, by its content and role."""
 
     def __init__(self) -> None:
         self._shared: dict[Hashable, _Shared] = {}
 
     @property
     def watched(self) -> frozenset[Hashable]:
-        """What somebody watches now."""
+        """The number of present views."""
         return frozenset(self._shared)
 
     @asynccontextmanager
     async def watch(self, key: Hashable, take: TakeLook, changes: Changes) -> AsyncGenerator[Watching]:
-        """See what `take` sees for as long as the context is open; the first viewer's look serves all of the key."""
+        """Watch the view of `take` for as long as the context is open; the first viewer's one serves all of the key."""
         shared = self._shared.get(key)
         if shared is None or (shared.looking is not None and shared.looking.done()):
             shared = self._shared[key] = _Shared(take)

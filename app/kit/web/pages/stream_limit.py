@@ -1,6 +1,6 @@
-"""How many event streams are open, in all and of one person, and how many different things these watch.
+"""Limit the event streams, in all and for one user, and the number of different views that they watch.
 
-What many watch is looked at once. So it is the different looks that cost, and the streams that take a connection.
+Viewers of the same view share it. So different views cost time, and streams cost connections.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _RETRY_AFTER = {"Retry-After": "10"}
 
 
 class StreamLimit:
-    """Of one application; used on its event loop only. `one` is a principal's name.
+    """The limits of one application; used on its event loop only. `one` is a principal's name.
 
-    connections: how many one address may have. Streams leave half of them to requests.
+    connections: the limit for one address. Streams leave half of them to requests.
     """
 
     def __init__(self, *, connections: int) -> None:
@@ -37,7 +37,7 @@ class StreamLimit:
 
     @contextmanager
     def held(self, one: str, look: Hashable) -> Generator[ProblemResponse | None]:
-        """Count one more for as long as the context is open; or, without counting it, why it is refused."""
+        """Count one more for as long as the context is open; or return the reason of its refusal."""
         refused = self._refusal(one, look)
         if refused is not None:
             yield refused

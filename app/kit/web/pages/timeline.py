@@ -1,6 +1,6 @@
-"""Lanes over one line of time: spans that follow each other, and marks upon them. What each is, a table says as well.
+"""Timelines: lanes of spans in sequence, with marks. A table shows the same data.
 
-Long gaps are shortened, so what happened within a second a week ago is seen beside what happens now.
+Long gaps are shortened, so that a second of last week is as visible as the present.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LABELLED_PERCENT = 12.0
 
 
 class Tone(StrEnum):
-    """How a bar or a mark is painted. LATE: somebody went on whose time was over."""
+    """The style of a bar or a mark. LATE: after the end of its ownership."""
 
     PLAIN = "plain"
     NEWEST = "newest"
@@ -30,7 +30,7 @@ class Tone(StrEnum):
 
 
 class Point(NamedTuple):
-    """Where a span begins, or a mark is. href: the page of what a mark is about."""
+    """The start of a span, or a mark. href: the page of the mark's subject."""
 
     at: datetime
     label: str
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
 
 class Track(NamedTuple):
-    """What one lane tells: spans, each until the next one begins and the last until now. href: whose lane it is."""
+    """One lane: spans, each until the next one begins and the last until now. href: the page of the lane's subject."""
 
     name: str
     spans: Sequence[Point]
@@ -50,7 +50,7 @@ class Track(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """left, width: in percent of the line."""
+    """left, width: in percent of the timeline."""
 
     left: float
     width: float
@@ -78,8 +78,8 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """words: what is to be seen, for those who do not. since: where the line begins if it ends now; else it is a closed
-    story. cut: where in all lanes something was taken. left_out: how many lanes more there would be."""
+    """words: a description for screen readers. since: the start of a timeline that ends now; else it is complete.
+    cut: the position of a removal in all lanes. left_out: the number of omitted lanes."""
 
     words: str
     lanes: tuple[Lane, ...]
@@ -89,9 +89,9 @@ class Timeline:
 
 
 def timeline_of(words: str, tracks: Sequence[Track], *, now: datetime) -> Timeline | None:
-    """From the oldest span to now, whatever the order they come in; None when there is none.
+    """Draw from the oldest span to now, in any order of input; None when there is none.
 
-    A clock that is ahead of ours puts what it tells at the end of the line. Marks from before the line are left out.
+    A time from a clock ahead of this server's is at the end of the timeline. Earlier marks are omitted.
     """
     told = [track for track in tracks if track.spans]
     if not told:
@@ -110,9 +110,9 @@ def timeline_of(words: str, tracks: Sequence[Track], *, now: datetime) -> Timeli
 
 
 def places(times_ms: Iterable[int], *, margin: float = 0.0) -> Mapping[int, float]:
-    """Where each time is, in percent: in order, and the further apart the longer it was, by its logarithm.
+    """Place the times, in percent: in order, with distances by the logarithm of their gaps.
 
-    margin: how much stays free at both ends.
+    margin: the free part at both ends.
     """
     ordered = sorted(set(times_ms))
     if len(ordered) == 1:

@@ -1,4 +1,4 @@
-"""Bodies beyond the limit are refused with a problem document, by their announced length or as they come in."""
+"""Refuse bodies beyond the limit with a problem document, by their announced length or while they arrive."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.kit.web.problems import ProblemResponse
 
-TOO_LARGE = "the request body is larger than this server takes (setting request_limit_kib)"
+TOO_LARGE = "the request body is larger than the setting request_limit_kib allows"
 
 
 class BodyLimit:
-    """ASGI middleware. FastAPI's own limit answers in plain text and tears the connection's application down."""
+    """ASGI middleware. FastAPI's own limit answers in plain text and breaks the connection's application."""
 
     def __init__(self, app: ASGIApp, *, limit_bytes: int) -> None:
         self._app = app

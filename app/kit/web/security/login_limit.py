@@ -1,4 +1,4 @@
-"""Slows down guessing: after some failures from one address, logins from it wait."""
+"""Slow down guessing: after some failures from one address, its logins wait."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _ADDRESSES_KEPT = 10_000
 
 
 class LoginLimit:
-    """Failures of each address in the last minute. In memory: 256-bit tokens survive that a restart forgets them."""
+    """Failures of each address in the last minute. In memory: with 256-bit tokens, a restart may forget them."""
 
     def __init__(self, *, failures_per_minute: int) -> None:
         self._allowed = failures_per_minute
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_s(self, address: str, *, now_s: float) -> float:
-        """Seconds that this address must wait; 0 when it may try now."""
+        """Return the seconds that this address must wait; 0 when it may try now."""
         failures = self._failures.get(address)
         if failures is None:
             return 0.0

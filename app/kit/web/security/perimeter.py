@@ -1,7 +1,7 @@
-"""What every request passes before anything looks at it: peer, Host, Origin; and the headers of every answer.
+"""The checks of every request: peer, Host, Origin; and the headers of every answer.
 
-Loopback is not trust: a page of any site can make the browser send requests to 127.0.0.1, under a name of its own
-(DNS rebinding) or with the user's cookies. So Host must be one of our names and Origin must be ours, always.
+Loopback is not trusted: a page of any site can make the browser send requests to 127.0.0.1. They come under a name of
+its own (DNS rebinding) or with the user's cookies. So Host and Origin must always be names of this server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "base-uri 'none'",
     )
 )
-"""No inline script and no inline style, nothing from elsewhere; every asset is our own file."""
+"""No inline script or style, and nothing from other sites; every asset is a file of Fenceline."""
 _HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
@@ -46,7 +46,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def hosts_of(settings: Settings, urls: Iterable[str]) -> frozenset[str]:
-    """The names under which a listener may be addressed: of its own URLs, and those that the settings allow."""
+    """Return the names of a listener: of its own URLs, and those that the settings allow."""
     named = {*settings.allowed_hosts, *(host for url in urls if (host := urlsplit(url).hostname))}
     return frozenset(name.lower().strip("[]") for name in named) | _LOOPBACK_NAMES
 
@@ -89,21 +89,21 @@ class Perimeter:
         await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _read_peer(self, scope: Scope, headers: Headers) -> ProblemResponse | None:
-        """Take scheme and client from a trusted proxy; with proxies named, others beyond this machine are refused."""
+        """Take scheme and client from a trusted proxy; if proxies are named, other remote peers are refused."""
         if not self._proxies:
             return None
         client = scope.get("client")
         peer = "" if client is None else str(client[0])
         if self._is_proxy(peer):
             scope["scheme"] = _values_of(headers, "x-forwarded-proto")[-1] or scope["scheme"]
-            # Each proxy appends whom it was asked by: behind a chain of them the last is one of ours.
+            # Each proxy appends its peer: behind a chain of them the last one is a trusted proxy.
             forwarded = _values_of(headers, "x-forwarded-for")
             if client := next((one for one in reversed(forwarded) if not self._is_proxy(one)), forwarded[-1]):
                 scope["client"] = (client, 0)
             return None
         if is_loopback(peer):
             return None
-        return ProblemResponse(403, f"{peer or 'this peer'} is not one of the proxies in trusted_proxies")
+        return ProblemResponse(403, f"{peer or 'this peer'} is none of the proxies in trusted_proxies")
 
     def _is_proxy(self, address: str) -> bool:
         return any(_is_in(address, network) for network in self._proxies)
@@ -115,7 +115,7 @@ class Perimeter:
             return None
         shown = ", ".join(given) or "no host"
         return ProblemResponse(
-            421, f"this server is not {shown}: the administrator may add its name to the setting allowed_hosts"
+            421, f"this server is not {shown}: an administrator may add its name to the setting allowed_hosts"
         )
 
     def _check_origin(self, scope: Scope, headers: Headers) -> ProblemResponse | None:

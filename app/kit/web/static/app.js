@@ -1,4 +1,4 @@
-// What HTML alone cannot do: copying an id, ticking times, sorting a table that changes, keys, and the stream's state.
+// Functions beyond HTML: copying ids, updating times, sorting live tables, keyboard shortcuts, and the stream's state.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -12,7 +12,7 @@
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // Without permission (or without TLS): select it, so that Ctrl+C works.
+      // Without permission (or without TLS): select it for Ctrl+C.
       const range = document.createRange();
       range.selectNodeContents(button.previousElementSibling ?? button);
       getSelection().removeAllRanges();
@@ -23,7 +23,7 @@
     say(`Copied ${text}`);
   });
 
-  // Ctrl+C then gives what the button would have given: what is shown may hold control characters, or be shortened.
+  // Ctrl+C then copies the button's text: the visible text may have control characters, or be shortened.
   let selected = null;
   document.addEventListener("copy", (event) => {
     if (selected === null || String(getSelection()) !== selected.shown) return;
@@ -36,7 +36,7 @@
     if (status) status.textContent = sentence;
   }
 
-  // Times are ages, or moments in UTC for who asks for them. The server writes the age once; here it goes on.
+  // Times are relative, or in UTC on request. The server writes the age once; this script updates it.
   const MOMENTS = "fenceline-moments";
   let asMoments = sessionStorage.getItem(MOMENTS) !== null;
   function relative(seconds) {
@@ -65,14 +65,14 @@
     if (asMoments) sessionStorage.setItem(MOMENTS, "");
     else sessionStorage.removeItem(MOMENTS);
     tick();
-    say(asMoments ? "Times are moments in UTC" : "Times are ages");
+    say(asMoments ? "Times are in UTC" : "Times are relative");
   }
-  // A finger cannot hover over a title.
+  // Touch screens do not show titles.
   document.addEventListener("click", (event) => {
     if (event.target.closest("time[data-relative], [data-moments]")) toggleMoments();
   });
 
-  // What just changed glows for a second: only where a change matters (data-glow), not every counter.
+  // A change glows for a second: only important ones (data-glow), not every counter.
   const glowed = new Map();
   function rememberGlow() {
     for (const element of document.querySelectorAll("[data-glow]")) {
@@ -138,7 +138,7 @@
     applySort(table);
   });
 
-  // What belongs together lights up together, under the mouse and under the focus.
+  // Related rows light up together, under the mouse and under the focus.
   let lights;
   function light() {
     for (const row of document.querySelectorAll("[data-lights]")) {
@@ -152,7 +152,7 @@
     });
   }
 
-  // A log keeps to its end unless the reader scrolled up.
+  // A log stays at its end unless the user has scrolled up.
   const scrolledUp = new WeakSet();
   document.addEventListener(
     "scroll",
@@ -180,13 +180,13 @@
   document.addEventListener("htmx:after:swap", refresh);
   document.addEventListener("DOMContentLoaded", refresh);
 
-  // The event stream: say when it is away. A first connect that fails is not retried by the library, so it is here.
+  // The event stream: show when it is down. The library does not retry a failed first connection, so this script does.
   const live = () => document.querySelector("[data-live]");
   let retry = null;
   function streamIs(state) {
     root.dataset.stream = state;
   }
-  // A stream that never opened (its script did not come, the server does not answer) is not live either.
+  // A stream that never opened (no script, no answer from the server) is not live either.
   document.addEventListener("DOMContentLoaded", () => {
     if (live()) setTimeout(() => root.dataset.stream ?? streamIs("down"), 3000);
   });
@@ -207,13 +207,13 @@
     streamIs(event.detail.message.event === "away" ? "away" : "up");
   });
   document.addEventListener("session-ended", () => location.reload());
-  // A form on its way brings its own page: a reload would cancel it, and ask for what it has just removed.
+  // A submitted form gets its own page: a reload would cancel it, and could request a removed resource.
   let isLeaving = false;
   document.addEventListener("submit", (event) => (isLeaving ||= !event.defaultPrevented));
   addEventListener("pageshow", () => (isLeaving = false));
   document.addEventListener("gone", () => isLeaving || location.reload());
 
-  // What was said after a form is news for a while only, and not again after a reload.
+  // The message after a form is shown for a while only, and not again after a reload.
   const said = document.querySelector("[data-said]");
   if (said) {
     const address = new URL(location.href);
@@ -222,12 +222,12 @@
     setTimeout(() => said.remove(), 10_000);
   }
 
-  // On a phone the places are in one row: the one that is open is brought into sight.
+  // On a phone the navigation is one row: the present page's link is scrolled into view.
   const placesRow = document.querySelector(".top nav ul");
   const here = placesRow?.querySelector("[aria-current]");
   if (here) placesRow.scrollLeft = here.offsetLeft - (placesRow.clientWidth - here.offsetWidth) / 2;
 
-  // Forms whose answer takes seconds say so until it comes.
+  // Forms with a slow answer show that they wait.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (!form.dataset.meanwhile || form.dataset.since) return;
@@ -241,7 +241,7 @@
     };
     tell();
     const ticking = setInterval(tell, 1000);
-    // Back on a page that the browser has kept: nothing is waited for.
+    // Back on a cached page: nothing is pending.
     addEventListener("pageshow", () => {
       clearInterval(ticking);
       note.remove();
@@ -249,7 +249,7 @@
     }, { once: true });
   });
 
-  // Keys. Never while somebody types.
+  // Keyboard shortcuts, except in text fields.
   const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;
   let leader = false;
   const home = document.querySelector("a.brand");

@@ -2,19 +2,19 @@
 (() => {
   "use strict";
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  // A run that has just begun is not stretched over the whole width.
+  // A new run does not fill the whole width.
   const SHORTEST_S = 120;
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
   const figure = (number) => (number > 0 && number < 10 ? tenths : whole).format(number);
-  // In UTC, as every moment on the pages.
+  // In UTC, as every absolute time on the pages.
   const clock = (at, withSeconds) => new Date(at * 1000).toISOString().slice(11, withSeconds ? 19 : 16);
   const DAY_S = 86_400;
   const isOfDays = (first, last) => last - first > DAY_S;
   const dayAndClock = (at) => `${new Date(at * 1000).toISOString().slice(5, 10)} ${clock(at, false)}`;
   const moment = (plot, at) => (isOfDays(plot.data[0][0], plot.data[0].at(-1)) ? dayAndClock(at) : clock(at, true));
 
-  /** The top of the scale: a round figure, so that it seldom moves. A short peak of many times the rest is above it. */
+  /** The top of the scale: a round figure, so that it seldom changes. A short and very high peak exceeds it. */
   function roof(lines) {
     const sorted = lines.flat().filter((number) => number != null).sort((a, b) => a - b);
     const most = sorted.at(-1) ?? 0;
@@ -51,7 +51,7 @@
       return { width: Math.max(240, this.clientWidth), height: Number(this.dataset.height ?? 240) };
     }
 
-    /** What the attribute says, with every second in it. */
+    /** The attribute's data, with every second in it. */
     series() {
       const said = JSON.parse(this.dataset.series);
       if (said.first_s === undefined) return said;
@@ -113,7 +113,7 @@
       this.sayLatest(this.plot);
     }
 
-    /** Without a pointer on the chart, its legend says the newest figures. */
+    /** Without a pointer on the chart, its legend shows the newest figures. */
     sayLatest(plot) {
       const last = plot.data[0].length - 1;
       if (plot.cursor.idx == null && last >= 0) plot.setLegend({ idx: last }, false);
@@ -138,7 +138,7 @@
       ctx.restore();
     }
 
-    /** What leaves the chart at its top is said there: a catch-up must not flatten everything else, nor be hidden. */
+    /** Mark values above the top of the scale: a catch-up must neither flatten the rest nor be hidden. */
     sayWhatIsAbove(plot, marked) {
       const top = plot.scales.y.max;
       const peaks = plot.data[0].map((_, index) =>

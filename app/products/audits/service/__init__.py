@@ -1,1 +1,1 @@
-"""Audits: asked for, planned, carried out by a Spark application, kept with what they found."""
+"""Audits: requested, planned, run as a Spark application, and stored with their results."""

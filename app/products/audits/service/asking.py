@@ -1,4 +1,4 @@
-"""Audits that somebody asks for, looks at and stops. Only rows are written here; the auditor does what they ask for."""
+"""Request, read and stop audits. These functions write rows only, which the auditor loop acts on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.products.audits.store import AuditPlanStore, AuditStore
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit is asked to be; what is None is taken from the pipeline's plan, else from the defaults."""
+    """The settings of a requested audit; None: from the pipeline's plan, else from the defaults."""
 
     window: Window
     id_place: IdPlace | None = None
@@ -33,9 +33,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 async def ask_audit(
     uow: UnitOfWork, *, pipeline: str, wish: Wish, by: Principal, why: str | None, now: datetime
 ) -> Audit:
-    """Ask for an audit; it begins as soon as the pipeline has passed the window.
+    """Request an audit, which begins as soon as the pipeline has passed the window.
 
-    Raises InvalidError with all problems, ConflictError while another audit of the pipeline lives.
+    Raises InvalidError with all problems, ConflictError if the pipeline has an audit that has not ended.
     """
     require(by, Verb.START_AUDIT)
     record = await uow.of(PipelineStore).get(pipeline)
@@ -45,8 +45,8 @@ async def ask_audit(
     tolerance_s = _first(wish.tolerance_s, plan and plan.tolerance_s, DEFAULT_TOLERANCE_S)
     if id_place is None:
         raise InvalidError(
-            f"say by which id the records of {pipeline} are told from each other: a field of the value, a header, or "
-            "the key; or give the pipeline an audit plan, which says it once",
+            f"the audit of {pipeline} requires the place of the id: a field of the value, a header, or the key. An "
+            "audit plan keeps it",
             field="id_place",
         )
     problems = [
@@ -55,12 +55,12 @@ async def ask_audit(
         *id_problems(id_place, source_id_place, writes_files=record.definition.files is not None),
     ]
     if problems:
-        raise InvalidError(f"{pipeline} cannot be audited so: {problems[0].message}", problems=problems)
+        raise InvalidError(f"{pipeline} cannot be audited: {problems[0].message}", problems=problems)
     living = await uow.of(AuditStore).find_living(pipeline)
     if living is not None:
         raise ConflictError(
-            f"audit {living.id} of {pipeline}, which {living.asked_by} asked for, is {living.state}: "
-            "wait for it, or stop it"
+            f"audit {living.id} of {pipeline}, requested by {living.asked_by}, is {living.state}: wait for its end, "
+            "or stop it"
         )
     audit = await uow.of(AuditStore).add(
         Audit(
@@ -69,7 +69,7 @@ async def ask_audit(
             cluster=record.cluster,
             revision=revision_to_judge_by(
                 await uow.of(AuditStore).in_force(pipeline, *span_in_force(wish.window, padding_s=padding_s)),
-                # What a live run does, and not what the next one shall do.
+                # The revision of a live run, not that of the next one.
                 current=record.current_revision if record.current_run is None else record.current_run.revision,
             ),
             state=AuditState.PENDING,
@@ -99,21 +99,21 @@ async def ask_audit(
 
 
 def places_of(wish: Wish, plan: AuditPlan | None) -> tuple[IdPlace | None, IdPlace | None]:
-    """Where outputs and inputs have their id. Whoever names the plan's id means the plan's place in the input, too."""
+    """Return the places of the id in outputs and inputs. The plan's id implies the plan's place in the input."""
     if plan is None or wish.id_place not in (None, plan.id_place):
         return wish.id_place, wish.source_id_place
     return plan.id_place, wish.source_id_place or plan.source_id_place
 
 
 async def stop_audit(uow: UnitOfWork, audit_id: str, *, by: Principal, why: str | None, now: datetime) -> Audit:
-    """Ask for its end; nothing is then shown of its window. Asked again, nothing changes. Raises ConflictError."""
+    """Request the end of an audit, which then has no result. A repeated request has no effect. Raises ConflictError."""
     require(by, Verb.STOP_AUDIT)
     audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     if audit.has_ended:
-        raise ConflictError(f"audit {audit_id} of {audit.pipeline} is over already: it is {audit.state}")
+        raise ConflictError(f"audit {audit_id} of {audit.pipeline} has ended already: it is {audit.state}")
     if audit.state is AuditState.STOPPING:
         return audit
-    reason = f"{by.name} stopped it" + (f": {why.strip()}" if why and why.strip() else "")
+    reason = f"stopped by {by.name}" + (f": {why.strip()}" if why and why.strip() else "")
     to = AuditState.STOPPED if audit.state is AuditState.PENDING else AuditState.STOPPING
     stopped = msgspec.structs.replace(moved(audit, to, now=now, reason=reason), stops_as=AuditState.STOPPED)
     await uow.of(AuditStore).save(stopped)
@@ -138,7 +138,7 @@ async def get_audit(uow: UnitOfWork, audit_id: str) -> Audit:
 
 
 async def note_look_at_ids(uow: UnitOfWork, audit: Audit, *, by: Principal, now: datetime) -> None:
-    """Keep in the command log that somebody had the ids of its examples shown: they are contents of records."""
+    """Record in the command log that a user read the ids of its examples, which are contents of records."""
     require(by, Verb.READ_RECORDS)
     await command_log.record(
         uow,
@@ -147,24 +147,24 @@ async def note_look_at_ids(uow: UnitOfWork, audit: Audit, *, by: Principal, now:
         target=f"pipeline:{audit.pipeline}",
         why=None,
         now=now,
-        outcome=f"had the ids that audit {audit.id} found shown",
+        outcome=f"read the ids in audit {audit.id}",
     )
 
 
 async def list_audits(
     uow: UnitOfWork, *, pipeline: str | None = None, after: str | None = None, limit: int = 50
 ) -> Page[Audit]:
-    """Newest first, with counts and gaps of what they found; their examples come with each alone."""
+    """List audits, newest first, with counts and gaps; `get_audit` adds the examples."""
     if pipeline is not None:
         await uow.of(PipelineStore).get(pipeline)
     return await uow.of(AuditStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
 def id_problems(id_place: IdPlace, source_id_place: IdPlace | None, *, writes_files: bool) -> list[Problem]:
-    """What is wrong with the places of ids, each at its own field."""
+    """Return the problems of the places of ids, each with its field."""
     problems: list[Problem] = []
     if writes_files and not isinstance(id_place, JsonField):
-        message = "records in files have neither a key nor headers: name a field of the value, such as json:order.id"
+        message = "Records in files have neither key nor headers: name a field of the value, such as json:order.id"
         problems.append(Problem(field="id_place", message=message))
     for field, place in (("id_place", id_place), ("source_id_place", source_id_place)):
         if isinstance(place, JsonField):
@@ -173,7 +173,7 @@ def id_problems(id_place: IdPlace, source_id_place: IdPlace | None, *, writes_fi
             except field_path.FieldPathError as error:
                 problems.append(Problem(field=f"{field}.path", message=str(error)))
         if isinstance(place, Header) and not place.name:
-            problems.append(Problem(field=f"{field}.name", message="a header needs a name"))
+            problems.append(Problem(field=f"{field}.name", message="A header requires a name"))
     return problems
 
 

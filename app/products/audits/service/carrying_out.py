@@ -1,4 +1,4 @@
-"""An audit from its start to its end: what is written before its driver is started, and what the driver tells."""
+"""The steps of an audit from the submission of its driver to its outcome."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ async def begin_submission(
     server_urls: Sequence[str],
     now: datetime,
 ) -> wire.AuditOrder:
-    """PENDING → SUBMITTING, and what the driver is to be told. Commit before anything is started.
+    """Move an audit from PENDING to SUBMITTING, and return the order for its driver. Commit before the start.
 
-    Raises IllegalTransitionError when another server, or a stop, was faster.
+    Raises IllegalTransitionError if another server or a stop was first.
     """
     audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     audit = msgspec.structs.replace(moved(audit, AuditState.SUBMITTING, now=now), host=host)
@@ -84,13 +84,13 @@ async def begin_submission(
 
 
 async def _roots_of(uow: UnitOfWork, pipeline: str) -> tuple[str, ...]:
-    """All that any revision wrote files to: references of an earlier one may lie in the padding."""
+    """Return the file roots of all revisions, since the padding may have references of an earlier one."""
     revisions = await uow.of(PipelineStore).list_revisions(pipeline)
     return tuple(one.definition.files.root for one in revisions if one.definition.files is not None)
 
 
 async def record_submission(uow: UnitOfWork, audit_id: str, submitted: Submitted, *, now: datetime) -> None:
-    """Write the driver's process down; a driver that was faster has said that of itself, or has ended already."""
+    """Record the driver's process, unless the driver has claimed the audit or has ended already."""
     audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     if audit.has_ended:
         return
@@ -118,7 +118,7 @@ async def move_audit(
     now: datetime,
     stops_as: AuditState | None = None,
 ) -> None:
-    """What the auditor decides. Raises IllegalTransitionError when it is out of date."""
+    """Apply a decision of the auditor. Raises IllegalTransitionError if it is out of date."""
     audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     audit = msgspec.structs.replace(moved(audit, to, now=now, reason=reason), stops_as=stops_as or audit.stops_as)
     await _save(uow, audit)
@@ -136,15 +136,15 @@ async def audit_of_token(uow: UnitOfWork, secret: str) -> str | None:
 
 
 def check_scope(audit_id: str, *, named: str) -> None:
-    """Raises ForbiddenError when a driver speaks of another audit than its token's."""
+    """Raise ForbiddenError if a driver names another audit than its token's."""
     if audit_id != named:
-        raise ForbiddenError("this token is another audit's")
+        raise ForbiddenError("the token belongs to another audit")
 
 
 async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime) -> ClaimAnswer:
-    """The driver is there; refused once the audit has ended, is being stopped, or has another driver.
+    """Record the driver's claim. It is refused if the audit has ended, is being stopped, or has another driver.
 
-    Raises InvalidError for what is no process.
+    Raises InvalidError for invalid process ids.
     """
     refuse_no_process(claim.jvm_pid, claim.python_pid)
     claim = storable(claim)
@@ -173,7 +173,7 @@ async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime)
 
 
 async def receive_progress(uow: UnitOfWork, told: wire.AuditProgress, *, now: datetime) -> wire.AuditAnswer:
-    """Keep it, and say whether the audit is still wanted."""
+    """Store the progress, and answer whether the audit is still wanted."""
     told = storable(told)
     audit = await uow.of(AuditStore).get(told.audit_id)
     if audit.application_id != told.application_id or audit.state is not AuditState.RUNNING:
@@ -193,25 +193,26 @@ async def receive_progress(uow: UnitOfWork, told: wire.AuditProgress, *, now: da
 
 
 async def receive_outcome(uow: UnitOfWork, outcome: wire.AuditOutcome, *, now: datetime) -> None:
-    """How it ended; told again, or after the audit has ended by another word, it changes nothing. Raises ConflictError
-    for what is no end of this audit.
+    """Store the outcome of an audit. It has no effect once the audit has ended.
+
+    Raises ConflictError if it does not belong to this audit.
     """
     outcome = storable(outcome)
     audit = await uow.of(AuditStore).get(outcome.audit_id, for_update=True)
     if audit.has_ended:
         return
     if audit.application_id is not None and outcome.application_id not in ("", audit.application_id):
-        raise ConflictError(f"audit {audit.id} is carried out by {audit.application_id}")
+        raise ConflictError(f"audit {audit.id} belongs to application {audit.application_id}")
     if outcome.kind is wire.AuditEnd.DONE:
         if outcome.result is None or outcome.result.audit_id != audit.id:
-            raise ConflictError(f"audit {audit.id} is said to be done, without a result of it")
+            raise ConflictError(f"the outcome of audit {audit.id} is done, but has no result of it")
         done = msgspec.structs.replace(moved(audit, AuditState.DONE, now=now), result=possible(outcome.result))
         await _save(uow, done)
         await _judge(uow, done, done.result or outcome.result, now=now)
         return
     to = audit.stops_as or _ENDS[outcome.kind]
     if to is AuditState.STOPPED and audit.state is not AuditState.STOPPING:
-        # Nobody here stopped it: somebody signalled its process.
+        # No server stopped it, so its process received a signal from elsewhere.
         to = AuditState.FAILED
     await _save(uow, moved(audit, to, now=now, reason=audit.reason or outcome.message or "it gave no reason"))
 
@@ -222,7 +223,7 @@ async def _judge(uow: UnitOfWork, audit: Audit, result: AuditResult, *, now: dat
             cluster = await uow.of(ClusterStore).get(audit.cluster)
             alert = audit_alert(audit, result, kafka_cluster_id=cluster.kafka_cluster_id, now=now)
             await alerts.tell(uow, alert)
-        # Whoever asks by hand may ask for a minute, or by another id: that says nothing of the plan's windows.
+        # An audit on request may have another window or id, so it does not count for the plan's windows.
         case Verdict.CLEAN | Verdict.EMPTY if audit.is_scheduled and audit.span is not None:
             plan = await uow.of(AuditPlanStore).find(audit.pipeline, for_update=True)
             until = audit.span[1]

@@ -1,4 +1,4 @@
-"""What is in doubt of an audit because of what ran in its time, as far as leases tell."""
+"""The gaps of an audit that the revisions in force cause, as known from leases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.products.audits.store import AuditStore
 
 
 async def doubts_about(uow: UnitOfWork, audit: Audit, *, now: datetime) -> tuple[Gap, ...]:
-    """Of an audit that begins now. One that waited for its pipeline was processed later than its padding says."""
+    """Return the gaps of an audit that begins now. If it waited, its window was processed after the padding."""
     begin, until = span_in_force(audit.window, padding_s=audit.padding_s)
     if until is not None and audit.is_scheduled:
         until = max(until, now)

@@ -1,4 +1,4 @@
-"""The pipelines with outputs that an audit has proven wrong."""
+"""The issues of pipelines with broken audits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.products.audits.store import AuditStore
 
 
 async def audit_needs(uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime) -> Mapping[str, Sequence[Need]]:
-    """Return a need for each pipeline with such an audit of the last days."""
+    """Return an issue for each pipeline with a broken audit of the last days."""
     del pipelines  # one statement reads all
     broken = await uow.of(AuditStore).broken(since=now - MARKED_FOR)
     return {name: (broken_audit_need(name, audits),) for name, audits in broken.items() if audits}

@@ -1,57 +1,58 @@
-"""The audit at the end of a drill: of its time, by the plan of its pipeline, launched like any other."""
+"""Audits of a drill's or a migration's time, by the plan of its pipeline, launched like any other."""
 
 from __future__ import annotations
 
-from app.kit.access import DRILLS
-from app.kit.clock import Clock
+from datetime import datetime
+
+from app.core.audit_figures import AuditFigures, AuditWord
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.errors import ConflictError, InvalidError
-from app.products.audits.audit import Audit
+from app.kit.errors import InvalidError
+from app.products.audits.audit import Audit, AuditState
 from app.products.audits.plan import time_window
 from app.products.audits.result import AuditResult, Verdict, verdict
-from app.products.audits.service.asking import Wish, ask_audit
+from app.products.audits.service.asking import Wish, ask_audit, stop_audit
 from app.products.audits.store import AuditPlanStore, AuditStore
-from app.products.drills.drill import AuditFigures, Drill
-from app.products.drills.ports import AuditWord
 
 
 class PlannedAudits:
-    """See app/products/drills/ports.py, DrillAudits. The pipeline's plan names the id of its records."""
+    """See app/core/asked_audits.py, AskedAudits. The pipeline's plan names the id of its records."""
 
-    def __init__(self, *, clock: Clock) -> None:
-        self._clock = clock
-
-    async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
-        """While another audit of the pipeline lives, the drill's waits for its end."""
-        if drill.audit_id is not None:
-            return word_of(await uow.of(AuditStore).get(drill.audit_id))
+    async def ask(
+        self,
+        uow: UnitOfWork,
+        *,
+        pipeline: str,
+        begin: datetime,
+        end: datetime,
+        by: Principal,
+        why: str,
+        now: datetime,
+    ) -> AuditWord:
+        if await uow.of(AuditPlanStore).find(pipeline) is None:
+            return AuditWord(
+                no_audit=f"pipeline {pipeline} has no audit plan, which says by which id its records are known"
+            )
+        wish = Wish(window=time_window(begin, end))
         try:
-            return await self._begin(uow, drill)
-        except ConflictError:
-            return AuditWord()
+            audit = await ask_audit(uow, pipeline=pipeline, wish=wish, by=by, why=why, now=now)
         except InvalidError as error:
             return AuditWord(no_audit=error.message)
-
-    async def _begin(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
-        if await uow.of(AuditPlanStore).find(drill.pipeline) is None:
-            return AuditWord(
-                no_audit=f"pipeline {drill.pipeline} has no audit plan, which says by which id its records are known"
-            )
-        now = self._clock.now()
-        window = time_window(drill.ordered_at, drill.recovered_at or now)
-        audit = await ask_audit(
-            uow,
-            pipeline=drill.pipeline,
-            wish=Wish(window=window),
-            by=DRILLS,
-            why=f"drill {drill.id}",
-            now=now,
-        )
         return AuditWord(audit_id=audit.id)
+
+    async def word(self, uow: UnitOfWork, audit_id: str) -> AuditWord:
+        return word_of(await uow.of(AuditStore).get(audit_id))
+
+    async def stop(self, uow: UnitOfWork, audit_id: str, *, by: Principal, why: str, now: datetime) -> None:
+        if not (await uow.of(AuditStore).get(audit_id, for_update=True)).has_ended:
+            await stop_audit(uow, audit_id, by=by, why=why, now=now)
+
+    async def is_waiting(self, uow: UnitOfWork, audit_id: str) -> bool:
+        return (await uow.of(AuditStore).get(audit_id)).state is AuditState.PENDING
 
 
 def word_of(audit: Audit) -> AuditWord:
-    """What an audit, over or not, says of the drill that asked for it."""
+    """What an audit, over or not, tells the product that asked for it."""
     if not audit.has_ended:
         return AuditWord(audit_id=audit.id)
     if audit.result is None:
@@ -77,9 +78,9 @@ def figures_of(result: AuditResult) -> AuditFigures:
 def _incomplete(result: AuditResult) -> str:
     match verdict(result):
         case Verdict.EMPTY:
-            return "the pipeline read and wrote nothing in its time"
+            return "the pipeline read and wrote nothing in the drill's time"
         case Verdict.NOT_SHOWN:
             gaps = [gap.sentence for gap in result.gaps[:1]]
-            return f"not everything could be read or told apart{''.join(f': {sentence}' for sentence in gaps)}"
+            return f"not all could be read or judged{''.join(f': {sentence}' for sentence in gaps)}"
         case Verdict.BROKEN | Verdict.CLEAN:
             return ""

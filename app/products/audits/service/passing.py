@@ -1,4 +1,4 @@
-"""Has the pipeline passed an audit's window? Asked of the brokers, which know the group's offsets."""
+"""Progress of a pipeline through an audit's window, from the group's committed offsets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.products.audits.passing import NotPassed, beyond, not_passed
 from app.products.audits.specification import Everything, OffsetWindow, TimeWindow, Window
 
 _BATCHES = 200
-"""How much of a log is looked through for whether only markers are left of it."""
+"""Most batches read to find out whether only markers are left in a range."""
 
 
 async def why_not_passed(
     brokers: Brokers, connection: Connection, definition: PipelineDefinition, window: Window
 ) -> NotPassed | None:
-    """What the pipeline has still to process of the window; None: nothing, or the window has no end."""
+    """Return the part of the window that is not committed; None: all is, or the window has no end."""
     match window:
         case Everything():
             return None
@@ -33,7 +33,7 @@ async def why_not_passed(
         case TimeWindow():
             bounds = await _source_bounds(brokers, connection, definition)
             found = await brokers.offsets_at(connection, list(bounds), timestamp_ms=window.end_ms)
-            # Of a partition that held nothing before its end there is nothing to pass.
+            # A partition without records before the window's end is not required.
             ends = {at: found[at] for at in bounds if found[at] > bounds[at].earliest}
     committed = await brokers.committed_offsets(connection, definition.group_id)
     behind = [at for at, end in ends.items() if committed.get(at, -1) < end]
@@ -66,7 +66,7 @@ def _pair(at: TopicPartition) -> tuple[str, int]:
 
 
 async def _holds_no_records(brokers: Brokers, connection: Connection, at: TopicPartition, start: int, end: int) -> bool:
-    """Whether a reader of committed data is given nothing of these offsets: no group commits past a last marker."""
+    """Return true if the range has no committed records, since no group commits past a last marker."""
     look = await brokers.read_partition_log(connection, at, start=start, limit=_BATCHES)
     if look.start > start or look.next_offset < end:
         return False

@@ -1,4 +1,4 @@
-"""How a pipeline is audited by itself: the plan, and the windows that become due by it."""
+"""Audit plans, and the windows that are due."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ async def change_plan(
     why: str | None,
     now: datetime,
 ) -> AuditPlan:
-    """Give the pipeline this plan, or change the one that it has. Raises InvalidError with all problems.
+    """Create or change the pipeline's audit plan. Raises InvalidError with all problems.
 
-    Another length of window begins anew at the last round moment of it: what lies before is not caught up with.
+    With another window length, the schedule begins again at the last multiple of it; earlier windows are not audited.
     """
     require(by, Verb.CHANGE_AUDIT_PLAN)
     record = await uow.of(PipelineStore).get(pipeline)
@@ -43,7 +43,7 @@ async def change_plan(
         *id_problems(id_place, source_id_place, writes_files=record.definition.files is not None),
     ]
     if problems:
-        raise InvalidError(f"{pipeline} cannot be audited so: {problems[0].message}", problems=problems)
+        raise InvalidError(f"{pipeline} cannot be audited: {problems[0].message}", problems=problems)
     before = await uow.of(AuditPlanStore).find(pipeline, for_update=True)
     goes_on = before is not None and before.every_s == every_s
     plan = AuditPlan(
@@ -59,7 +59,7 @@ async def change_plan(
         changed_by=by.name,
     )
     await uow.of(AuditPlanStore).save(plan)
-    every = "only when asked for" if every_s is None else f"a window of {every_s:,} s after the other"
+    every = "on request only" if every_s is None else f"in windows of {every_s:,} s"
     await command_log.record(
         uow,
         by=by,
@@ -77,7 +77,7 @@ async def change_plan(
 
 
 async def remove_plan(uow: UnitOfWork, *, pipeline: str, by: Principal, why: str | None, now: datetime) -> None:
-    """Nothing is audited by itself any more; the audits there were stay. Raises NotFoundError."""
+    """Remove the audit plan; existing audits are kept. Raises NotFoundError."""
     require(by, Verb.CHANGE_AUDIT_PLAN)
     await get_plan(uow, pipeline)
     await uow.of(AuditPlanStore).remove(pipeline)
@@ -94,18 +94,18 @@ async def remove_plan(uow: UnitOfWork, *, pipeline: str, by: Principal, why: str
 
 
 async def get_plan(uow: UnitOfWork, pipeline: str) -> AuditPlan:
-    """Raises NotFoundError."""
+    """Return the pipeline's audit plan. Raises NotFoundError."""
     await uow.of(PipelineStore).get(pipeline)
     plan = await uow.of(AuditPlanStore).find(pipeline)
     if plan is None:
-        raise NotFoundError(f"pipeline {pipeline} has no audit plan; `fenceline audits plan {pipeline}` makes one")
+        raise NotFoundError(f"pipeline {pipeline} has no audit plan; `fenceline audits plan {pipeline}` creates one")
     return plan
 
 
 async def take_due_window(uow: UnitOfWork, *, pipeline: str, now: datetime) -> Audit | None:
-    """Ask for the audit that the plan has due now, if any; windows that nobody came to in time are skipped, and said.
+    """Request the audit that is due, if any, and record missed windows as skipped.
 
-    While an audit of the pipeline lives, nothing is decided: the window waits for it.
+    The window waits while the pipeline has an audit that has not ended.
     """
     plan = await uow.of(AuditPlanStore).find(pipeline, for_update=True)
     windows = None if plan is None else due_windows(plan, now=now)
@@ -138,7 +138,7 @@ async def _skip(uow: UnitOfWork, plan: AuditPlan, missed: TimeWindow, *, now: da
             source_id_place=plan.source_id_place,
             padding_s=plan.padding_s,
             wait_until=now,
-            reason="a newer window was due before it could be audited: the audit before it was still at work, or no "
+            reason="a newer window was due before it could be audited: the previous audit was still running, or no "
             "server was",
             ended_at=now,
         )

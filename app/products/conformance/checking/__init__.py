@@ -1,1 +1,1 @@
-"""Checks of Kafka's transactional promises on a real cluster, made from outside with ordinary clients."""
+"""Checks of Kafka's transactional guarantees on a real cluster, made with ordinary clients."""

@@ -1,6 +1,6 @@
-"""Where one check is made: its topics, clients and groups, all named alike and all gone when it is over."""
+"""The topics, clients and groups of one check, under one prefix and deleted after it."""
 
-# The admin module documents these classes as its own without exporting them by name, and types futures incompletely.
+# The admin module documents these classes without exporting their names, and types futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from app.products.conformance.checking.clients import CALL_S, Reader, RefusedErr
 from app.products.conformance.checking.repeating import RepeatingClient
 
 _RETRY_S = 0.05
-# After these the topic may be there.
+# After these errors the topic may exist.
 _UNCERTAIN = frozenset({KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001 - a public name
 _QUIET: dict[str, Any] = {
     "client.id": "fenceline-conformance",
-    # Refusals reach us as answers; on the terminal they would only tear the table.
+    # Errors are raised by the calls; on the terminal they would break the table.
     "log_level": 0,
     "error_cb": lambda _error: None,  # pyright: ignore[reportUnknownLambdaType]
     "reconnect.backoff.max.ms": 500,
@@ -39,13 +39,13 @@ READ_UNCOMMITTED = "read_uncommitted"
 
 
 class Place:
-    """The cluster of a run and what the run leaves on it.
+    """The cluster of a run, and the topics and groups that it creates there.
 
     Args:
         resolved: client settings with their secrets.
-        prefix: what every topic, group and transactional id of the run begins with, unlike any other run's.
-        brokers: every value of each broker setting, as far as it was told.
-        patience_s: how long to wait for what brokers do in their own time: timeouts, compaction.
+        prefix: the start of every topic, group and transactional id of the run; unique to the run.
+        brokers: every reported value of each broker setting.
+        patience_s: the time limit for background work of brokers: timeouts, compaction.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Place:
         self.admin = AdminClient({**resolved, **_QUIET})
 
     def close(self) -> None:
-        """Not left to the garbage collector, which may run on a thread where a client's end is the process's end."""
+        """Close explicitly: the garbage collector may run on a client's own thread, which would end the process."""
         cast("Any", self.admin).__exit__(None, None, None)
 
 
 class Bench:
-    """One check's clients on a `Place`; leave it as a context manager does.
+    """One check's clients on a `Place`; a context manager.
 
-    What a check relies on is made here, so that a test can break it on purpose and see the check fail.
+    It makes everything that a check relies on, so that a test can break it on purpose and see the check fail.
     """
 
     transaction_timeout_ms = 60_000
@@ -99,12 +99,12 @@ class Bench:
             self._delete()
 
     def topic(self, suffix: str = "", *, partitions: int = 1, **settings: str) -> str:
-        """A fresh topic that can be written to; `settings` have underscores for dots."""
+        """Create a topic that can be written to; `settings` have underscores for dots."""
         name = f"{self.name}{suffix}"
         config = {key.replace("_", "."): value for key, value in settings.items()}
         replicas = self.place.replication_factor
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
-        # Before it is asked for: an answer that is late does not leave it behind.
+        # Recorded first, so that a topic with a late answer is deleted as well.
         self._topics[name] = partitions
         try:
             self._result(cast("dict[str, Future[None]]", self.place.admin.create_topics([topic]))[name])
@@ -121,7 +121,7 @@ class Bench:
         return name
 
     def writer(self, which: str = "writer", *, timeout_ms: int | None = None) -> Writer:
-        """One that writes in transactions. `which`: two writers of one name have the same transactional id."""
+        """Make a transactional producer. `which`: two writers of one name have the same transactional id."""
         settings = {"transaction.timeout.ms": timeout_ms or self.transaction_timeout_ms}
         return self._transactional_writer({**self._settings(), **settings}, f"{self.name}-{which}")
 
@@ -129,11 +129,11 @@ class Bench:
         return self._keep(Writer(self._settings()))
 
     def reader(self, topic: str) -> Reader:
-        """Of committed data."""
+        """A `read_committed` consumer."""
         return self._reader(topic, READ_COMMITTED)
 
     def reader_of_everything(self, topic: str) -> Reader:
-        """The check's own control: what it is shown has been written, and could have been shown to anybody."""
+        """A `read_uncommitted` consumer, the check's control: it shows that the records were written."""
         return self._reader(topic, READ_UNCOMMITTED)
 
     def group(self) -> str:
@@ -142,11 +142,11 @@ class Bench:
         return self.name
 
     def outsider(self) -> Consumer:
-        """A consumer of the group that never joins it. What it says is committed is not what is pending."""
+        """A consumer that never joins the group. The committed offsets that it returns are not pending."""
         return self._consumer(**{"isolation.level": READ_UNCOMMITTED})
 
     def member(self, topic: str) -> Consumer:
-        """A consumer that has partitions of the topic by membership in the group."""
+        """A consumer that gets partitions of the topic as a member of the group."""
         consumer = self._consumer()
         consumer.subscribe([topic])
         deadline = time.monotonic() + CALL_S
@@ -159,7 +159,7 @@ class Bench:
         return consumer
 
     def leave(self, member: Consumer) -> None:
-        """Returns when the group knows it, too."""
+        """Leave the group, and return when the group knows it."""
         member.close()
         deadline = time.monotonic() + CALL_S
         while self._members():
@@ -168,20 +168,20 @@ class Bench:
             time.sleep(_RETRY_S)
 
     def metadata_of(self, member: Consumer) -> Any:
-        """By what the member's offsets are sent: with its generation, so that the group can refuse them."""
+        """The metadata to send offsets with, including the member's generation, so that the group can refuse them."""
         return member.consumer_group_metadata()
 
     def send_offset(self, writer: Writer, offset: TopicPartition) -> None:
-        """In the writer's transaction, for the group."""
+        """Send the offset in the writer's transaction, for the group."""
         writer.send_offsets([offset], self.outsider().consumer_group_metadata())
 
     def committed(self, at: TopicPartition) -> int:
-        """The group's committed offset; below zero when there is none."""
+        """Return the group's committed offset; below zero when there is none."""
         (found,) = self.outsider().committed([at], CALL_S)
         return found.offset
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """What is in effect for the topic."""
+        """Return the effective settings of the topic."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         asked = cast(
             "dict[ConfigResource, Future[dict[str, ConfigEntry]]]", self.place.admin.describe_configs([resource])
@@ -189,18 +189,18 @@ class Bench:
         try:
             found = self._result(asked[resource])
         except KafkaException as error:
-            what = f"the settings of {topic} are not told"
+            what = f"the settings of {topic} are not readable"
             raise RefusedError(error_of(error), operation="DescribeConfigs", what=what) from error
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     @contextmanager
     def repeating(self) -> Generator[RepeatingClient]:
-        """Who sends again what a client has sent already."""
+        """Make a sender that repeats a client's requests."""
         with RepeatingClient(self.place.resolved, Attempt(self.place.resolved[BOOTSTRAP], CALL_S)) as client:
             yield client
 
     def refused(self, step: Callable[[], None]) -> KafkaError | None:
-        """What the brokers, or the client in their name, say against a step; None when it was done."""
+        """Return the error of a broker or client in a step; None if it succeeded."""
         try:
             step()
         except KafkaException as error:
@@ -244,7 +244,7 @@ class Bench:
         try:
             found = self.place.admin.list_topics(topic, timeout=CALL_S).topics[topic]
         except KafkaException as error:
-            what = f"the leaders of {topic} are not told"
+            what = f"the leaders of {topic} are not readable"
             raise RefusedError(error_of(error), operation="Describe", what=what) from error
         leaders = [part.leader for part in found.partitions.values()]
         return len(leaders) == partitions and all(leader >= 0 for leader in leaders)
@@ -253,7 +253,7 @@ class Bench:
         return future.result(CALL_S)
 
     def _delete(self) -> None:
-        """What cannot be deleted is left behind and told."""
+        """Delete topics and groups; those that cannot be deleted are reported in `left_behind`."""
         admin = self.place.admin
         if self._topics:
             self._settle(cast("dict[str, Future[None]]", admin.delete_topics(list(self._topics))), "topic")

@@ -1,4 +1,4 @@
-"""The checks by name, and the run: one after another, each a result whatever happens in it."""
+"""The checks by name, and the run: one after another, each with a result, also after errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.products.conformance.rights import TOPIC, refusal
 
 
 class Check(NamedTuple):
-    """`claim` is what it holds against the cluster; `make` tries it."""
+    """`claim` is the guarantee that it checks; `make` runs it."""
 
     name: str
     promise: Promise
@@ -30,13 +30,13 @@ CHECKS = (
     Check(
         "open-is-hidden",
         Promise.ATOMICITY,
-        "Nothing of an open transaction is shown, and all of it once it is committed.",
+        "Consumers get no record of an open transaction, and all of them after its commit.",
         promises.open_is_hidden,
     ),
     Check(
         "aborted-is-never-shown",
         Promise.ATOMICITY,
-        "Nothing of an aborted transaction is ever shown.",
+        "Consumers never get a record of an aborted transaction.",
         promises.aborted_is_never_shown,
     ),
     Check(
@@ -48,25 +48,25 @@ CHECKS = (
     Check(
         "committed-stays",
         Promise.DURABILITY,
-        "What was acknowledged as committed is there for whoever connects afterwards.",
+        "A consumer that connects after an acknowledged commit gets its records.",
         promises.committed_stays,
     ),
     Check(
         "outlives-a-broker",
         Promise.DURABILITY,
-        "What was committed outlives the loss of a broker.",
+        "Committed records survive the loss of a broker.",
         promises.outlives_a_broker,
     ),
     Check(
         "order-of-transactions",
         Promise.ORDERING,
-        "Transactions of a partition are shown in the order of its log.",
+        "Consumers get the transactions of a partition in the order of its log.",
         promises.order_of_transactions,
     ),
     Check(
         "both-kinds-in-one-partition",
         Promise.INTERLEAVING,
-        "A partition takes records with and without a transaction, and shows them in one order.",
+        "A partition accepts records with and without a transaction, and returns them in one order.",
         promises.both_kinds_in_one_partition,
     ),
     Check(
@@ -78,49 +78,49 @@ CHECKS = (
     Check(
         "redone-is-shown-once",
         Promise.NO_DUPLICATES,
-        "A transaction that is aborted and done again is shown once.",
+        "The records of an aborted and repeated transaction are returned once.",
         promises.redone_is_shown_once,
     ),
     Check(
         "refused-record-is-redone",
         Promise.FAILURES,
-        "A broker's error in the middle of a transaction leads to an abort, never to half of it.",
+        "A broker's error in a transaction leads to an abort, never to a partial commit.",
         failures.refused_record_is_redone,
     ),
     Check(
         "commit-may-be-repeated",
         Promise.FAILURES,
-        "A commit whose answer was lost may be sent again.",
+        "A commit without an answer may be sent again.",
         failures.commit_may_be_repeated,
     ),
     Check(
         "dead-producer-is-aborted",
         Promise.FAILURES,
-        "A transaction that nobody ends is aborted after its timeout.",
+        "A transaction that its producer never ends is aborted after its timeout.",
         failures.dead_producer_is_aborted,
     ),
     Check(
         "coordinator-moves",
         Promise.FAILURES,
-        "An open transaction outlives its coordinator.",
+        "An open transaction survives the loss of its coordinator.",
         failures.coordinator_moves,
     ),
     Check(
         "second-producer-fences-the-first",
         Promise.FENCING,
-        "A transactional id has one writer: the newest.",
+        "Only the newest producer of a transactional id may write.",
         failures.second_producer_fences_the_first,
     ),
     Check(
         "stale-member-is-refused",
         Promise.FENCING,
-        "Offsets of a member that has lost its place are refused.",
+        "Offsets of a stale member are rejected.",
         failures.stale_member_is_refused,
     ),
     Check(
         "compaction-keeps-the-last-committed",
         Promise.COMPACTION,
-        "Compaction keeps the last committed value of each key, though not whole transactions.",
+        "Compaction keeps the last committed value of each key, though not complete transactions.",
         failures.compaction_keeps_the_last_committed,
     ),
 )
@@ -129,7 +129,7 @@ CHECKS = (
 def results_of(
     place: Place, checks: Sequence[Check], *, bench: type[Bench] = Bench, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Result]:
-    """Make each check when its result is asked for. `bench`: where, so that a test can break a promise on purpose."""
+    """Make each check when its result is requested. `bench`: where, so that a test can break a guarantee on purpose."""
     for check in checks:
         began = clock()
         finding = _finding(place, check, bench)
@@ -154,7 +154,7 @@ def _finding(place: Place, check: Check, bench: type[Bench]) -> Finding:
         why = error_of(error)
         return refusal(why.code(), f"{why.name()}, {why.str()}", prefix=place.prefix)
     except errors.BrokerResponseError as error:
-        # By the raw protocol topics are read; what it says of a record or a commit is an answer, not an error.
+        # Topics are read by the raw protocol: its error for a record or commit is a result, not an exception.
         operation = "Read" if error.errno == TOPIC else None
         return refusal(error.errno, str(error), prefix=place.prefix, operation=operation)
     except (FencelineError, TimeoutError) as error:

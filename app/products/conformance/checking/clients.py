@@ -1,4 +1,4 @@
-"""The writers and readers of a check: confluent-kafka's clients, each step waited for and every refusal raised."""
+"""The producers and consumers of a check, with confluent-kafka: each step is awaited, and every error is raised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.kit.errors import UnavailableError
 from app.products.conformance.comparing import Seen, named
 
 CALL_S = 20.0
-"""How long one call may take before the check is given up."""
+"""The time limit of one call; after it the check is not made."""
 _POLL_S = 0.05
 _LINGER_S = 0.3
 _FLUSH_S = 1.0
@@ -28,7 +28,7 @@ def error_of(exception: KafkaException) -> KafkaError:
 
 
 class RefusedError(Exception):
-    """The brokers refuse what no check could be made without. operation: the right that it takes; what: that it was."""
+    """A refusal without which no check can be made. operation: the required permission; what: the refused step."""
 
     def __init__(self, error: KafkaError, *, operation: str, what: str) -> None:
         super().__init__(f"{what}: {error.str()}")
@@ -38,7 +38,7 @@ class RefusedError(Exception):
 
 
 class Writer:
-    """A producer. With a transactional id what it sends is in transactions, without one it counts at once."""
+    """A producer. With a transactional id it writes in transactions, without one its records count at once."""
 
     def __init__(self, settings: Mapping[str, Any], *, transactional_id: str | None = None) -> None:
         self.transactional_id = transactional_id
@@ -56,7 +56,7 @@ class Writer:
         self._is_open = True
 
     def send(self, topic: str, *values: str, partition: int = 0, key: str | None = None) -> None:
-        """Each value as a batch of its own, acknowledged before the next. Raises KafkaException for a refusal."""
+        """Send each value as a batch of its own, acknowledged before the next. Raises KafkaException for an error."""
         self._refused = None
         for value in values:
             self.producer.produce(topic, value, key=key, partition=partition, on_delivery=self._delivered)
@@ -66,18 +66,18 @@ class Writer:
                 if time.monotonic() > deadline:
                     raise UnavailableError(f"{topic}-{partition} has not acknowledged a record within {CALL_S:g} s")
             if self._refused is not None:
-                # Of a transaction that an error has broken, a record may be reported as purged; that is not why.
+                # A broken transaction may report its records as purged, which is not the cause.
                 self._raise_if_broken()
                 raise KafkaException(self._refused)
 
     def send_offsets(self, offsets: Sequence[TopicPartition], metadata: Any) -> None:
-        """Raises KafkaException for what the group refuses, RefusedError where the topics may not be read."""
+        """Send offsets. Raises KafkaException if the group rejects them, RefusedError for unreadable topics."""
         try:
             self.producer.send_offsets_to_transaction(list(offsets), metadata, CALL_S)
         except KafkaException as error:
             why = error_of(error)
             if why.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise RefusedError(why, operation="Read", what="offsets were not taken") from error
+                raise RefusedError(why, operation="Read", what="offsets were not accepted") from error
             raise
 
     def commit(self) -> None:
@@ -89,15 +89,15 @@ class Writer:
         self._is_open = False
 
     def close(self) -> None:
-        """End what it has open, if it still may."""
+        """Abort an open transaction, if the producer still may."""
         if self._is_open:
-            # One that was fenced may not, and its transaction is over.
+            # A fenced producer may not, and its transaction has ended.
             with contextlib.suppress(KafkaException):
                 self.producer.abort_transaction(CALL_S)
         self.producer.purge()
 
     def _init(self) -> None:
-        """Asked again while the id gets its coordinator: the first one of a cluster makes the journal."""
+        """Initialise, with retries: the first coordinator lookup of a cluster creates `__transaction_state`."""
         deadline = time.monotonic() + CALL_S
         while True:
             try:
@@ -108,13 +108,13 @@ class Writer:
                     raise
 
     def _raise_if_broken(self) -> None:
-        """Records of a transaction that an error has broken are kept, unreported, until it is aborted."""
+        """Abort. The records of a broken transaction stay queued without a report until then."""
         if self._is_open:
             try:
-                # Refused in any case while one is open; of a broken one it says why it is.
+                # Refused while a transaction is open; the error of a broken one names the cause.
                 self.producer.begin_transaction()
             except KafkaException as error:
-                if error_of(error).code() != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
+                if error_of(error).code() != KafkaError._STATE:  # noqa: SLF001 - a public name of librdkafka
                     raise
 
     def _delivered(self, error: KafkaError | None, _: object) -> None:
@@ -123,9 +123,9 @@ class Writer:
 
 
 class Reader:
-    """Follows all partitions of a topic from their beginning. `seen` has what it was given, in that order.
+    """A consumer of all partitions of a topic from their beginning. `seen` has the received records in order.
 
-    within_s: how long it waits for what it is to be shown.
+    within_s: the time limit for expected records.
     """
 
     def __init__(self, settings: Mapping[str, Any], topic: str, *, partitions: int, within_s: float = CALL_S) -> None:
@@ -135,7 +135,7 @@ class Reader:
         self._is_closed = False
         self._consumer = Consumer(
             {
-                # No check commits by it, but the client wants a name.
+                # No check commits with it, but the client requires a name.
                 "group.id": topic,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -146,14 +146,14 @@ class Reader:
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
 
     def read(self, records: int, *, within_s: float | None = None) -> list[Seen]:
-        """Everything since its making, once there are so many and nothing followed; or what there was in time."""
+        """Return the records so far, once there are enough and no more follow, or the time is over."""
         deadline = time.monotonic() + (within_s or self._within_s)
         while len(self.seen) < records and time.monotonic() < deadline:
             self._poll()
         return self.linger()
 
     def wait_for(self, *values: str) -> float:
-        """How long it took until all of them were shown, in seconds. Raises UnavailableError when not in time."""
+        """Wait until all of them were received, and return the seconds. Raises UnavailableError when late."""
         began = time.monotonic()
         deadline = began + self._within_s
         while missing := [value for value in values if value not in [record.value for record in self.seen]]:
@@ -163,7 +163,7 @@ class Reader:
         return time.monotonic() - began
 
     def linger(self, longer_s: float = 0.0) -> list[Seen]:
-        """Everything it was given, with what comes within a moment, and so much longer."""
+        """Return the records so far, after a further wait of this time."""
         deadline = time.monotonic() + _LINGER_S + longer_s
         while time.monotonic() < deadline:
             self._poll()

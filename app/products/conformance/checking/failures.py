@@ -1,4 +1,4 @@
-"""The failure cases of the proposal, its single writer, and its caveat on compacted topics."""
+"""The failure cases of KIP-98, its single writer, and its caveat on compacted topics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from app.products.conformance.report import Finding, broken, kept, not_checked, 
 
 _TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 _MAX_MESSAGE_BYTES = 2_000
-_FENCED = KafkaError._FENCED  # noqa: SLF001 - librdkafka's public name begins so
-# What a group says to whoever is no longer its member: of a classic group, and of KIP-848's.
+_FENCED = KafkaError._FENCED  # noqa: SLF001 - a public name of librdkafka
+# The errors of a group for a stale member: of a classic group, and of KIP-848's.
 _NO_MEMBER = frozenset(
     {
         KafkaError.UNKNOWN_MEMBER_ID,
@@ -40,9 +40,9 @@ def refused_record_is_redone(bench: Bench) -> Finding:
     if too_large is None or too_large.code() != _TOO_LARGE:
         return not_checked(f"a record above the topic's max.message.bytes was answered: {_said(too_large)}")
     if bench.refused(writer.commit) is None:
-        return broken("a transaction was committed without a record that the broker had refused")
+        return broken("a transaction was committed without a record that the broker had rejected")
     writer.abort()
-    # librdkafka goes on to purge after such an abort, and takes with it what the same producer sends next.
+    # After such an abort librdkafka still purges, and drops the next records of the same producer.
     again = bench.writer()
     again.begin()
     again.send(topic, "one", "two")
@@ -50,7 +50,7 @@ def refused_record_is_redone(bench: Bench) -> Finding:
     return judge(
         bench.reader(topic).read(2),
         {0: ["one", "two"]},
-        "after a refused record the commit was refused; aborted and done again, each record was shown once",
+        "after a rejected record the commit failed; after an abort and a repetition, each record was returned once",
     )
 
 
@@ -64,13 +64,13 @@ def commit_may_be_repeated(bench: Bench) -> Finding:
         batch = client.last_batch(TopicPartition(topic, 0))
         writer.commit()
         if why := client.end_again(name, batch, is_commit=True):
-            return broken(f"a commit that was sent again was refused, though it had been done: {why}")
+            return broken(f"a repeated commit was rejected after it had succeeded: {why}")
         if not client.end_again(name, batch, is_commit=False):
-            return broken("a transaction that was committed could be aborted afterwards")
+            return broken("a committed transaction could be aborted afterwards")
     return judge(
         bench.reader(topic).read(1),
         {0: ["one"]},
-        "a commit sent again, as after a lost answer, was acknowledged and changed nothing; an abort was refused",
+        "a commit repeated as after a lost answer was acknowledged and changed nothing; an abort was rejected",
     )
 
 
@@ -87,21 +87,21 @@ def dead_producer_is_aborted(bench: Bench) -> Finding:
     shown = reader.read(1, within_s=bench.place.patience_s)
     took_s = time.monotonic() - began
     if not shown:
-        return broken(f"a transaction with a timeout of {timeout_ms} ms still held its readers up after {took_s:.0f} s")
+        return broken(f"a transaction with a timeout of {timeout_ms} ms still blocked consumers after {took_s:.0f} s")
     if (refusal := bench.refused(sleeper.commit)) is None:
         return broken("its producer could commit a transaction that had timed out")
     if refusal.code() != _FENCED:
-        return not_checked(f"the late commit was refused for another reason: {_said(refusal)}")
+        return not_checked(f"the late commit was rejected for another reason: {_said(refusal)}")
     return judge(
         reader.linger(),
         {0: ["waiting"]},
-        f"a transaction with a timeout of {timeout_ms} ms that nobody ended was aborted within {took_s:.0f} s, "
+        f"a transaction with a timeout of {timeout_ms} ms that was left open was aborted within {took_s:.0f} s, "
         "and its producer was fenced",
     )
 
 
 def coordinator_moves(_: Bench) -> Finding:
-    return not_shown("no coordinator was moved: only the owner of the brokers can stop one")
+    return not_shown("no coordinator was stopped: only the owner of the brokers can stop one")
 
 
 def second_producer_fences_the_first(bench: Bench) -> Finding:
@@ -114,13 +114,13 @@ def second_producer_fences_the_first(bench: Bench) -> Finding:
     second.send(topic, "of the second")
     second.commit()
     if (refusal := bench.refused(first.commit)) is None:
-        return broken("the first producer of an id could commit after a second one had taken it")
+        return broken("the first producer of an id could commit after the second one's initialisation")
     if refusal.code() != _FENCED:
-        return not_checked(f"the first producer's commit was refused for another reason: {_said(refusal)}")
+        return not_checked(f"the first producer's commit was rejected for another reason: {_said(refusal)}")
     return judge(
         bench.reader(topic).read(1),
         {0: ["of the second"]},
-        "a second producer of the same id ended the first one's transaction, and the first one was refused",
+        "a second producer of the same id aborted the first one's transaction, and the first one was fenced",
     )
 
 
@@ -135,17 +135,17 @@ def stale_member_is_refused(bench: Bench) -> Finding:
     writer.send(sink, "of a zombie")
     refusal = bench.refused(lambda: writer.send_offsets([at], metadata))
     if refusal is None:
-        return broken("offsets with the generation of a member that had left were taken")
+        return broken("offsets with the generation of a stale member were accepted")
     if refusal.code() not in _NO_MEMBER:
-        return not_checked(f"the offsets were refused for another reason: {_said(refusal)}")
+        return not_checked(f"the offsets were rejected for another reason: {_said(refusal)}")
     writer.abort()
     if (after := bench.committed(at)) >= 0:
-        return broken(f"the offsets were refused, and yet the group has {after}")
-    return kept(f"offsets with the generation of a member that had left were refused: {refusal.name()}")
+        return broken(f"the offsets were rejected, but the group has {after}")
+    return kept(f"offsets with the generation of a stale member were rejected: {refusal.name()}")
 
 
 def compaction_keeps_the_last_committed(bench: Bench) -> Finding:
-    """Keys a and b: both in one committed transaction, then a anew; at last b in a transaction that is aborted."""
+    """Write keys a and b in one committed transaction, then a again, and b in an aborted transaction."""
     topic = bench.topic(
         cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.001", min_compaction_lag_ms="0"
     )
@@ -157,18 +157,18 @@ def compaction_keeps_the_last_committed(bench: Bench) -> Finding:
     writer.abort()
     deadline = time.monotonic() + bench.place.patience_s
     for number in itertools.count():
-        # What is written now rolls the segment (the newest one is not compacted), and ends what the reader reads.
+        # New records roll the segment, as the newest one is not compacted, and end the reader's records.
         filler = f"{_FILLER} {number}"
         plain.send(topic, filler, key=_FILLER)
         with closing(bench.reader(topic)) as reader:
             reader.wait_for(filler)
             values = [one.value for one in reader.seen if not one.value.startswith(_FILLER)]
         if "b of an aborted one" in values or not {"b of the first", "a of the second"} <= set(values):
-            return broken(f"of the keys a and b, readers of committed data were shown {named(values) or 'nothing'}")
+            return broken(f"of the keys a and b, read_committed consumers got {named(values) or 'nothing'}")
         if "a of the first" not in values:
             return kept(
-                "the last committed value of each key outlived compaction, and an aborted one replaced none; but of a "
-                "committed transaction with two keys one record is gone: who reads now sees half of it"
+                "the last committed value of each key survived compaction, and an aborted one replaced none; but of a "
+                "committed transaction with two keys, one record is gone: consumers now get only half of it"
             )
         if time.monotonic() > deadline:
             break

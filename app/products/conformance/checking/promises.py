@@ -1,7 +1,7 @@
-"""The five promises of the proposal, each tried with ordinary clients and judged by what readers are shown.
+"""The five guarantees of KIP-98, each tried with ordinary clients and judged by the records that consumers get.
 
-A reader of committed data that shows nothing proves nothing by itself. So it is shown something first, beside it a
-reader of everything says that there was more to show, and it is given longer than that one needed.
+A `read_committed` consumer without records proves nothing by itself. So it must get a first record. Beside it a
+`read_uncommitted` consumer shows that more records exist, and the first one waits longer than the second one needed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def open_is_hidden(bench: Bench) -> Finding:
     writer.send(topic, "right 2", partition=1)
     took_s = everything.wait_for("left 2", "right 2")
     if early := [one.value for one in reader.linger(took_s)[2:]]:
-        return broken(f"of a transaction that was open, a reader was shown {named(early)}")
+        return broken(f"of an open transaction, a consumer got {named(early)}")
     writer.commit()
     return judge(
         reader.read(4),
         {0: ["left 1", "left 2"], 1: ["right 1", "right 2"]},
-        "two partitions written in one transaction: nothing was shown before the commit, all of it after",
+        "two partitions written in one transaction: consumers got nothing before the commit, and all of it after",
     )
 
 
@@ -51,7 +51,7 @@ def aborted_is_never_shown(bench: Bench) -> Finding:
     return judge(
         bench.reader(topic).read(1),
         {0: ["committed"]},
-        "an aborted record lies in the log before a committed one, and only the committed one was shown",
+        "an aborted record is in the log before a committed one, and consumers got only the committed one",
     )
 
 
@@ -69,7 +69,7 @@ def offsets_with_outputs(bench: Bench) -> Finding:
         if not is_commit:
             writer.abort()
             if (after := bench.committed(at)) >= 0:
-                return broken(f"offset {after} was committed by a transaction that was aborted")
+                return broken(f"offset {after} was committed by an aborted transaction")
     writer.commit()
     if (after := bench.committed(at)) != 1:
         return broken(f"the transaction was committed, and its offset 1 was not: the group has {after}")
@@ -93,7 +93,7 @@ def committed_stays(bench: Bench) -> Finding:
     return judge(
         bench.reader(topic).read(len(written)),
         {0: written},
-        "what was acknowledged as committed was shown to a reader that connected afterwards",
+        "a consumer that connected after the acknowledged commit got its records",
     )
 
 
@@ -119,7 +119,7 @@ def order_of_transactions(bench: Bench) -> Finding:
     second.commit()
     took_s = everything.wait_for("first 1", "second 1")
     if early := [one.value for one in reader.linger(took_s)[1:]]:
-        return broken(f"{named(early)} overtook an open transaction that began before")
+        return broken(f"{named(early)} were returned before the end of an earlier open transaction")
     first.send(topic, "first 2")
     first.commit()
     second.begin()
@@ -128,8 +128,8 @@ def order_of_transactions(bench: Bench) -> Finding:
     return judge(
         reader.read(5),
         {0: ["second 0", "first 1", "second 1", "first 2", "second 2"]},
-        "two producers, transactions that overlap: the order of the log was the order shown, and a transaction that "
-        "was committed waited for the open one before it",
+        "two producers with overlapping transactions: consumers got the order of the log, and a committed "
+        "transaction waited for the open one before it",
     )
 
 
@@ -144,13 +144,13 @@ def both_kinds_in_one_partition(bench: Bench) -> Finding:
     plain.send(topic, "plain 2")
     took_s = everything.wait_for("transactional", "plain 2")
     if early := [one.value for one in reader.linger(took_s)[1:]]:
-        return broken(f"{named(early)} was shown at or behind the beginning of an open transaction")
+        return broken(f"{named(early)} was returned, though it is not before the start of an open transaction")
     writer.commit()
     plain.send(topic, "plain 3")
     return judge(
         reader.read(4),
         {0: ["plain 1", "transactional", "plain 2", "plain 3"]},
-        "a plain record waited behind an open transaction; after the commit all were shown in the order of the log",
+        "a plain record waited behind an open transaction; after the commit all came in the order of the log",
     )
 
 
@@ -186,4 +186,4 @@ def redone_is_shown_once(bench: Bench) -> Finding:
     finding = judge(bench.reader(topic).read(2), {0: ["one", "two"]}, "")
     if finding.said:
         return finding
-    return kept("a transaction that was aborted twice and done again was shown once")
+    return kept("the records of a transaction that was aborted twice and repeated were returned once")

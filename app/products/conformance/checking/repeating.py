@@ -1,4 +1,4 @@
-"""Requests sent a second time, as a client does whose answer was lost. confluent-kafka cannot be made to do it."""
+"""Repeat requests as a client does after a lost answer, which confluent-kafka cannot be made to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.kit.errors import UnavailableError
 _Produce: Any = ProduceRequest
 _EndTxn: Any = EndTxnRequest
 _Builder: Any = DefaultRecordBatchBuilder
-# Those of clients from before KIP-890: an answer has the error itself and no next epoch.
+# The versions of clients before KIP-890: their answers have an error code and no next epoch.
 _PRODUCE_VERSION = 8
 _END_TXN_VERSION = 3
 _TIMEOUT_MS = 10_000
@@ -27,10 +27,10 @@ _DUPLICATE_SEQUENCE_NUMBER = 46
 
 
 class RepeatingClient(TransactionClient):
-    """A connection to the cluster; leave it as a context manager does. Its methods block."""
+    """A connection to the cluster; a context manager. Its methods block."""
 
     def last_batch(self, at: TopicPartition) -> RecordBatch:
-        """The newest batch of data from the partition's log, of an open transaction too."""
+        """Return the newest data batch of the partition's log, also of an open transaction."""
         position, found = 0, None
         while True:
             self.raise_if_late(f"a batch of {at.topic}-{at.partition}")
@@ -47,7 +47,7 @@ class RepeatingClient(TransactionClient):
     def produce_again(
         self, at: TopicPartition, batch: RecordBatch, values: Sequence[bytes], *, transactional_id: str | None
     ) -> int:
-        """Send the values at the batch's producer id, epoch and sequence; the error code of the answer, 0 for none."""
+        """Send the values with the batch's producer id, epoch and sequence. Return the error code, 0 for none."""
         request = produce_request(
             at,
             values,
@@ -57,11 +57,11 @@ class RepeatingClient(TransactionClient):
             base_sequence=batch.base_sequence,
         )
         (part,) = self.send(request, self.leaders([at])[at]).responses[0].partition_responses
-        # How the broker says that it has the batch already, where it no longer knows at which offset.
+        # The broker's answer for a known batch whose offset it has forgotten.
         return 0 if part.error_code == _DUPLICATE_SEQUENCE_NUMBER else int(part.error_code)
 
     def end_again(self, transactional_id: str, batch: RecordBatch, *, is_commit: bool) -> str:
-        """Ask to end the transaction of the batch's producer id and epoch; why it is refused, empty when it is done."""
+        """Ask to end the transaction of the batch's producer id and epoch. Return the error, empty for success."""
         request = _EndTxn(
             transactional_id=transactional_id,
             producer_id=batch.producer_id,
@@ -79,7 +79,7 @@ class RepeatingClient(TransactionClient):
                 if code == 0:
                     return ""
                 error = error_of(code, None)
-            # The markers of the first time may still be on their way (CONCURRENT_TRANSACTIONS).
+            # The markers of the first request may not be written yet (CONCURRENT_TRANSACTIONS).
             if not is_transient(error):
                 return str(error)
             if self._attempt.is_over:
@@ -96,7 +96,7 @@ def produce_request(
     producer_epoch: int,
     base_sequence: int,
 ) -> Any:
-    """One batch of these values. It adds no partition to a transaction by itself, as clients of KIP-890 do."""
+    """Build a batch of these values. It adds no partition to a transaction by itself, unlike clients of KIP-890."""
     builder = _Builder(
         magic=2,
         compression_type=0,

@@ -1,6 +1,6 @@
-"""Drills: ordered by an operator, claimed by those who are meant, stopped; what is seen of them is followed elsewhere.
+"""Start, claim and stop drills. `loop.py` observes them.
 
-Every decision is made on the drill's locked row, so that two claims, or a claim and a stop, take turns.
+Every decision is made on the drill's locked row, so that two claims, or a claim and a stop, are serialised.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import uuid
 from datetime import datetime, timedelta
 
 from app.core.access.service import command_log
+from app.core.asked_audits import AskedAudits
+from app.core.audit_figures import AuditWord
 from app.core.clusters.store import ClusterStore
 from app.core.clusters.survey import ABORT_SWEEP, GROUP_SESSION, longest_ms
 from app.core.clusters.surveys import Surveys
@@ -20,26 +22,13 @@ from app.core.runs.service.heartbeats import check_scope
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskState, TaskStatus
-from app.core.wire.drill import DrillAnswer, DrillReport
-from app.kit.access import Principal, RunTokenScope, Verb, require
+from app.core.wire.drill import ActStep, DrillAnswer, DrillReport
+from app.kit.access import DRILLS, Principal, RunTokenScope, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError, NotFoundError
 from app.kit.page import Page, checked_limit
 from app.kit.storable import storable
-from app.products.audits.audit import AuditState
-from app.products.audits.service.asking import stop_audit
-from app.products.audits.store import AuditStore
-from app.products.drills.drill import (
-    DISTURBS,
-    LONGEST_S,
-    SHORTEST_S,
-    ActStep,
-    Drill,
-    DrillKind,
-    DrillState,
-    Target,
-    TargetState,
-)
+from app.products.drills.drill import DISTURBS, LONGEST_S, SHORTEST_S, Drill, DrillKind, DrillState, Target, TargetState
 from app.products.drills.judging import hear, said, stop
 from app.products.drills.planning import UNKNOWN, BrokerTimes, plan_of
 from app.products.drills.store import DrillStore
@@ -48,7 +37,7 @@ from app.products.drills.timeline import EntryKind
 NOTICE = "drill"
 HEARD_WITHIN = timedelta(seconds=5)
 ANSWER_S = 2.0
-"""Whoever orders a drill waits no longer for what the brokers say; it is unknown then."""
+"""Longest wait for the brokers' settings at an order; then they are unknown."""
 
 
 async def begin_drill(
@@ -63,19 +52,24 @@ async def begin_drill(
     now: datetime,
     times: BrokerTimes = UNKNOWN,
 ) -> Drill:
-    """Order a drill of the pipeline's live run. Those who are meant claim it with their next heartbeat.
+    """Order a drill of the pipeline's live run. The targets claim it with their next heartbeat.
 
-    ordinal: whose instance; None with the server. for_s: how long a freeze lasts; a kill has no duration.
-    Raises ConflictError while another drill disturbs anybody or the audit of this pipeline's last one waits, unless
-    everything runs as it should, or where the definition that runs does not allow drills; with the server, where any
-    running pipeline's does not. Raises InvalidError.
+    ordinal: the instance; None with the server. for_s: duration of a freeze; a kill has no duration.
+
+    Raises ConflictError
+
+    - while another drill affects pipelines, or the audit of this pipeline's last drill waits
+    - unless all instances and tasks run
+    - if the definition that runs does not allow drills; for the server, if that of any running pipeline does not
+
+    Raises InvalidError for invalid arguments.
     """
     require(by, Verb.START_DRILL)
     _check(kind, ordinal, for_s)
     run = await uow.of(RunStore).find_live(pipeline)
     if run is None:
         await uow.of(PipelineStore).get(pipeline)
-        raise ConflictError(f"pipeline {pipeline} does not run: start it first, then drill it")
+        raise ConflictError(f"pipeline {pipeline} has no run: start it before a drill")
     await _refuse_another(uow, pipeline)
     _refuse_unless_all_runs(run)
     runs = [run] if kind is not DrillKind.FREEZE_SERVER else await uow.of(RunStore).list_live()
@@ -107,7 +101,7 @@ async def begin_drill(
         ordered_by=by.name,
         why=why,
     )
-    drill = said(drill, EntryKind.DRILL, f"{by.name} orders: {sentence_of(drill)}", now=now)
+    drill = said(drill, EntryKind.DRILL, f"ordered by {by.name}: {sentence_of(drill)}", now=now)
     await uow.of(DrillStore).add(drill)
     await command_log.record(
         uow,
@@ -124,7 +118,7 @@ async def begin_drill(
 
 
 async def broker_times(uow: UnitOfWork, surveys: Surveys, pipeline: str) -> BrokerTimes:
-    """What the brokers of the pipeline's run say now; what they do not say stays open."""
+    """Return the current settings of the brokers of the pipeline's run; unknown ones are None."""
     run = await uow.of(RunStore).find_live(pipeline)
     if run is None:
         return UNKNOWN
@@ -142,14 +136,14 @@ async def broker_times(uow: UnitOfWork, surveys: Surveys, pipeline: str) -> Brok
 
 
 async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str | None, now: datetime) -> Drill:
-    """End it early: what waits is withdrawn, what is frozen is thawed by its watchdog within a second or two.
+    """Stop a drill: the order is withdrawn, and watchdogs thaw frozen processes within a second or two.
 
-    The audit that it waits for ends with it.
+    The drill's audit is stopped too.
     """
     require(by, Verb.STOP_DRILL)
     drill = await uow.of(DrillStore).get(drill_id, for_update=True)
     if not drill.is_open:
-        raise ConflictError(f"this drill is over: {drill.sentence}")
+        raise ConflictError(f"the drill has ended: {drill.sentence}")
     stopped = stop(drill, by=by.name, now=now)
     if stopped is drill:
         return drill
@@ -164,24 +158,24 @@ async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str 
         outcome=f"drill {drill_id} was {drill.state}",
         details={"drill": drill_id},
     )
-    if drill.audit_id is not None and not (await uow.of(AuditStore).get(drill.audit_id, for_update=True)).has_ended:
-        await stop_audit(uow, drill.audit_id, by=by, why=f"drill {drill_id} was stopped", now=now)
+    if drill.audit_id is not None:
+        await uow.part(AskedAudits).stop(uow, drill.audit_id, by=by, why=f"drill {drill_id} was stopped", now=now)
     notify(uow, stopped)
     return stopped
 
 
 async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunTokenScope, now: datetime) -> DrillAnswer:
-    """A claim, or what a watchdog says. A claim is granted once, to the attempt that was meant, while it is in time."""
+    """Process a claim or a watchdog's report. A claim is granted once, in time, and to the target only."""
     check_scope(scope, run_id=report.run_id, ordinal=report.ordinal, lease=report.lease)
     report = storable(report)
     drill = await uow.of(DrillStore).get(report.drill_id, for_update=True)
     if (drill.run_id, drill.ordinal, drill.lease) != (report.run_id, report.ordinal, report.lease):
-        raise NotFoundError(f"drill {report.drill_id} is not meant for this instance")
+        raise NotFoundError(f"drill {report.drill_id} is for another instance")
     target = drill.target_of(report.task, report.attempt)
     if target is None:
-        return DrillAnswer(goes_on=False, reason="another attempt of this task was meant")
+        return DrillAnswer(goes_on=False, reason="the drill is for another attempt of this task")
     if not drill.is_open:
-        return DrillAnswer(goes_on=False, reason="the drill is over")
+        return DrillAnswer(goes_on=False, reason="the drill has ended")
     is_claim = report.step is ActStep.CLAIMED
     if is_claim and (refusal := _refused_claim(drill, target, now=now)):
         return DrillAnswer(goes_on=False, reason=refusal)
@@ -192,10 +186,32 @@ async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunToke
     return DrillAnswer(goes_on=heard.stop_requested_at is None)
 
 
+async def audit_word(uow: UnitOfWork, drill: Drill, *, now: datetime) -> AuditWord:
+    """Ask for the audit of the drill's time, or for the state of the one that was asked for (`drill.audit_id`).
+
+    The caller holds the drill's row. While another audit of the pipeline lives, the drill's waits for its end.
+    """
+    audits = uow.part(AskedAudits)
+    if drill.audit_id is not None:
+        return await audits.word(uow, drill.audit_id)
+    try:
+        return await audits.ask(
+            uow,
+            pipeline=drill.pipeline,
+            begin=drill.ordered_at,
+            end=drill.recovered_at or now,
+            by=DRILLS,
+            why=f"drill {drill.id}",
+            now=now,
+        )
+    except ConflictError:
+        return AuditWord()
+
+
 async def list_drills(
     uow: UnitOfWork, *, pipeline: str | None = None, after: str | None = None, limit: int = 50
 ) -> Page[Drill]:
-    """Newest first. Raises NotFoundError when there is no such pipeline."""
+    """Return drills, newest first. Raises NotFoundError if the pipeline does not exist."""
     if pipeline is not None:
         await uow.of(PipelineStore).get(pipeline)
     return await uow.of(DrillStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
@@ -212,7 +228,7 @@ def sentence_of(drill: Drill) -> str:
         case DrillKind.KILL_INSTANCE:
             return f"kill the Python workers of instance {drill.ordinal} of {drill.pipeline}"
         case DrillKind.FREEZE_SERVER:
-            return f"take the server away from {drill.pipeline} for {drill.plan.for_s:g} s"
+            return f"freeze the server for {drill.plan.for_s:g} s, with {drill.pipeline}"
 
 
 def notify(uow: UnitOfWork, drill: Drill) -> None:
@@ -225,26 +241,26 @@ def _seconds(ms: int | None) -> float | None:
 
 
 def _refused_claim(drill: Drill, target: Target, *, now: datetime) -> str:
-    """Why the claim is not granted; empty: it is."""
+    """Return the reason to refuse a claim, or an empty text to grant it."""
     if target.is_acted_on:
-        return "it was granted already, and is done once only"
+        return "it was granted already, and is granted only once"
     if target.state is TargetState.REFUSED:
-        return "it was refused by its host already"
+        return "its host refused it already"
     if drill.may_begin(now):
         return ""
-    return "the drill was stopped" if drill.stop_requested_at is not None else "it was not begun in time"
+    return "the drill was stopped" if drill.stop_requested_at is not None else "the order has expired"
 
 
 def _check(kind: DrillKind, ordinal: int | None, for_s: float) -> None:
     if not SHORTEST_S <= for_s <= LONGEST_S:
-        raise InvalidError(f"a freeze lasts {SHORTEST_S:g} to {LONGEST_S:g} s, not {for_s:g}", field="for_s")
+        raise InvalidError(f"the duration must be {SHORTEST_S:g} to {LONGEST_S:g} s, not {for_s:g}", field="for_s")
     if (ordinal is None) is not (kind is DrillKind.FREEZE_SERVER):
-        needs = "names no instance" if kind is DrillKind.FREEZE_SERVER else "names the instance that it is for"
+        needs = "takes no instance" if kind is DrillKind.FREEZE_SERVER else "requires an instance"
         raise InvalidError(f"a drill of the kind {kind} {needs}", field="ordinal")
 
 
 async def _refuse_another(uow: UnitOfWork, pipeline: str) -> None:
-    """Raise ConflictError while `blocking` names one; of two ordered at once the database refuses the second."""
+    """Raise ConflictError if `blocking` returns a drill. The database refuses the second of two concurrent orders."""
     other = await blocking(uow, pipeline)
     if other is not None:
         raise ConflictError(
@@ -254,49 +270,57 @@ async def _refuse_another(uow: UnitOfWork, pipeline: str) -> None:
 
 
 async def blocking(uow: UnitOfWork, pipeline: str) -> Drill | None:
-    """The drill that a drill of this pipeline has to wait for: one that disturbs anybody, or whose audit waits here.
+    """Return the drill that blocks a new one: one that affects pipelines, or one of this pipeline whose audit waits.
 
-    While its audit waits, the pipeline may still be processing its time, and would be disturbed in that once more.
+    While its audit waits, the pipeline may still process its time range, and must not be drilled in it again.
     """
     for one in await uow.of(DrillStore).list_open():
         if one.state in DISTURBS:
             return one
         if one.pipeline == pipeline and (
-            one.audit_id is None or (await uow.of(AuditStore).get(one.audit_id)).state is AuditState.PENDING
+            one.audit_id is None or await uow.part(AskedAudits).is_waiting(uow, one.audit_id)
         ):
             return one
     return None
 
 
+async def why_disturbed(uow: UnitOfWork, pipeline: str) -> str | None:
+    """Why no migration of the pipeline may begin now."""
+    drill = await blocking(uow, pipeline)
+    if drill is None:
+        return None
+    return f"a drill is {drill.state}: nobody could tell what came of which. Wait for its end"
+
+
 def _refuse_unless_all_runs(run: Run) -> None:
     if run.desired is not DesiredRunState.RUN:
-        raise ConflictError(f"pipeline {run.pipeline} is {run.state}: a drill needs a run in which everything runs")
+        raise ConflictError(
+            f"pipeline {run.pipeline} is {run.state}: a drill requires a run in which all instances run"
+        )
     for instance in run.instances:
         if instance.state is not InstanceState.RUNNING:
             raise ConflictError(
-                f"instance {instance.ordinal} of {run.pipeline} is {instance.state}: a drill begins when all run, "
-                "or nobody could tell what came of it"
+                f"instance {instance.ordinal} of {run.pipeline} is {instance.state}: a drill requires that all run"
             )
 
 
 async def _refuse_unless_allowed(uow: UnitOfWork, run: Run) -> None:
-    """By the definitions that run, since theirs are the processes."""
+    """Check the definitions that run, since the processes belong to them."""
     for number in sorted({instance.revision for instance in run.instances} | {run.revision}):
         if not (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition.allows_drills:
             raise ConflictError(
-                f"revision {number} of pipeline {run.pipeline}, which runs, does not allow drills: "
-                "set allows_drills in its definition and let the run take it over"
+                f"the running revision {number} of pipeline {run.pipeline} does not allow drills: set allows_drills "
+                "and restart the run"
             )
 
 
 def _targets(instance: Instance, heard: list[TaskStatus], *, tasks: int, now: datetime) -> tuple[Target, ...]:
-    """The attempts that run now. Raises ConflictError when not all of them are known to run."""
+    """Return the attempts that run now. Raises ConflictError unless all are known to run."""
     own = [one for one in heard if (one.ordinal, one.lease) == (instance.ordinal, instance.lease)]
     running = [one for one in own if one.last.state is TaskState.RUNNING and now - one.received_at <= HEARD_WITHIN]
     if len(running) != tasks:
         raise ConflictError(
-            f"{len(running)} of {tasks} tasks of instance {instance.ordinal} are known to run now: "
-            "a drill begins when all do"
+            f"{len(running)} of {tasks} tasks of instance {instance.ordinal} are known to run: a drill requires all"
         )
     return tuple(
         Target(task=one.task, attempt=one.attempt, host=one.last.host, pid=one.last.pid, since=now) for one in running

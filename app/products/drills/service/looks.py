@@ -1,4 +1,4 @@
-"""One look at a pipeline that is drilled: what the brokers' journals say, and what its tasks say."""
+"""One view of a drilled pipeline, from the brokers' journals and the tasks' heartbeats."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from app.products.drills.timeline import FencingLook, Look, PartitionLook, TaskL
 HEARD_WITHIN = timedelta(seconds=3)
 FENCINGS_AT_MOST = 50
 _BUMPS_WITH_EVERY_COMMIT = 2
-"""From this version of the protocol (KIP-890) on, a new epoch is no news."""
+"""From this transaction version (KIP-890) on, every commit bumps the epoch."""
 
 
 async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: datetime) -> Look:
-    """Offsets and epochs come from the journals where they are read, else from the tasks' own heartbeats."""
+    """Return a view with offsets and epochs from the journals if they are read, else from heartbeats."""
     statuses = await uow.of(TaskStore).list_statuses([drill.run_id])
     fencings = await uow.of(FencingStore).list(
         FencingFilter(pipeline=drill.pipeline, since=drill.ordered_at), after=None, limit=FENCINGS_AT_MOST
@@ -70,7 +70,7 @@ def _partitions(
 
 
 def _at_end(statuses: list[TaskStatus], *, now: datetime) -> dict[str, datetime]:
-    """When the owner of each partition said that it has committed all there is; only owners that are heard count."""
+    """Return the newest time at which the owner of each partition reported no lag, for owners with heartbeats."""
     return {
         f"{one.topic}-{one.partition}": status.received_at
         for status in statuses
@@ -96,7 +96,7 @@ def _task(status: TaskStatus, *, now: datetime) -> TaskLook:
     return TaskLook(
         attempt=status.attempt,
         lease=status.lease,
-        state=str(status.last.state) if heard else "silent",
+        state=str(status.last.state) if heard else "without heartbeats",
         is_running=heard and status.last.state is TaskState.RUNNING,
     )
 

@@ -7,13 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from app.core.access.signed_in import may
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import Moment, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.files.checkpoint import FileCheckpoint
 from app.products.files.schema_history import SchemaInHistory
 from app.products.files.service import showing

@@ -7,12 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs.api.run_schemas import Reason
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.files.api.orphan_schemas import CollectGiven
 from app.products.files.orphan_look import OrphanLook
 from app.products.files.service import orphans

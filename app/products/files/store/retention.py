@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from app.kit.db.connection import Connection
+from app.kit.db.store import DatabaseStore
 from app.products.files import checkpoint, schema_history, totals, written_file
 
 
@@ -32,18 +32,19 @@ BOUNDS: Sequence[_Bounds] = (
 _IS_ANY_WATCHED = sa.text("SELECT EXISTS (SELECT FROM file_watches)")
 
 
-async def expire_files(db: Connection, *, now: datetime) -> dict[str, int]:
-    """How many rows were removed, by table; asks nothing further where no pipeline ever had a file sink."""
-    if not (await db.execute(_IS_ANY_WATCHED)).scalar_one():
-        return {}
-    removed: dict[str, int] = {}
-    for bounds in BOUNDS:
-        old = await db.execute(_older(bounds), {"before": now - bounds.kept_for})
-        removed[bounds.table] = old.rowcount
-        if bounds.most:
-            beyond = await db.execute(_beyond_the_newest(bounds), {"most": bounds.most})
-            removed[bounds.table] += beyond.rowcount
-    return removed
+class FileRetentionStore(DatabaseStore):
+    async def expire(self, *, now: datetime) -> dict[str, int]:
+        """How many rows were removed, by table; asks nothing further where no pipeline ever had a file sink."""
+        if not (await self._db.execute(_IS_ANY_WATCHED)).scalar_one():
+            return {}
+        removed: dict[str, int] = {}
+        for bounds in BOUNDS:
+            old = await self._db.execute(_older(bounds), {"before": now - bounds.kept_for})
+            removed[bounds.table] = old.rowcount
+            if bounds.most:
+                beyond = await self._db.execute(_beyond_the_newest(bounds), {"most": bounds.most})
+                removed[bounds.table] += beyond.rowcount
+        return removed
 
 
 def _older(bounds: _Bounds) -> sa.TextClause:

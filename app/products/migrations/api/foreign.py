@@ -1,4 +1,4 @@
-"""Migrations of applications that Fenceline does not launch: what brokers say of each stage, and what nobody can."""
+"""Migrations of applications that Fenceline does not start: the evidence of each stage from the brokers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.clusters.store import ClusterStore
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.migrations.api.foreign_schemas import ForeignMigrationGiven
 from app.products.migrations.foreign import ForeignMigration
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service import foreign
 from app.products.migrations.service.foreign import ForeignView
 from app.products.migrations.store.foreign import ForeignMigrationStore
@@ -39,7 +42,7 @@ async def watch_foreign(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.START_MIGRATION)],
 ) -> Response:
-    """Watch the migration of somebody else's application; its operator bounces it."""
+    """Watch the migration of an application that Fenceline does not start; its operator bounces it."""
 
     async def act() -> ForeignMigration:
         now = wiring.clock.now()
@@ -57,7 +60,7 @@ async def list_foreign(
     cluster: Annotated[Name | None, Query()] = None,
     limit: Limit = 50,
 ) -> Shown[Items[ForeignMigration]]:
-    """Of all clusters or of one, newest first."""
+    """List them, newest first, for all clusters or one."""
     if cluster is not None:
         await uow.of(ClusterStore).get(cluster)
     found = await uow.of(ForeignMigrationStore).list(cluster, limit=limit)
@@ -68,9 +71,9 @@ async def list_foreign(
 async def get_foreign(
     migration_id: IdInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[ForeignView]:
-    """Its stage, which clauses hold by the brokers' word, and which evidence cannot be had."""
+    """Get its stage, the conditions that hold by the brokers' state, and the evidence that is unavailable."""
     return await foreign.view_foreign(
-        wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
+        wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=wiring.clock.now()
     )
 
 
@@ -87,9 +90,9 @@ async def go_on(
     by: Annotated[Principal, may(Verb.START_MIGRATION)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """Its operator begins the next stage; what is proven by then is kept. What is not takes a reason."""
+    """Record that its operator begins the next stage, with the proven conditions. Others need a reason."""
     view = await foreign.view_foreign(
-        wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
+        wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=wiring.clock.now()
     )
 
     async def act() -> ForeignMigration:

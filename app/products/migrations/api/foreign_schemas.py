@@ -1,4 +1,4 @@
-"""Migrations of somebody else's applications at the edge."""
+"""REST shapes of foreign migrations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.products.migrations.service import foreign as watching
 
 
 class ForeignMigrationGiven(Body):
-    """group: its consumer group. prefix: how its transactional ids begin, one for each input partition."""
+    """group: its consumer group. prefix: the start of its transactional ids, one id for each input partition."""
 
     group: Annotated[str, Field(min_length=1, max_length=1000)]
     prefix: Annotated[str, Field(min_length=1, max_length=500)]
@@ -23,9 +23,9 @@ class ForeignMigrationGiven(Body):
 
 @shows(foreign.ForeignMark)
 class ForeignMark:
-    """A stage that was left. ids, members: as they were when the next one began."""
+    """A completed stage. ids, members: the state when the next stage began."""
 
 
 @shows(watching.ForeignView, without=("look",))
 class ForeignView:
-    """gate: what the brokers say of its stage now. lacking: evidence that nobody here can have."""
+    """gate: the conditions of its stage as the brokers show them now. lacking: evidence that Fenceline cannot get."""

@@ -1,4 +1,4 @@
-"""Migrations at the edge."""
+"""REST shapes of migrations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Reason = Annotated[str, Field(pattern=r"^[^\x00]*\S[^\x00]*$", max_length=1000)]
 
 
 class MigrationGiven(Body):
-    """goal: the mode that every instance ends in. waived: by a waivable clause's name, why it does not matter here."""
+    """goal: the mode that every instance ends in. waived: the reason for each waived condition, by its name."""
 
     goal: Annotated[Mode, Field(strict=False)] = Mode.V2
     waived: Annotated[dict[str, Reason], Field(default_factory=dict, max_length=10)]
@@ -25,14 +25,14 @@ class MigrationGiven(Body):
 
 
 class RollbackGiven(Body):
-    """to: generation, or by way of it group_only."""
+    """to: generation, or group_only, which includes generation."""
 
     to: Annotated[Mode, Field(strict=False)]
     why: Why = None
 
 
 class IdToFence(Body):
-    """transactional_id: of an input partition, which no live task holds."""
+    """transactional_id: of an input partition; no live task may hold it."""
 
     transactional_id: Annotated[str, Field(min_length=1, max_length=1000)]
     why: Why = None
@@ -40,37 +40,37 @@ class IdToFence(Body):
 
 @shows(migration.Step)
 class MigrationStep:
-    """ordinal, lease, to: of a bounce, the instance, the lease that it replaces, and its new mode. ids: of a fence."""
+    """ordinal, lease, to: of a bounce, the instance, the replaced lease, and the new mode. ids: of a fence."""
 
 
 @shows(look.Held)
 class Held:
-    """The highest epoch of each id that a lease was heard to hold."""
+    """The highest epoch of each id that a lease reported."""
 
 
 @shows(migration.Fenced)
 class FencedId:
-    """What the control plane's own fence was answered, and in which step."""
+    """The answer to the server's own fence, and its step."""
 
 
 @shows(judged.Judged)
 class Clause:
-    """A clause of a gate: what it asks for, and what there is."""
+    """A condition of a gate. asks: the requirement. seen: the finding."""
 
 
-# What the last looks saw is shown as the gate.
+# The newest state of the conditions is returned as the gate.
 @shows(migration.Migration, without=("ends_seen", "gate", "group_seen", "looked_at", "watched_since"))
 class Migration:
     """One migration of one run. missing: of a stopped one, what it waits for. offsets: committed before it began.
 
-    shut_out: when it was proven that no producer of a mode can commit any more. archived: ids of partitions given up.
+    shut_out: when the last producer of a mode was proven unable to commit. archived: retired ids of partitions.
     """
 
 
 class Gate(Answer):
-    """What the next thing waits for, as it stands now: the clauses of the stage's gate, or of the step's end.
+    """The conditions that are checked now: those of the stage's gate, or of the current step.
 
-    As the last look has found them; while it is paused nobody looks.
+    They are as the newest check found them; a paused migration is not checked.
     """
 
     clauses: list[Shown[judged.Judged]]
@@ -78,19 +78,19 @@ class Gate(Answer):
 
 @shows(plan.PlannedStep)
 class PlannedStep:
-    """kind: null where a stage only looks. usually_s: null: as long as the audit takes."""
+    """kind: null where a stage only checks. usually_s: null for the audit, whose time is unknown."""
 
 
 @shows(look.InstanceNow)
 class InstanceMode:
-    """target: the mode that its next lease begins in."""
+    """target: the mode of its next lease."""
 
 
 @shows(planning.Plan)
 class MigrationPlan:
-    """preflight: its clauses as they stand now. measured: whether the time of a bounce is this pipeline's own.
+    """preflight: its conditions now. measured: whether the time of a bounce was measured in this pipeline.
 
-    usually_s: of all steps, but for the audit.
+    usually_s: of all steps, without the audit.
     """
 
     usually_s: float
@@ -98,20 +98,20 @@ class MigrationPlan:
 
 @shows(record.Proof)
 class Proof:
-    """An id's newest incarnation by the journal, whose it is, and what says so.
+    """An id's newest incarnation in the journal, its owner, and the evidence.
 
-    partition, offset, journal_at: the record of `__transaction_state`. heard_at: when the task that holds it said so.
-    fenced_in: the step in which the control plane initialised it.
+    partition, offset, journal_at: the record of `__transaction_state`. heard_at: when the task reported it.
+    fenced_in: the step in which the server initialised it.
     """
 
 
 @shows(record.Evidence)
 class Evidence:
-    """A gate that opened, or a step that began or was done. look: all that was seen then; proofs: of it the ids."""
+    """A gate that opened, or a step that began or ended. look: the complete state; proofs: its ids."""
 
     look: Annotated[dict[str, Any], BeforeValidator(as_json)]
 
 
 @shows(alarms.Alarm)
 class Alarm:
-    """host, pid: of whom it is about, as far as anybody has said it."""
+    """host, pid: the process concerned, if known."""

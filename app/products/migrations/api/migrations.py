@@ -1,4 +1,4 @@
-"""Migrations between guarantees: begun, paused, gone on with, turned round, given up; and what they are proven by."""
+"""REST of migrations: start, pause, resume, roll back, abort, and the evidence."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
+from app.core.access.signed_in import may
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
 from app.core.runs.mode import Mode
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
 from app.kit.web.api.words import IdInPath, Name, NameInPath
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.products.migrations.alarms import Alarm
 from app.products.migrations.api.migration_schemas import Gate, IdToFence, MigrationGiven, RollbackGiven
 from app.products.migrations.migration import Migration
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.record import Evidence
 from app.products.migrations.service import asking, looking, planning
 from app.products.migrations.service.planning import Plan
@@ -38,7 +41,7 @@ async def start_migration(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.START_MIGRATION)],
 ) -> Response:
-    """Begin the migration of the pipeline's live run. Its first stage only looks; the others follow."""
+    """Start the migration of the pipeline's live run. The first stage only checks; the others follow."""
 
     async def act() -> Migration:
         return await asking.start_migration(
@@ -62,11 +65,11 @@ async def plan_migration(
     _: Annotated[Principal, may(Verb.VIEW)],
     goal: Annotated[Mode, Query()] = Mode.V2,
 ) -> Shown[Plan]:
-    """What a migration would find and do now: the preflight, and each step with its time and its way back."""
+    """Show the preflight as of now, and each step with its usual time and its rollback. Changes nothing."""
     return await planning.plan_migration(
         wiring.unit_of_work,
         wiring.brokers,
-        wiring.migration_questions,
+        wiring.part(MigrationQuestions),
         wiring.observations,
         pipeline=name,
         goal=goal,
@@ -82,19 +85,19 @@ async def list_migrations(
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Migration]]:
-    """Of all pipelines or of one, newest first."""
+    """List migrations, newest first, of all pipelines or one."""
     return await asking.list_migrations(uow, pipeline=pipeline, after=after, limit=limit)
 
 
 @router.get("/migrations/{migration_id}", responses=refusals(404))
 async def get_migration(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Migration]:
-    """One migration: its stage, its steps, what it has fenced, and what it waits for."""
+    """Get one migration: its stage, steps, fenced ids, and missing conditions."""
     return await asking.get_migration(uow, migration_id)
 
 
 @router.get("/migrations/{migration_id}/gate", responses=refusals(404))
 async def get_gate(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Gate:
-    """What the next thing waits for, clause by clause, as the last look has found it; looks come every second."""
+    """Get the conditions that are checked now, as the newest check found them. Checks run every second."""
     migration = await asking.get_migration(uow, migration_id)
     return Gate(clauses=list(migration.gate))
 
@@ -103,13 +106,13 @@ async def get_gate(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may
 async def list_evidence(
     migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[Items[Evidence]]:
-    """What opened each gate and ended each step, with the records that prove it, in the order in which it came."""
+    """List the evidence of each gate and step, with the journal records, oldest first."""
     return Items(await asking.list_evidence(uow, migration_id))
 
 
 @router.get("/migrations/{migration_id}/alarms", responses=refusals(404))
 async def list_alarms(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Alarm]]:
-    """What must not have happened, and who did it, oldest first."""
+    """List the migration's alerts with the processes concerned, oldest first."""
     return Items(await asking.list_alarms(uow, migration_id))
 
 
@@ -122,7 +125,7 @@ async def pause_migration(
     by: Annotated[Principal, may(Verb.PAUSE_MIGRATION)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """Begin no further step. An instance that is between two leases still comes back."""
+    """Begin no further step. An instance between two leases still gets its next lease."""
 
     async def act() -> Migration:
         now = wiring.clock.now()
@@ -140,7 +143,7 @@ async def resume_migration(
     by: Annotated[Principal, may(Verb.RESUME_MIGRATION)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """Go on, and try a late step again: what was missing is waited for anew."""
+    """Resume, and retry a late step with its full time limit."""
 
     async def act() -> Migration:
         now = wiring.clock.now()
@@ -158,7 +161,7 @@ async def roll_back(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.ROLL_BACK_MIGRATION)],
 ) -> Response:
-    """Turn round, from any stage: first to generations, and only from there to group_only."""
+    """Roll back from any stage: first to generation, and from there to group_only."""
 
     async def act() -> Migration:
         now = wiring.clock.now()
@@ -177,7 +180,7 @@ async def abort_migration(
     by: Annotated[Principal, may(Verb.ABORT_MIGRATION)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """Give it up where it is. Every instance stays as it is, and another migration may go on from there."""
+    """Abort it. Every instance keeps its mode, and another migration may continue from there."""
 
     async def act() -> Migration:
         now = wiring.clock.now()
@@ -196,7 +199,7 @@ async def fence_id(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
 ) -> Response:
-    """Have an id that nobody takes over fenced in the first bounce, as the next step."""
+    """Fence an id that no task takes over, as the next step of the first bounce."""
 
     async def act() -> Migration:
         now = wiring.clock.now()

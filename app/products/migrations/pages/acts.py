@@ -1,4 +1,4 @@
-"""What a person does with a migration: pause, resume, turn round, abort, and fence an id that nobody takes over."""
+"""The actions on a migration's page: pause, resume, roll back, abort, and fence an id that no task takes over."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.runs.mode import Mode
+from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Uow, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.products.migrations.look import Look
@@ -25,7 +27,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What all of them have in common. A refusal is shown on the migration's page."""
+    """The common part of all actions. A refusal is shown on the migration's page."""
 
     request: Request
     wiring: WiringDep

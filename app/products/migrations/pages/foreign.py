@@ -1,4 +1,4 @@
-"""Somebody else's migration: what do brokers say of it, and what can nobody here know?"""
+"""The page of a foreign migration: the evidence from the brokers, and the evidence that is missing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.core.access.signed_in import may
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.products.migrations.foreign import ForeignStage
 from app.products.migrations.pages.migrations import Viewer, Why, looking_at_list
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service import foreign
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -25,7 +28,7 @@ def looking_at_foreign(migration_id: str, wiring: Wiring) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del uow, principal
         view = await foreign.view_foreign(
-            wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=now
+            wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=now
         )
         return Screen(
             template="migrations/foreign",
@@ -75,7 +78,7 @@ async def go_on(
     now = wiring.clock.now()
     try:
         view = await foreign.view_foreign(
-            wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=now
+            wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=now
         )
         await foreign.go_on(uow, migration_id, view.look, by=by, why=why or None, now=now)
         await uow.commit()

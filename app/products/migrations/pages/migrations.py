@@ -1,4 +1,4 @@
-"""The migration: where are we, what is proven, what is next, how do I get back?"""
+"""The pages of migrations: the list, one migration with its gate and rollback, and its evidence."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.mode import Mode, mode_of
 from app.core.runs.service.switching import unsafe_switch
 from app.core.runs.store.runs import RunStore
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.web.dependencies import Wiring, WiringDep, may
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
@@ -58,7 +59,7 @@ async def _of_pipeline(uow: UnitOfWork, pipeline: str) -> dict[str, object]:
         "mode": mode,
         "open_one": await uow.of(MigrationStore).find_open(pipeline),
         "goals": [one for one in Mode if one is not mode and mode is not None],
-        # Only where the next start would be refused is there anything to override.
+        # An override is offered only where the next start would be refused.
         "switch": await unsafe_switch(uow, record) if run is None else "",
     }
 

@@ -1,4 +1,4 @@
-"""Before a migration: what would it do, what keeps it from beginning, and what if it is switched in one step?"""
+"""The plan of a migration, its start, and the switch in one step."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.core.access.signed_in import may
 from app.core.runs.mode import Mode
 from app.core.runs.service import runs
+from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError
-from app.kit.web.dependencies import Uow, Wiring, WiringDep, may
+from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.products.migrations.gates import WAIVABLE
 from app.products.migrations.pages.migrations import Viewer, Why, looking_at_list
+from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service import asking, planning
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -31,7 +34,7 @@ def looking_at_plan(pipeline: str, goal: Mode, wiring: Wiring) -> Look:
             plan = await planning.plan_migration(
                 wiring.unit_of_work,
                 wiring.brokers,
-                wiring.migration_questions,
+                wiring.part(MigrationQuestions),
                 wiring.observations,
                 pipeline=pipeline,
                 goal=goal,

@@ -1,1 +1,1 @@
-"""Migrations: asked for by people, driven by one loop, proven by looks that are kept."""
+"""Migrations: users request them, one loop drives them, and the evidence is kept."""

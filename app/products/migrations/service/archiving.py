@@ -1,4 +1,4 @@
-"""Ids that a stage has fenced for good, as the mapping store keeps them: archived since then, by a migration."""
+"""Archive the ids that a stage has retired, in the mapping store."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from app.products.migrations.migration import Migration
 
 
 async def archived(uow: UnitOfWork, migration: Migration, look: Look, *, now: datetime) -> Migration:
-    """The migration with what it gave up: forward the ids of partitions, on the way back those of tasks.
+    """Archive the ids that the stage retired: forward those of partitions, on a rollback those of tasks.
 
-    They stay the pipeline's. Whoever starts it again in the mode that uses them takes them out of the archive
+    They stay the pipeline's. A start in the mode that uses them takes them out of the archive
     (`claim_transactional_ids`). Raises ConflictError when another pipeline owns one of them.
     """
     run = await uow.of(RunStore).get(migration.run_id)
     forward = migration.goal is Mode.V2
     if forward:
-        # A partition that appeared while it ran has had its id by the formula alone.
+        # A partition that was added during the run has its id from the formula.
         await assign_partition_ids(
             uow,
             pipeline=migration.pipeline,

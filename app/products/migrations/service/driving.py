@@ -1,4 +1,4 @@
-"""One step of a migration, on its locked row: what the look shows is written down before anything is done about it."""
+"""Advance a migration by one step, on its locked row; every view is recorded before the step that it allows."""
 
 from __future__ import annotations
 
@@ -59,27 +59,27 @@ async def advance(
     patience: Patience | None = None,
     server: str = "",
 ) -> Decision:
-    """Take in a look, and do the next thing that it allows. server: who does it, for the evidence.
+    """Record a view, and do the next thing that it allows. server: the driving server, for the evidence.
 
-    1. what every lease was heard to hold    kept for as long as the migration, as leases go and their reports with them
-    2. alarms                                a new one stops the migration
-    3. the decision                          and what it was decided by, as evidence
+    1. the ids that each lease reported      kept as long as the migration; leases and their reports are not
+    2. alerts                                a new one stops the migration
+    3. the decision                          with its evidence
     """
     require(_BY, Verb.ADVANCE_MIGRATION)
     before = await lock(uow, migration_id)
     if not before.is_open:
         return Wait()
-    # What waits for a person is not waited for: nothing is written down for it.
+    # A migration that waits for a user has no time limit, so nothing is recorded for it.
     watched = before.looked(look.at) if before.state is MigrationState.ACTIVE else before
     migration = replace(watched, held=_with_heard(before.held, look.heard), group_seen=_group_seen(before, look))
     alarms = await _new_alarms(uow, migration, look)
     decision: Decision
     if alarms:
-        # Also while it is paused, or stopped by something else: whoever resumes it must have read this.
+        # Also in a paused or stopped migration: the user who resumes it must have seen the alert.
         decision = Stop(missing="; ".join(one.sentence for one in alarms))
     else:
         decision = decide(migration, look, patience=patience)
-    # After the decision: what waits from now on is compared with this.
+    # After the decision: later checks are compared with these ends.
     first_seen = {name: end for name, (_, end) in (look.held_back or {}).items()}
     migration = replace(migration, ends_seen={**first_seen, **migration.ends_seen})
     try:
@@ -105,9 +105,9 @@ async def advance(
 
 
 async def watch(uow: UnitOfWork, migration_id: str, look: Look, *, now: datetime) -> list[Alarm]:
-    """What must not happen after a migration that is done, either: the alarms that are new. There is nothing to stop.
+    """Return new alerts of a completed migration, which has nothing left to stop.
 
-    Nothing is said once its pipeline is defined in another mode: then its ids are in use again, as somebody wanted.
+    There is none once the pipeline is defined in another mode, as its ids are in use again then.
     """
     require(_BY, Verb.ADVANCE_MIGRATION)
     migration = await lock(uow, migration_id)
@@ -116,14 +116,14 @@ async def watch(uow: UnitOfWork, migration_id: str, look: Look, *, now: datetime
         return []
     alarms = await _new_alarms(uow, migration, look)
     for alarm in alarms:
-        await _log(uow, migration, f"alarm, after it was done: {alarm.sentence}", now=now)
+        await _log(uow, migration, f"alert, after it was done: {alarm.sentence}", now=now)
     if alarms:
         notify(uow, migration)
     return alarms
 
 
 async def _new_alarms(uow: UnitOfWork, migration: Migration, look: Look) -> list[Alarm]:
-    """Those that were not kept yet; each is told to the webhooks with that."""
+    """Save alerts that are not recorded yet, each of which also notifies the webhooks."""
     new = [one for one in alarms_of(migration, look) if await uow.of(MigrationStore).add_alarm(migration.id, one)]
     if new:
         run = await uow.of(RunStore).get(migration.run_id)
@@ -133,7 +133,7 @@ async def _new_alarms(uow: UnitOfWork, migration: Migration, look: Look) -> list
 
 
 async def ids_to_fence(uow: UnitOfWork, migration_id: str) -> tuple[Step, tuple[str, ...]] | None:
-    """Those of the fence that is underway that are still to be initialised; None: there is no such step."""
+    """Return the fence that is underway with its remaining ids; None if there is none."""
     migration = await uow.of(MigrationStore).get(migration_id)
     step = migration.step
     if step is None or step.kind is not StepKind.FENCE or migration.state is not MigrationState.ACTIVE:
@@ -145,7 +145,7 @@ async def ids_to_fence(uow: UnitOfWork, migration_id: str) -> tuple[Step, tuple[
 async def record_fence(
     uow: UnitOfWork, migration_id: str, incarnation: Incarnation, *, step: int, now: datetime
 ) -> None:
-    """Keep what the coordinator answered: from here on this incarnation, and none before it, is the id's."""
+    """Record the coordinator's answer: this incarnation replaces all earlier ones of the id."""
     migration = await lock(uow, migration_id)
     fenced = Fenced(incarnation=incarnation, at=now, step=step)
     await uow.of(MigrationStore).save(replace(migration, fenced=(*migration.fenced, fenced)))
@@ -193,7 +193,7 @@ async def _with_revision(uow: UnitOfWork, migration: Migration, mode: Mode, *, n
 
 
 async def _completed(uow: UnitOfWork, migration: Migration, *, now: datetime) -> Migration:
-    """The run's own revision is the goal's from here on, and no instance has one of its own any more."""
+    """Make the goal's revision the run's own, and remove the instances' own revisions."""
     run = await uow.of(RunStore).get(migration.run_id)
     revision = migration.revisions[migration.goal]
     await uow.of(RunStore).set_target(run.id, revision=revision, bounce_requested_at=run.bounce_requested_at)
@@ -252,7 +252,7 @@ async def _log(uow: UnitOfWork, migration: Migration, outcome: str, *, now: date
 
 def _group_seen(migration: Migration, look: Look) -> GroupSeen | None:
     if look.group is None:
-        # While nothing is waited for nobody asks; what was seen before counts no more when it goes on.
+        # Without a wait the group is not asked. Earlier checks do not count after a pause.
         return None if migration.state is MigrationState.ACTIVE else migration.group_seen
     if migration.group_seen is None:
         return GroupSeen(group=look.group, since=look.at, at=look.at)

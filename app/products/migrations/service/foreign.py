@@ -1,4 +1,4 @@
-"""Applications of somebody else that migrate: watched, and written down stage by stage as their operator goes on."""
+"""Foreign migrations: watched, with each stage recorded when its operator continues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LONGEST_PREFIX = 500
 
 
 class ForeignView(msgspec.Struct, frozen=True, kw_only=True):
-    """gate: what the brokers say of its stage now. lacking: evidence that nobody here can have."""
+    """gate: the conditions of its stage as the brokers show them now. lacking: evidence that Fenceline cannot get."""
 
     migration: ForeignMigration
     gate: tuple[Judged, ...]
@@ -49,14 +49,14 @@ class ForeignView(msgspec.Struct, frozen=True, kw_only=True):
 async def watch_foreign(
     uow: UnitOfWork, *, cluster: str, group: str, prefix: str, by: Principal, why: str | None, now: datetime
 ) -> ForeignMigration:
-    """Begin to watch. Raises ConflictError while the group is watched already, or is one of our own pipelines'."""
+    """Start to watch. Raises ConflictError if the group is watched already, or is a pipeline's."""
     require(by, Verb.START_MIGRATION)
     if not prefix.strip() or len(prefix) > LONGEST_PREFIX:
-        raise InvalidError("say how the application's transactional ids begin", field="prefix")
+        raise InvalidError("the prefix of the application's transactional ids is missing", field="prefix")
     entry = await uow.of(ClusterStore).get(cluster)
     for pipeline in await uow.of(PipelineStore).list_all():
         if (pipeline.cluster, pipeline.definition.group_id) == (entry.name, group):
-            raise ConflictError(f"the group {group} is of pipeline {pipeline.name}: migrate that")
+            raise ConflictError(f"the group {group} belongs to pipeline {pipeline.name}: migrate that pipeline")
     migration = ForeignMigration(
         id=str(uuid.uuid4()),
         cluster=entry.name,
@@ -75,9 +75,9 @@ async def watch_foreign(
 async def go_on(
     uow: UnitOfWork, migration_id: str, look: ForeignLook | None, *, by: Principal, why: str | None, now: datetime
 ) -> ForeignMigration:
-    """The operator says that the next stage begins; what is proven by then is kept with it, and what is not.
+    """Record that the operator begins the next stage, with the conditions that are proven and those that are not.
 
-    Raises ConflictError when it is done, and InvalidError without a reason where something is not proven.
+    Raises ConflictError when it is done, and InvalidError without a reason if a condition is not proven.
     """
     require(by, Verb.START_MIGRATION)
     migration = await uow.of(ForeignMigrationStore).get(migration_id, for_update=True)
@@ -85,7 +85,7 @@ async def go_on(
         raise ConflictError("this migration is done")
     missing = [one.name.replace("_", " ") for one in judged_foreign(migration, look) if not one.is_open]
     if missing and not (why or "").strip():
-        raise InvalidError(f"not proven: {', '.join(missing)}. Say why it may go on all the same", field="why")
+        raise InvalidError(f"not proven: {', '.join(missing)}. Give a reason to continue", field="why")
     moved = migration.moved(look, by=by.name, why=why)
     await uow.of(ForeignMigrationStore).save(moved)
     outcome = f"on to {moved.stage.words}" + (f", without {', '.join(missing)}" if missing else "")
@@ -101,7 +101,7 @@ async def view_foreign(
     *,
     now: datetime,
 ) -> ForeignView:
-    """Raises NotFoundError."""
+    """Return the view. Raises NotFoundError."""
     async with unit_of_work() as uow:
         migration = await uow.of(ForeignMigrationStore).get(migration_id)
     if migration.ended_at is not None:

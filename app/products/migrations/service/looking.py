@@ -1,4 +1,4 @@
-"""A look at a pipeline that migrates: rows and heartbeats from the database, ids and the group from the journals."""
+"""View a migrating pipeline: rows and heartbeats from the database, ids and the group from the journals."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ async def look_at(
     group_asked_at: datetime | None = None,
     now: datetime,
 ) -> Look:
-    """As of now. What only one stage asks (preflight, readers, audit) is left open for its loop to add.
+    """View the pipeline now. The stages' own questions (preflight, consumers, audit) are left to the loop.
 
-    group: as its coordinator has just described it. A classic group's journal tells of finished rebalances only.
+    group: as its coordinator has just described it. A classic group's journal has completed rebalances only.
     """
     run = await uow.of(RunStore).get(migration.run_id)
     history = await uow.of(InstanceStore).list(run.id, with_history=True)
@@ -89,7 +89,7 @@ async def look_at(
 
 
 async def look_now(uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime) -> Look:
-    """The same for whoever asks. Raises NotFoundError."""
+    """View the pipeline for a user's request. Raises NotFoundError."""
     migration = await uow.of(MigrationStore).get(migration_id)
     return await look_at(uow, observations.of(migration.cluster), migration, now=now)
 
@@ -156,7 +156,7 @@ def _tasks(run: Run, statuses: Iterable[TaskStatus], modes: _Modes, *, now: date
 
 
 def incarnations_of(report: TaskReport) -> tuple[Incarnation, ...]:
-    """The producers that an attempt has, by its last word: one for itself, or one for each of its partitions."""
+    """Return the producers that an attempt reported last: one for itself, or one for each of its partitions."""
     told = [(report.transactional_id, report.producer_id, report.producer_epoch)]
     told += [(one.transactional_id, one.producer_id, one.producer_epoch) for one in report.partitions]
     return tuple(
@@ -167,7 +167,7 @@ def incarnations_of(report: TaskReport) -> tuple[Incarnation, ...]:
 
 
 def _generation(report: TaskReport, mode: Mode | None) -> int | None:
-    """What the attempt sends its offsets with, by its own word."""
+    """Return the generation that the attempt reports for its offsets."""
     if mode is Mode.V2:
         return report.generation
     return min(
@@ -224,10 +224,10 @@ async def _fenced_by_hand(
     told: Container[Incarnation],
     kafka_cluster_id: str,
 ) -> frozenset[Incarnation]:
-    """What a person's own fence was answered, of which a record is kept: nobody writes under the id then.
+    """Return the recorded answers to users' fences, after which no producer writes under the id.
 
-    Of ids that were given up and moved since, where it is no sign of life; and in the first bounce of those that nobody
-    holds, where it shuts out whoever slept.
+    They cover retired ids that were fenced again, which is no sign of a live producer. In the first bounce they cover
+    ids that no live task holds, where the fence excludes frozen producers.
     """
     found: set[Incarnation] = set()
     for name, now in ids.items():
@@ -259,7 +259,7 @@ def _task_ids(definition: PipelineDefinition, run: Run) -> tuple[str, ...]:
 async def _partitions(
     uow: UnitOfWork, run: Run, definition: PipelineDefinition, *, task_ids: tuple[str, ...]
 ) -> dict[str, str]:
-    """The id of each input partition's producer: that of its mapping, else by its formula."""
+    """Return the id of each input partition's producer: from its mapping, else by the formula."""
     mappings = await uow.of(MappingStore).of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
     return {
         f"{one.topic}-{one.partition}": known

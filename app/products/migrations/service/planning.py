@@ -1,4 +1,4 @@
-"""What a migration would find and do, asked for before it is begun. Nothing is written."""
+"""Plan a migration: the preflight and the steps. Writes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.products.migrations.store.migrations import MigrationStore
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """preflight: its clauses as they stand now. measured: whether the time of a bounce is this pipeline's own."""
+    """preflight: its conditions now. measured: whether the time of a bounce was measured in this pipeline."""
 
     pipeline: str
     goal: Mode
@@ -36,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usually_s(self) -> float:
-        """Of all steps but the audit."""
+        """The usual duration of all steps without the audit."""
         return sum(one.usually_s or 0 for one in self.steps)
 
 
@@ -50,7 +50,7 @@ async def plan_migration(
     goal: Mode,
     now: datetime,
 ) -> Plan:
-    """Raises as `start_migration` does where none could be begun."""
+    """Plan the migration. Raises as `start_migration` if it cannot start."""
     async with unit_of_work() as uow:
         draft = await migration_to(uow, brokers, pipeline=pipeline, goal=goal, by="", why=None, waived={}, now=now)
         look = await look_at(uow, observations.of(draft.cluster), draft, now=now)
@@ -62,7 +62,7 @@ async def plan_migration(
         look = await look_at(uow, observations.of(draft.cluster), draft, group=group, now=now)
     look = replace(look, preflight=preflight)
     if look.group is not None:
-        # One look cannot say that it stays so. The migration itself takes some seconds over that.
+        # A stable group needs several checks, which the migration itself makes.
         draft = replace(draft, group_seen=GroupSeen(group=look.group, since=now - STABLE_FOR, at=now))
     return Plan(
         pipeline=pipeline,
@@ -81,21 +81,21 @@ async def plan_migration(
 
 
 def _as_one_look_has_it(clause: Judged, look: Look) -> Judged:
-    """That a group stays as it is cannot be seen by one look, and is not said of it."""
+    """Judge that the group is stable now; a single view cannot show that it stays so."""
     if clause.name != "group_stable" or not clause.is_open or look.group is None:
         return clause
-    seen = f"stable in this moment, with {len(look.group.members)} members: the preflight looks again, and for longer"
+    seen = f"stable now, with {len(look.group.members)} members: the preflight checks again, over some seconds"
     return replace(clause, seen=seen)
 
 
 async def usual_s(uow: UnitOfWork, migration: Migration) -> dict[StepKind, float]:
-    """How long a step has usually taken in this pipeline's migrations; without any: what the plan says."""
+    """Return the usual duration of each step in this pipeline's migrations; the plan's default if there is none."""
     bounces = await _bounces_s(uow, migration.pipeline)
     return {StepKind.BOUNCE: statistics.median(bounces) if bounces else BOUNCE_S}
 
 
 async def _bounces_s(uow: UnitOfWork, pipeline: str) -> list[float]:
-    """Of the bounces that reached their evidence, in the newest migrations."""
+    """Return the durations of the completed bounces in the newest migrations."""
     page = await uow.of(MigrationStore).list(pipeline=pipeline, after=None, limit=5)
     return [
         (step.ended_at - step.began_at).total_seconds()

@@ -1,9 +1,10 @@
-"""What the preflight and the last stage ask beyond rows and journals, over the services that know it already."""
+"""Answer the questions of the preflight and the last stage with existing services."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.core.asked_audits import AskedAudits
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.blocked.service import operating
 from app.core.clusters.brokers import Brokers, GroupDescription
@@ -19,22 +20,18 @@ from app.core.runs.store.runs import RunStore
 from app.kit.access import MIGRATIONS
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from app.kit.errors import ConflictError, FencelineError, InvalidError
-from app.products.audits.plan import time_window
-from app.products.audits.service.asking import Wish, ask_audit
-from app.products.audits.service.on_behalf import word_of
-from app.products.audits.store import AuditPlanStore, AuditStore
+from app.kit.errors import ConflictError, FencelineError
 from app.products.migrations.clause import few
 from app.products.migrations.look import AuditNow, Incarnation, PreflightFacts
 from app.products.migrations.migration import Migration
 
 _TIMEOUT_S = 5.0
 _OF_AN_ID_S = 0.02
-"""So much longer may the question about rights take for each id: it is two requests, one after the other."""
+"""The extra time for the permissions of each id, which take two requests in sequence."""
 
 
 class BrokerActs:
-    """See app/products/migrations/ports.py, MigrationActs. Each fence is in the command log before it is asked for."""
+    """Implements MigrationActs (app/products/migrations/ports.py). Each fence is recorded in the command log first."""
 
     def __init__(
         self,
@@ -59,7 +56,7 @@ class BrokerActs:
                 transactional_id=transactional_id,
                 force=True,
                 by=MIGRATIONS,
-                why=f"step {step} of migration {migration.id}: nobody may write under this id any more",
+                why=f"step {step} of migration {migration.id}: the id is retired or has no live owner",
                 observations=self._observations,
                 clock=self._clock,
             )
@@ -68,7 +65,7 @@ class BrokerActs:
 
 
 class BrokerQuestions:
-    """See app/products/migrations/ports.py, MigrationQuestions."""
+    """Implements MigrationQuestions (app/products/migrations/ports.py)."""
 
     def __init__(
         self,
@@ -105,7 +102,7 @@ class BrokerQuestions:
             hanging=tuple(one.sentence for one in search.hanging),
             hanging_unknown=search.warning(int(self._clock.now().timestamp() * 1000)),
             owned_by_others=tuple(
-                f"{one.transactional_id} is of pipeline {one.pipeline}"
+                f"{one.transactional_id} belongs to pipeline {one.pipeline}"
                 for one in owners
                 if one.pipeline != migration.pipeline
             ),
@@ -151,43 +148,40 @@ class BrokerQuestions:
             except ConflictError as error:
                 return error.message
             except FencelineError:
-                # The workers compare them as well, before they begin.
+                # The workers compare them as well at their start.
                 return ""
         return ""
 
     async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
-        if migration.audit_id is not None:
-            word = word_of(await uow.of(AuditStore).get(migration.audit_id))
-            figures = word.figures
-            return AuditNow(
-                audit_id=migration.audit_id,
-                is_through=word.is_through,
-                lost=0 if figures is None else figures.lost,
-                duplicated=0 if figures is None else figures.duplicated,
-                dangling=0 if figures is None else figures.dangling,
-                expected=0 if figures is None else figures.expected,
-                problem=word.no_audit if figures is None else figures.incomplete,
-            )
-        if await uow.of(AuditPlanStore).find(migration.pipeline) is None:
-            return _no_audit(
-                f"pipeline {migration.pipeline} has no audit plan, which says by which id its records are known"
-            )
-        window = time_window(migration.started_at, migration.stage_since)
-        try:
-            audit = await ask_audit(
-                uow,
-                pipeline=migration.pipeline,
-                wish=Wish(window=window),
-                by=MIGRATIONS,
-                why=f"migration {migration.id}",
-                now=self._clock.now(),
-            )
-        except (ConflictError, InvalidError) as error:
-            return _no_audit(error.message)
-        return AuditNow(audit_id=audit.id, is_through=False)
+        audits = uow.part(AskedAudits)
+        if migration.audit_id is None:
+            try:
+                word = await audits.ask(
+                    uow,
+                    pipeline=migration.pipeline,
+                    begin=migration.started_at,
+                    end=migration.stage_since,
+                    by=MIGRATIONS,
+                    why=f"migration {migration.id}",
+                    now=self._clock.now(),
+                )
+            except ConflictError as error:
+                return AuditNow(audit_id="", is_through=True, problem=error.message)
+            return AuditNow(audit_id=word.audit_id or "", is_through=word.is_through, problem=word.no_audit)
+        word = await audits.word(uow, migration.audit_id)
+        figures = word.figures
+        return AuditNow(
+            audit_id=migration.audit_id,
+            is_through=word.is_through,
+            lost=0 if figures is None else figures.lost,
+            duplicated=0 if figures is None else figures.duplicated,
+            dangling=0 if figures is None else figures.dangling,
+            expected=0 if figures is None else figures.expected,
+            problem=word.no_audit if figures is None else figures.incomplete,
+        )
 
     async def _rights(self, cluster: Cluster, ids: tuple[str, ...]) -> tuple[tuple[str, ...] | None, str]:
-        """What is refused, for each id, and why it cannot be known of some."""
+        """Return the refusals, one for each id, and why those of some ids cannot be known."""
         try:
             found = await self._transactions.fences_refused(
                 cluster.connection(), ids, timeout_s=_TIMEOUT_S + len(ids) * _OF_AN_ID_S
@@ -196,10 +190,6 @@ class BrokerQuestions:
             return None, error.message
         refused = tuple(one.sentence for one in found.values() if one.permission is not None)
         return refused, few([one.sentence for one in found.values() if one.permission is None])
-
-
-def _no_audit(problem: str) -> AuditNow:
-    return AuditNow(audit_id="", is_through=True, problem=problem)
 
 
 def _versions(survey: Survey | None) -> Mapping[str, tuple[int, int] | None]:

@@ -1,4 +1,4 @@
-"""The rows that a migration changes beside its own: locked in one order, and told to whoever looks."""
+"""The other rows that a migration changes: locked in one order, with a notification to the pages."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ NOTICE = "migration"
 
 
 async def lock(uow: UnitOfWork, migration_id: str) -> Migration:
-    """The pipeline's row, its run's, then this one: the order of all. Raises NotFoundError."""
+    """Lock the pipeline's row, its run's, then the migration's, as everywhere. Raises NotFoundError."""
     seen = await uow.of(MigrationStore).get(migration_id)
     await lock_run(uow, seen.run_id)
     return await uow.of(MigrationStore).get(migration_id, for_update=True)
 
 
 async def revision_in(uow: UnitOfWork, migration: Migration, mode: Mode, *, by: Principal, now: datetime) -> int:
-    """The pipeline's revision in this mode, made the current one if it is not: what a restart would begin with.
+    """Return the pipeline's revision in this mode, made current if needed; a restart begins with it.
 
-    Only the stage that leads there makes it, so that a run that begins anew never skips a stage.
+    Only the stage that leads to the mode makes it, so that a restarted run never skips a stage.
     Raises ConflictError when another pipeline owns one of its ids.
     """
     record = await uow.of(PipelineStore).get(migration.pipeline, for_update=True)
@@ -58,9 +58,9 @@ async def revision_in(uow: UnitOfWork, migration: Migration, mode: Mode, *, by: 
 
 
 async def set_targets(uow: UnitOfWork, migration: Migration, modes: Mapping[int, Mode]) -> None:
-    """Where the next lease of each of these instances leads: to the revision of its own mode that runs or was made.
+    """Set the revision of each instance's next lease: the running or created revision of its mode.
 
-    Before any was made nothing has been sent anywhere, and what is between two leases comes back as it was.
+    Before such a revision exists, no target is set, and an instance between two leases keeps its mode.
     """
     run = await uow.of(RunStore).get(migration.run_id)
     by_ordinal = {one.ordinal: one for one in run.instances}
@@ -76,7 +76,7 @@ async def set_targets(uow: UnitOfWork, migration: Migration, modes: Mapping[int,
 
 
 async def gather_targets(uow: UnitOfWork, migration: Migration) -> None:
-    """Make the run's revision what all of its instances are sent to, if that is one, and drop their own targets."""
+    """If all instances have the same target, make it the run's revision, and drop the targets."""
     run = await uow.of(RunStore).get(migration.run_id)
     wanted = {run.target_of(one.ordinal) for one in run.instances}
     if len(wanted) == 1:

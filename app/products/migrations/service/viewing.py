@@ -1,4 +1,4 @@
-"""A migration as its page shows it: where it is, what is proven, what is next, and each instance with what it holds."""
+"""The view of a migration's page: the stage, the evidence, the next step, and each instance with its ids."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from app.products.migrations.store.migrations import MigrationStore
 
 
 class StageMark(msgspec.Struct, frozen=True, kw_only=True):
-    """standing: done, current or next."""
+    """`standing`: done, current or next."""
 
     stage: Stage
     standing: str
 
 
 class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """tasks: of the current lease. is_moved: whether the stage leaves it as it is, since it moved it or never will."""
+    """tasks: of the current lease. is_moved: whether the stage has moved the instance, or will not move it."""
 
     now: InstanceNow
     tasks: tuple[TaskNow, ...]
@@ -43,10 +43,10 @@ class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An id, whose it is by the newest word; partition: the one that it belongs to, empty for a task's own.
+    """An id with its newest owner; partition: its input partition, empty for a task's own id.
 
-    may_fence: nobody holds it and the first bounce waits for it. archived: that a migration has given it up.
-    lives: that this one gave it up, and it has moved since.
+    may_fence: no live task holds it, and the first bounce waits for it. archived: a migration has retired it.
+    lives: this migration retired it, and it was initialised again since.
     """
 
     partition: str
@@ -60,9 +60,9 @@ class IdRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigrationView(msgspec.Struct, frozen=True, kw_only=True):
-    """waited: how long it has waited for its step, or for its gate, in words. given_up: our fences for good.
+    """waited: the waiting time for its step or its gate, in words. given_up: Fenceline's fences of retired ids.
 
-    stopped_by_alarm: that its newest alarm says all that there is to say of why it stopped.
+    stopped_by_alarm: its newest alert is the complete reason of the stop.
     """
 
     migration: Migration
@@ -89,13 +89,13 @@ class MigrationView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def modes(self) -> str:
-        """How many instances are in which mode: `1 generation, 2 v2`."""
-        found = Counter("of no known mode" if one.now.mode is None else str(one.now.mode) for one in self.instances)
+        """The number of instances in each mode: `1 generation, 2 v2`."""
+        found = Counter("of unknown mode" if one.now.mode is None else str(one.now.mode) for one in self.instances)
         return ", ".join(f"{count} {mode}" for mode, count in sorted(found.items()))
 
 
 async def view_of(uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime) -> MigrationView:
-    """Raises NotFoundError."""
+    """View one migration. Raises NotFoundError."""
     migration = await uow.of(MigrationStore).get(migration_id)
     look = await look_at(uow, observations.of(migration.cluster), migration, now=now) if migration.is_open else None
     step, alarms = migration.step, await uow.of(MigrationStore).alarms(migration_id)
@@ -164,7 +164,7 @@ def _ids(migration: Migration, look: Look, owned: Mapping[str, TransactionalIdOw
 
 
 def _place(partition: str) -> tuple[int, str, int]:
-    """Partitions before tasks, by topic and number."""
+    """Order partitions before tasks, by topic and number."""
     topic, _, number = partition.rpartition("-")
     return (0 if topic else 1), topic, int(number or 0)
 

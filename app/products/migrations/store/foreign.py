@@ -1,4 +1,4 @@
-"""Migrations of applications that Fenceline does not launch: at most one open one a group."""
+"""Store of foreign migrations: at most one open one for each group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations: at most one open one a pipeline, each with at most one step that is underway."""
+"""Store of migrations: at most one open one for each pipeline, each with at most one step underway."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MigrationStore(DatabaseStore):
         return tuple(await self._found(_SELECT.where(_C.ended_at.is_(None)).order_by(_C.started_at, _C.id)))
 
     async def list_done(self) -> tuple[Migration, ...]:
-        """Of each pipeline its newest migration, if that is done."""
+        """Return the newest migration of each pipeline, if that is done."""
         newest = (
             sa.select(_C.id, _C.state)
             .ext(postgresql.distinct_on(_C.pipeline_id))
@@ -88,7 +88,7 @@ class MigrationStore(DatabaseStore):
         return Page(items=items, next_cursor=cursor)
 
     async def save(self, migration: Migration) -> None:
-        """With its steps."""
+        """Save it with its steps."""
         await self._db.execute(sa.update(migrations).where(_C.id == migration.id).values(**_changeable(migration)))
         await self._save_steps(migration)
 
@@ -103,7 +103,7 @@ class MigrationStore(DatabaseStore):
         )
 
     async def evidence(self, migration_id: str) -> Sequence[Evidence]:
-        """In the order in which it came."""
+        """Return the evidence, oldest first."""
         statement = (
             sa.select(migration_evidence.c.evidence)
             .where(migration_evidence.c.migration_id == migration_id)
@@ -112,7 +112,7 @@ class MigrationStore(DatabaseStore):
         return [msgspec.convert(row.evidence, Evidence) for row in await self._db.rows(statement)]
 
     async def add_alarm(self, migration_id: str, alarm: Alarm) -> bool:
-        """Whether it is new: the same key of the same kind is kept once."""
+        """Return whether it is new: the same key of the same kind is kept once."""
         alarm = storable(alarm)
         statement = (
             postgresql.insert(migration_alarms)
@@ -138,7 +138,7 @@ class MigrationStore(DatabaseStore):
         return [msgspec.convert(row.alarm, Alarm) for row in await self._db.rows(statement)]
 
     async def _save_steps(self, migration: Migration) -> None:
-        # What ends before what begins: two at once may not be underway.
+        # Ended steps before new ones: two may not be underway at once.
         for step in sorted(migration.steps, key=lambda one: (one.ended_at is None, one.number)):
             values = {"kind": step.kind, "state": step.state, "step": msgspec.to_builtins(storable(step))}
             statement = postgresql.insert(migration_steps).values(

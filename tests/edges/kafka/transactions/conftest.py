@@ -1,4 +1,4 @@
-"""A broker that takes late records, and clients that leave transactions open."""
+"""A broker that accepts late records, and clients that leave transactions open."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Scene:
         return name, producer
 
     def committed_values(self, at: TopicPartition) -> list[bytes]:
-        """What a reader of committed data is given, up to the last stable offset."""
+        """Return the records of a read_committed consumer, up to the last stable offset."""
         consumer = Consumer({**self.connection, **QUIET, "group.id": unique_name(), "enable.partition.eof": True})
         try:
             consumer.assign([ClientPartition(at.topic, at.partition, 0)])

@@ -30,9 +30,9 @@ _SMALL, _LARGE = 25_000, 1_000_000
 
 
 @pytest.mark.slow
-# If this fails, brokers have mended it: docs/client-facts.md says that they have not.
+# If this fails, brokers have fixed it: docs/client-facts.md describes the bug.
 @pytest.mark.parametrize("jars", [OLD_KAFKA_JARS, KAFKA_JARS], ids=["3.9.2", "4.3.1"])
-def test_what_was_aborted_while_a_follower_was_away_is_shown_when_it_leads(jars: str, tmp_path: Path) -> None:
+def test_records_aborted_without_a_follower_are_returned_when_it_leads(jars: str, tmp_path: Path) -> None:
     topic = unique_name("aborted-index")
     with KafkaCluster.start(brokers=3, data_dir=tmp_path, overrides=TEST_BROKER_SETTINGS, jars=jars) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
@@ -68,9 +68,9 @@ def test_what_was_aborted_while_a_follower_was_away_is_shown_when_it_leads(jars:
         assert len(found[_ABORTED[1]]) == _RECORDS
         shown = [offset for name in _ABORTED[1:] for offset in found[name]]
         assert all(wrong.hides(ends[0][0], offset) and not right.hides(ends[0][0], offset) for offset in shown)
-        # Nothing but the index: a fetch that ends behind what it says looks at all of it.
+        # Remove the index only: a fetch that ends beyond its entries reads all of it.
         assert _read(cluster, topic, fetch_bytes=_LARGE) == whole
-        # A broker that finds no offset index makes all indexes of the segment anew, batch by batch.
+        # A broker without an offset index rebuilds all indexes of the segment, batch by batch.
         leader.start()
         wait_for(lambda: _in_sync(admin, topic) == set(replicas), _WITHIN_S, "the old leader in sync again")
         follower.stop()
@@ -113,7 +113,7 @@ def _write(producer: Producer, topic: str, values: list[bytes]) -> None:
 
 
 def _read(cluster: KafkaCluster, topic: str, *, fetch_bytes: int) -> dict[bytes, list[int]]:
-    """What a reader under read_committed is given, up to what was committed: the offsets of each transaction."""
+    """Return the records of a read_committed consumer, up to the committed end: the offsets of each transaction."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""A broker whose clock is five minutes behind ours: a young transaction is young, and nothing ends it."""
+"""A broker whose clock is five minutes behind: a young transaction is young, and nothing ends it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_transaction_that_began_just_now_is_not_to_be_fenced(behind: Scene
     assert found.until_ms is not None
     assert 0 < found.until_ms - now_ms() <= 60_000 + _NEAR_MS
     plan = await plan_fencing(behind.brokers, behind.connection, name, behind.asked)
-    assert "s ago, as those of a living producer do" in (plan.refusal(force=False) or "")
+    assert "s ago, so its producer may be alive" in (plan.refusal(force=False) or "")
     producer.abort_transaction(20)
 
 

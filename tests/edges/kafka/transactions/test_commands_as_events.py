@@ -1,4 +1,4 @@
-"""A command of ours is a fencing event as soon as a real broker has answered it, and the journal then says the same."""
+"""A command is a fencing event as soon as a real broker has answered it, and the journal confirms it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_fence_is_an_event_that_the_journal_joins(database: Database, scen
     joined = await kept(database)
     assert (joined.event.verdict.cause, joined.corrections) == (Cause.OPERATOR_FENCE, ())
     assert {type(one) for one in joined.event.evidence} == {CommandWord, CoordinatorRecord}
-    assert ("Nothing was open" in joined.event.verdict.sentence) is not is_open
+    assert ("No transaction was open" in joined.event.verdict.sentence) is not is_open
 
 
 async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_joins(
@@ -136,7 +136,7 @@ async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_join
     assert [await end(), await end()] == [DeadEnd.ENDED, DeadEnd.MOVED_ON]
     told = await kept(database)
     assert (told.event.verdict.cause, told.event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
-    # Its successor begins, and writes, before anybody has read the journal.
+    # Its successor starts and writes before the journal is read.
     _, successor = scene.leave_open(topic, transactional_id=name)
     successor.commit_transaction(20)
     await read_journal(database, scene, [name])
@@ -144,7 +144,7 @@ async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_join
     assert joined.event.verdict.cause is Cause.DEAD_TASK
     assert joined.corrections == () or joined.event.verdict.alternatives == (Cause.TAKEOVER,)
     assert {type(one) for one in joined.event.evidence} == {CommandWord, CoordinatorRecord}
-    assert "was aborted; readers of committed data skip it" in joined.event.verdict.sentence
+    assert "was aborted; read_committed consumers skip its records" in joined.event.verdict.sentence
 
 
 @pytest.mark.parametrize("is_hanging", [True, False])

@@ -1,4 +1,4 @@
-"""Ending the transaction of a producer that is dead, and of nobody else, on a real broker."""
+"""End the transaction of a dead producer, and of no other one, on a real broker."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_transaction_of_the_dead_is_ended_and_its_readers_go_on(scene: Sce
     dead = await known(scene, name)
     done = await end(scene, dead)
     assert done == FencedProducer(dead.producer_id, dead.producer_epoch + 1)
-    # Whoever is not told that it is done asks again, perhaps another server: the answer is the same, and so is the id.
+    # A server without a confirmation asks again, perhaps another one: the answer is the same, and so is the id.
     assert await end(scene, dead) == done
     wait_for(
         lambda: scene.committed_values(TopicPartition(topic, 0)) == [b"plain"], _DEADLINE_S, "readers to get past it"
@@ -162,7 +162,7 @@ async def test_end_before_kip_890_leaves_its_producer_alive(scene: Scene) -> Non
 
 
 async def test_new_attempt_that_comes_at_the_same_moment_is_never_fenced(scene: Scene) -> None:
-    """Whichever is first: the new owner's init waits for the abort that the server began, or the server is too late."""
+    """In either order: the new owner's init waits for the abort that the server began, or the server is too late."""
     topic = scene.topic()
     first_was_we: list[bool] = []
     head_start = 0
@@ -195,7 +195,7 @@ async def test_new_attempt_that_comes_at_the_same_moment_is_never_fenced(scene: 
 
 @pytest.mark.slow
 async def test_cluster_whose_transaction_version_was_not_raised_is_left_alone() -> None:
-    """As after an upgrade from 3.x. The control: its coordinator takes the request, and nobody has the id any more."""
+    """As after an upgrade from 3.x. The control: its coordinator accepts the request, and the id becomes unusable."""
     with KafkaCluster.start(overrides=TEST_BROKER_SETTINGS) as cluster:
         scene = Scene(cluster.bootstrap_servers)
         admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""Ending by hand on a real broker: who is refused, who is fenced, and that readers go on."""
+"""End by hand on a real broker: the refused cases, the fenced producers, and consumers that continue."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def test_hanging_transaction_is_ended_and_readers_go_on(scene: Scene) -> N
     assert scene.committed_values(TopicPartition(topic, 0)) == []
     plan = await ending.plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)
     assert plan.objections == ()
-    assert "4 records" in plan.losses[0]
+    assert "4 blocked records" in plan.losses[0]
     done = await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=False)
     assert done.after.verdict is Verdict.FREE
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"]
     assert ask_tool(scene, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0") == []
 
 
-async def test_what_came_after_a_commit_is_ended_by_force_only(scene: Scene) -> None:
+async def test_records_after_a_commit_are_ended_by_force_only(scene: Scene) -> None:
     """It looks like one whose marker was left out (test_markers_left_out.py)."""
     topic = scene.topic()
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"), commit=True)
@@ -68,7 +68,7 @@ async def test_forced_end_of_a_living_transaction_loses_what_its_producer_then_c
     assert scene.committed_values(TopicPartition(topic, 0)) == []
 
 
-async def test_what_was_planned_for_must_still_be_what_is_open(scene: Scene) -> None:
+async def test_the_planned_transaction_must_still_be_the_open_one(scene: Scene) -> None:
     topic = scene.topic()
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"))
     plan = await ending.plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)
@@ -88,7 +88,7 @@ async def test_fencing_aborts_what_is_open_and_refuses_its_producer(scene: Scene
     async def just_after(_: Collection[str]) -> Asked:
         return Asked(bootstrap_servers=scene.bootstrap_servers, now_ms=began_ms + 2_000)
 
-    with pytest.raises(ConflictError, match="as those of a living producer do"):
+    with pytest.raises(ConflictError, match="so its producer may be alive"):
         await ending.fence(scene.brokers, scene.connection, name, just_after, force=False)
     done = await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=True)
     assert done.state == "Empty"

@@ -1,4 +1,4 @@
-"""The two ends of a log that grows while they are asked for: what is between them is held, or there is nothing."""
+"""Both ends of a growing log: records in between are blocked, or there are none."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def sentences(found: Explanation) -> str:
     return " ".join([found.headline, *(f"{one.headline} {one.advice}" for one in found.partitions)])
 
 
-async def test_log_that_grows_without_transactions_is_never_said_to_wait_for_one(scene: Scene, group: str) -> None:
+async def test_growing_log_without_transactions_is_never_reported_as_blocked(scene: Scene, group: str) -> None:
     topic = scene.topic()
     at = TopicPartition(topic, 0)
     search, brokers = KafkaSearch(environment={}, secrets_dir=None), KafkaBrokers(environment={}, secrets_dir=None)
@@ -101,7 +101,7 @@ async def test_log_that_grows_without_transactions_is_never_said_to_wait_for_one
 
 
 async def test_open_transaction_is_named_though_the_log_grows_behind_it(scene: Scene, group: str) -> None:
-    """The control: the same looks at the same load do see a transaction where there is one."""
+    """The control: the same reads under the same load do find an open transaction."""
     topic = scene.topic()
     scene.write(topic, records=2)
     commit_the_beginning(scene, topic, group)
@@ -111,5 +111,5 @@ async def test_open_transaction_is_named_though_the_log_grows_behind_it(scene: S
         said = sentences(await explain_group(scene.brokers, scene.connection, group, scene.asked))
     assert one.holder is not None
     assert one.holder.transactional_id == name
-    assert "more offsets wait behind an open transaction" in said
+    assert "more offsets are behind an open transaction" in said
     producer.abort_transaction(20)

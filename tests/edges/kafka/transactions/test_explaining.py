@@ -1,4 +1,4 @@
-"""Why readers wait, on a real broker: what is said, that it becomes so, and that Kafka's own tools say the same."""
+"""Blocked consumers on a real broker: the diagnosis is right, and Kafka's own tools agree."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
     (one,) = found.partitions
     assert one.verdict is Verdict.WAIT
     assert one.headline.startswith(
-        f"Readers of {topic}-0 see nothing from offset 2 on. 4 records wait, the oldest stamped"
+        f"read_committed consumers of {topic}-0 are blocked at offset 2. 4 records are behind it, the oldest stamped"
     )
     assert f"which is {name}, ongoing for" in one.links[-1].sentence
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 2
@@ -67,7 +67,7 @@ async def test_partition_in_which_nothing_waits_says_so(scene: Scene) -> None:
     assert (found.verdict, len(found.partitions)) == (Verdict.FREE, 2)
 
 
-async def test_what_a_target_names_is_found_out(scene: Scene) -> None:
+async def test_the_kind_of_a_target_is_found_out(scene: Scene) -> None:
     topic = scene.topic(partitions=2)
     found = await explain(scene.brokers, scene.connection, f"{topic}:1", scene.asked)
     assert [one.subject for one in found.partitions] == [f"{topic}-1"]
@@ -75,11 +75,11 @@ async def test_what_a_target_names_is_found_out(scene: Scene) -> None:
     assert len(found.partitions) == 2
     with pytest.raises(InvalidError, match="has partitions 0 to 1 only"):
         await explain(scene.brokers, scene.connection, f"{topic}:7", scene.asked)
-    with pytest.raises(NotFoundError, match="neither a group nor a topic no-such-name"):
+    with pytest.raises(NotFoundError, match="no group and no topic no-such-name exists"):
         await explain(scene.brokers, scene.connection, "no-such-name", scene.asked)
 
 
-async def test_lag_of_a_group_is_told_apart(scene: Scene) -> None:
+async def test_lag_of_a_group_is_distinguished(scene: Scene) -> None:
     """Readable now, behind an open transaction, only markers: by what was committed."""
     topic, elsewhere, group = scene.topic(), scene.topic(), unique_name("g")
     at = TopicPartition(topic, 0)
@@ -97,7 +97,7 @@ async def test_lag_of_a_group_is_told_apart(scene: Scene) -> None:
     (one,) = found.partitions
     assert (one.verdict, one.headline) == (
         Verdict.NO_MEMBERS,
-        f"2 records of {topic}-0 can be read now and are not committed.",
+        f"2 records of {topic}-0 are readable and not committed.",
     )
     found = await committed_at(2)
     assert found.partitions[0].verdict is Verdict.ONLY_MARKERS
@@ -108,7 +108,7 @@ async def test_lag_of_a_group_is_told_apart(scene: Scene) -> None:
     still_open.abort_transaction(20)
 
 
-async def test_member_that_is_behind_is_told_from_one_that_is_held(scene: Scene) -> None:
+async def test_lagging_member_and_blocked_member_are_distinguished(scene: Scene) -> None:
     topic, group = scene.topic(), unique_name("g")
     scene.write(topic, records=5)
     writer = Writer(scene.connection)
@@ -229,10 +229,10 @@ async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene)
 
 
 async def test_looking_for_a_group_makes_no_topic_on_a_cluster_that_never_had_one() -> None:
-    """FindCoordinator makes `__consumer_offsets`; a look changes nothing."""
+    """FindCoordinator creates `__consumer_offsets`; a diagnosis changes nothing."""
     with KafkaCluster.start(overrides=TEST_BROKER_SETTINGS) as cluster:
         fresh = Scene(cluster.bootstrap_servers)
-        with pytest.raises(NotFoundError, match="neither a group nor a topic"):
+        with pytest.raises(NotFoundError, match="no group and no topic"):
             await explain(fresh.brokers, fresh.connection, "nobody", fresh.asked)
         topics = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=20).topics
         assert "__consumer_offsets" not in topics

@@ -1,4 +1,4 @@
-"""A fence on a cluster whose coordinators replicate what they decide."""
+"""A fence on a cluster whose coordinators replicate their state."""
 
 from __future__ import annotations
 

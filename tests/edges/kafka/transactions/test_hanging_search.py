@@ -1,4 +1,4 @@
-"""Hanging transactions are found by the server without anybody asking, told once, and their end is noted."""
+"""The server finds hanging transactions by itself, reports each once, and records its end."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def serving(scene: Scene, database: Database, folder: Path) -> AsyncGenera
         await server.observer.close()
 
 
-async def test_what_hangs_is_found_without_asking_and_whatever_is_ended_by_hand_is_an_event(
+async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
     scene: Scene, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[TopicPartition] = []
@@ -160,8 +160,8 @@ async def test_what_hangs_is_found_without_asking_and_whatever_is_ended_by_hand_
             Cause.HANGING_ENDED,
             Confidence.CERTAIN,
         )
-        assert event.event.verdict.sentence.startswith("Somebody ended the hanging transaction")
-        # What does not hang can be ended so, too: aborted there, while its coordinator goes on with it.
+        assert event.event.verdict.sentence.startswith("An unknown client ended the hanging transaction")
+        # Another transaction can be ended so, too: it is aborted there, while its coordinator continues it.
         assert await one.fencing(of=living) == []
         await asyncio.to_thread(
             run_tool,
@@ -181,7 +181,7 @@ async def test_what_hangs_is_found_without_asking_and_whatever_is_ended_by_hand_
     alive.abort_transaction(20)
 
 
-async def test_offset_that_nobody_will_decide_is_found_and_its_group_named(
+async def test_hanging_pending_offset_is_found_and_its_group_named(
     scene: Scene, database: Database, tmp_path: Path
 ) -> None:
     at, group = TopicPartition(scene.topic(), 0), unique_name("g")

@@ -34,11 +34,11 @@ _READ_S = 60.0
     ("jars", "shown"),
     [
         pytest.param(OLD_KAFKA_JARS, [b"committed"], id="3.9.2"),
-        # If this fails, brokers have mended it: then a lone one may be taken away in runs of faults again.
+        # If this fails, brokers have fixed it: then a lone one may be killed in fault runs again.
         pytest.param(KAFKA_JARS, [b"aborted", b"committed"], id="4.3.1"),
     ],
 )
-def test_what_a_lone_broker_was_killed_in_comes_out_with_the_next_commit(jars: str, shown: list[bytes]) -> None:
+def test_the_transaction_of_a_killed_lone_broker_ends_with_the_next_commit(jars: str, shown: list[bytes]) -> None:
     """It comes back under its old registration, takes its coordinator up, and times the transaction out; then it is
     fenced, since it is a second one of its name, and has no leader for the markers."""
     topic = unique_name("left-out")
@@ -65,13 +65,11 @@ def test_what_a_lone_broker_was_killed_in_comes_out_with_the_next_commit(jars: s
     ("jars", "shown"),
     [
         pytest.param(OLD_KAFKA_JARS, [b"committed", b"later"], id="3.9.2"),
-        # If this fails, brokers have mended it: docs/client-facts.md says that what was committed can be gone.
+        # If this fails, brokers have fixed it: docs/client-facts.md warns that committed records can be lost.
         pytest.param(KAFKA_JARS, [b"later"], id="4.3.1"),
     ],
 )
-def test_what_was_committed_while_its_only_replica_was_away_is_gone_with_the_next_abort(
-    jars: str, shown: list[bytes]
-) -> None:
+def test_records_committed_without_the_only_replica_are_lost_with_the_next_abort(jars: str, shown: list[bytes]) -> None:
     """Three brokers, a topic of one replica: the client is told that its transaction is committed, which is so in the
     coordinator's journal, and nowhere else."""
     topic = unique_name("left-out")
@@ -80,7 +78,7 @@ def test_what_was_committed_while_its_only_replica_was_away_is_gone_with_the_nex
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
         wait_for(lambda: _leader(admin, topic) != -1, _ENDED_S, "a leader")
         holder = cluster.broker(_leader(admin, topic))
-        _producer(cluster)  # the journal is made for the first id that somebody asks for
+        _producer(cluster)  # the journal is created for the first requested id
         wait_for(lambda: _coordinators(admin), _ENDED_S, "the coordinators")
         transactional_id = _coordinated_elsewhere(admin, holder.node_id)
         producer = _producer(cluster, transactional_id, timeout_ms=60_000)
@@ -112,13 +110,13 @@ def test_what_was_committed_while_its_only_replica_was_away_is_gone_with_the_nex
 
 
 async def _plan_end(cluster: KafkaCluster, topic: str) -> EndPlan:
-    """What we would say to somebody who wants to end what hangs there."""
+    """Return the diagnosis for a user who wants to end the hanging transaction."""
     scene = Scene(cluster.bootstrap_servers)
     return await plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)
 
 
 def _leader(admin: AdminClient, topic: str) -> int:
-    """-1: none, or none that this broker has heard of."""
+    """-1: none, or unknown to this broker."""
     partitions = admin.list_topics(topic, 10).topics[topic].partitions
     return partitions[0].leader if partitions else -1
 
@@ -170,7 +168,7 @@ def _status(cluster: KafkaCluster, transactional_id: str = _ID) -> TransactionSt
 
 
 def _committed(cluster: KafkaCluster, topic: str, *, up_to: bytes = b"committed") -> list[bytes]:
-    """What a reader under read_committed is given, up to that one."""
+    """Return the records of a read_committed consumer up to that one."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""What moves while it is asked about is not taken for hanging: busy producers, coordinators that are away."""
+"""Changes during a diagnosis are not taken for hanging: busy producers, moving coordinators."""
 
 from __future__ import annotations
 

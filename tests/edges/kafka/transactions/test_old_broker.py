@@ -21,7 +21,7 @@ from tests.support.topics import unique_name
 
 
 @pytest.mark.slow
-async def test_hanging_and_open_transactions_are_told_apart_and_ended_on_an_old_broker() -> None:
+async def test_hanging_and_open_transactions_are_distinguished_and_ended_on_an_old_broker() -> None:
     with KafkaCluster.start(jars=OLD_KAFKA_JARS, overrides={**TEST_BROKER_SETTINGS, **UNVERIFIED}) as cluster:
         scene = Scene(cluster.bootstrap_servers)
 

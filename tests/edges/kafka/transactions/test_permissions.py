@@ -1,4 +1,4 @@
-"""Where something may not be asked: which right is missing, and nobody is taken for dead because he may not be seen."""
+"""Without a permission, the missing one is named, and a hidden producer is not taken for dead."""
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
 # pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -71,7 +71,7 @@ async def test_fencing_without_the_right_names_it(guarded: Scene) -> None:
 
 
 async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guarded: Scene) -> None:
-    """Brokers leave it out of their answer without a word; only the journal tells, while it may be read."""
+    """Brokers omit it from their answer without an error; only the journal has it, while it may be read."""
     topic = guarded.topic()
     name, producer = guarded.leave_open(topic, transactional_id=unique_name("hidden"))
     forbid(guarded, ResourceType.TRANSACTIONAL_ID, name, AclOperation.DESCRIBE)
@@ -90,7 +90,7 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
     async def is_doubted() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
         (one,) = found.partitions
-        return one.verdict is Verdict.END and "one that you may not see looks the same" in one.advice
+        return one.verdict is Verdict.END and "An id without that permission looks the same" in one.advice
 
     await wait_for_async(is_doubted, 10, "the doubt to be told")
     (doubted,) = [one for one in (await searched(guarded)).hanging if one.key.topic == topic]

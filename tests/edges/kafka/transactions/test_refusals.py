@@ -1,4 +1,4 @@
-"""Whether a broker said no, or nobody said anything: of an act it makes the difference."""
+"""A broker's refusal and a missing answer are distinguished, as the second may have changed something."""
 
 from __future__ import annotations
 

@@ -1,25 +1,19 @@
-"""The addresses of pages: what a name stands in must not be a word of ours too."""
+"""The addresses of pages: no pipeline, webhook or cluster may have the name of a page below its noun."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import pytest
-from fastapi.routing import APIRoute
+from fastapi.routing import iter_route_contexts
 
 from app.core.alerts import webhook
 from app.core.pipelines import pipeline_checks
-from app.edges.main import page_routes as pages
+from app.edges.main import page_routes
 
 
-def words_below(noun: str) -> set[str]:
-    """What stands at the place of a name in the addresses of pages below `/noun/`."""
-    modules = [
-        importlib.import_module(f"{pages.__name__}.{found.name}") for found in pkgutil.iter_modules(pages.__path__)
-    ]
-    routes = [route for module in modules for route in getattr(getattr(module, "router", None), "routes", [])]
-    paths = [route.path.strip("/").split("/") for route in routes if isinstance(route, APIRoute)]
+def segments_below(noun: str) -> set[str]:
+    """The segments that stand at the place of a name in the addresses of pages below `/noun/`."""
+    contexts = iter_route_contexts(page_routes.router.routes)
+    paths = [(context.path or "").strip("/").split("/") for context in contexts]
     return {path[1] for path in paths if path[0] == noun and len(path) == 2}
 
 
@@ -32,6 +26,6 @@ def words_below(noun: str) -> set[str]:
     ],
 )
 def test_no_name_hides_behind_a_page(noun: str, reserved: frozenset[str]) -> None:
-    words = words_below(noun)
-    assert "{name}" in words
-    assert words - {"{name}"} <= reserved
+    segments = segments_below(noun)
+    assert "{name}" in segments
+    assert segments - {"{name}"} <= reserved

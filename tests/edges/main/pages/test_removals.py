@@ -1,4 +1,4 @@
-"""Where a browser lands after it took away what its page shows: on a page that is there, with what was done."""
+"""After a removal, the browser gets an existing page with a message."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.wiring import browser_of, settings_for_test, token_of, wired
 
@@ -68,7 +68,7 @@ async def test_a_cluster_that_a_pipeline_names_stays_and_the_page_says_why(
     await ControlPlane(database, now=wiring.clock.now()).pipeline("flights")
     refused = await browser.post("/clusters/test/remove")
     assert refused.status_code == 409
-    assert "delete or move its pipelines first" in refused.text
+    assert "delete its pipelines first, or change their cluster" in refused.text
     assert (await browser.get("/clusters/test")).status_code == 200
 
 
@@ -85,7 +85,7 @@ async def test_a_cluster_that_a_pipeline_names_stays_and_the_page_says_why(
 async def test_a_second_click_ends_on_the_list_too(browser: httpx.AsyncClient, path: str, place: str) -> None:
     landed = await browser.post(path, follow_redirects=True)
     assert (landed.status_code, landed.url.path) == (200, place)
-    assert "It was already gone" in landed.text
+    assert "It was removed already" in landed.text
 
 
 async def test_ending_ones_own_session_ends_on_the_login(browser: httpx.AsyncClient) -> None:

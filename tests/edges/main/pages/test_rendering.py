@@ -1,4 +1,4 @@
-"""What the pages make of made-up read models: nothing undefined, nothing unescaped, the right words."""
+"""The pages for invented read models: nothing undefined, nothing unescaped, the right words."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from app.core.journals.transaction_state import TOPIC
 from app.core.observing.snapshot import Phase
 from app.core.overview.service import PipelinePage
-from app.core.pipelines.pages.pipelines import unreached
+from app.core.pipelines.pages.pipelines import links_of, unreached
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
 from app.core.pipelines.pipeline_ids import id_forms
 from app.core.runs.needs import Need, Severity
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.pages.log_tail import LogTail
 from app.core.runs.run import DesiredRunState, Run, RunState
+from app.edges.main.products import PRODUCTS
 from app.kit import access
 from app.kit.access import Role, Verb
 from app.kit.web.pages import screen
@@ -56,6 +57,7 @@ def pipeline_page(
         "run": current,
         "is_live": current is not None and current.ended_at is None,
         "chart": chart_of(view.series),
+        "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "columns": "carrier and date",
         "beside": {
@@ -103,7 +105,7 @@ def test_a_run_that_goes_on_can_be_stopped_and_one_that_ended_can_be_started_aga
     assert "Drain…" not in ended
 
 
-def test_cluster_that_the_server_does_not_reach_is_said_beside_what_its_tasks_say() -> None:
+def test_unreachable_cluster_is_shown_beside_the_reports_of_its_tasks() -> None:
     live = cluster()
     live.enter(TOPIC, Phase.LIVE, now_ms=NOW_MS)
     assert unreached(live.snapshot(now_ms=NOW_MS)) is None
@@ -159,7 +161,7 @@ def test_a_paused_run_can_be_resumed() -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_nobody_is_offered_what_their_role_refuses(role: Role) -> None:
+def test_refused_actions_are_not_offered(role: Role) -> None:
     html = pipeline_page(run(), role=role)
     assert ("Drain…" in html) is role.includes(Role.OPERATOR)
     assert (">Edit<" in html) is role.includes(Role.AUTHOR)
@@ -270,13 +272,13 @@ def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:
     assert 'href="/fencing/0195f3a2-b7c8-4d1e-9a6b-3c5d7e8f9012"' in html
 
 
-def test_what_needs_somebody_says_what_to_do_about_it() -> None:
+def test_issues_are_shown_with_their_next_step() -> None:
     html = pipeline_page(run(), needs=(NEED,))
     assert "1 of 2 tasks waits for a core" in html
     assert "Next step: add Spark workers or cores" in html
 
 
-def test_errors_and_logs_are_text_whatever_is_in_them() -> None:
+def test_errors_and_logs_are_escaped_text() -> None:
     log = LogTail(label="instance 0", path="/x", text="<img src=x onerror=alert(1)>")
     html = run_page(run(), log=log)
     assert "<script>" not in html
@@ -315,7 +317,7 @@ def test_a_zombie_is_shown_as_evidence() -> None:
     assert "Zombies" in run_page(run())
 
 
-def test_addresses_escape_whatever_a_name_is() -> None:
+def test_addresses_escape_every_name() -> None:
     assert screen.url_of("pipelines", "a/b?c", "edit") == "/pipelines/a%2Fb%3Fc/edit"
     assert screen.url_of("commands", target="pipeline:x y", after=None) == "/commands?target=pipeline%3Ax+y"
 

@@ -1,4 +1,4 @@
-"""However many browsers watch, the database is asked once whether they still may, and each is told of itself."""
+"""For any number of browsers, the database gets one query for their sessions, and each gets its own answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_five_hundred_browsers_are_one_question_and_each_gets_its_own_answ
     assert [one and one.name for one in found] == [None if secret == SECRETS[7] else secret for secret in SECRETS]
 
 
-async def test_who_has_come_since_the_question_is_not_taken_for_ended() -> None:
+async def test_a_viewer_that_came_after_the_query_has_not_ended() -> None:
     sessions = Sessions()
     admission = Admission(sessions.ask, clock=lambda: 100.0)
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ async def test_who_has_come_since_the_question_is_not_taken_for_ended() -> None:
     assert sessions.asked == [frozenset(SECRETS[:2]), frozenset(SECRETS[:3])]
 
 
-async def test_a_session_that_ends_is_told_within_a_second() -> None:
+async def test_an_ended_session_is_noticed_within_a_second() -> None:
     now_s = 100.0
     sessions = Sessions()
     admission = Admission(sessions.ask, clock=lambda: now_s)
@@ -70,7 +70,7 @@ async def test_a_session_that_ends_is_told_within_a_second() -> None:
         assert await admission.principal_of(SECRETS[0]) is None
 
 
-async def test_who_does_not_watch_any_more_is_not_asked_for() -> None:
+async def test_former_viewers_are_not_queried() -> None:
     sessions = Sessions()
     admission = Admission(sessions.ask, clock=lambda: 100.0)
     with admission.watch(SECRETS[0]):
@@ -92,7 +92,7 @@ async def test_a_browser_that_goes_leaves_the_others_their_answer() -> None:
     assert len(sessions.asked) == 1
 
 
-async def test_while_the_database_is_away_nobody_is_taken_for_ended() -> None:
+async def test_without_the_database_no_session_counts_as_ended() -> None:
     sessions = Sessions()
     sessions.is_away = True
     admission = Admission(sessions.ask, clock=lambda: 100.0)

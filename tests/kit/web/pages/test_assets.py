@@ -1,4 +1,4 @@
-"""What is delivered to browsers is what was vendored, and what a page names is there."""
+"""Browsers get the vendored files, and pages name existing ones only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_asset_that_a_template_names_is_there_and_scripts_carry_their_sum(
             assert asset_integrity(source).startswith("sha256-")
 
 
-def test_every_stylesheet_is_linked_and_every_link_is_a_stylesheet_of_ours() -> None:
+def test_every_stylesheet_is_linked_and_every_link_is_an_own_stylesheet() -> None:
     assert set(STYLESHEETS) == {f"css/{file.name}" for file in (STATIC_DIR / "css").iterdir()}
     assert len(STYLESHEETS) == len(set(STYLESHEETS))
 

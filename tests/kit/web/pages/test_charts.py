@@ -1,4 +1,4 @@
-"""What a chart's attribute says: every frame of a stream carries it."""
+"""The attributes of a chart, which every frame of a stream has."""
 
 from __future__ import annotations
 

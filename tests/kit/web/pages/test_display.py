@@ -1,4 +1,4 @@
-"""How values are written."""
+"""The formats of values."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_every_state_has_a_tone(states: type[StrEnum]) -> None:
         (AuditState.RUNNING, "busy"),
     ],
 )
-def test_one_word_has_the_tone_of_its_noun(state: StrEnum, tone: str) -> None:
+def test_a_state_has_the_tone_of_its_noun(state: StrEnum, tone: str) -> None:
     assert display.tone(state) == tone
 
 
-def test_a_word_without_its_noun_has_the_gravest_tone() -> None:
+def test_a_state_without_its_noun_has_the_gravest_tone() -> None:
     assert display.tone("lost") == "bad"
     assert display.tone("unexplained") == "bad"
 
@@ -96,7 +96,7 @@ def test_a_time_is_relative_in_one_unit(seconds_ago: float, text: str) -> None:
     assert display.relative(NOW - timedelta(seconds=seconds_ago), NOW) == text
 
 
-def test_the_moment_itself_is_said_in_utc() -> None:
+def test_the_absolute_time_is_in_utc() -> None:
     zone = datetime.fromisoformat("2026-03-01T14:05:06+02:00")
     assert display.absolute(zone) == "2026-03-01 12:05:06 UTC"
 

@@ -1,4 +1,4 @@
-"""What a person's browser asked for and no route takes is a page; a program gets a problem document."""
+"""An unknown address is a page for a user's browser, and a problem document for a program."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ async def test_an_address_with_a_wrong_value_is_explained_on_a_page(client: http
     assert "within: input should be 'day' or 'week'" in answer.text
 
 
-async def test_what_came_too_late_is_explained_on_a_page(client: httpx.AsyncClient) -> None:
+async def test_a_late_request_is_explained_on_a_page(client: httpx.AsyncClient) -> None:
     answer = await client.post("/pause", headers=PERSON)
     assert (answer.status_code, answer.headers["content-type"]) == (409, "text/html; charset=utf-8")
-    assert "look again and decide anew" in answer.text
+    assert "check it before another try" in answer.text
 
 
 @pytest.mark.parametrize(("path", "headers"), [("/fencing", {}), ("/api/v1/fencing", PERSON)])

@@ -1,4 +1,4 @@
-"""However many browsers watch the same, it is looked at once a change, and each sees all of it."""
+"""For any number of viewers of the same page, one view is made for each change, and all get it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Feed:
 
 
 class Thing:
-    """What is looked at; `looks` counts how often."""
+    """The data of a view; `looks` counts the views."""
 
     def __init__(self) -> None:
         self.is_now = "first"
@@ -62,7 +62,7 @@ async def newest(viewers: list[Watching]) -> set[str | None]:
     return {frame and frame.data for frame in frames}
 
 
-async def test_twenty_viewers_cost_one_look_a_change_and_all_see_it() -> None:
+async def test_twenty_viewers_cost_one_view_a_change_and_all_get_it() -> None:
     thing, feed = Thing(), Feed()
     async with watching(SharedLooks(), thing.take, feed, number=20) as viewers:
         assert await newest(viewers) == {"first"}
@@ -82,7 +82,7 @@ async def test_a_viewer_who_comes_later_is_not_shown_what_was_seen_before_he_cam
             assert await newest(later) == {"second"}
 
 
-async def test_what_another_pipeline_does_costs_nothing() -> None:
+async def test_changes_of_another_pipeline_cost_nothing() -> None:
     thing, feed = Thing(), Feed()
     thing.concerns = frozenset({"pipeline:mine"})
     async with watching(SharedLooks(), thing.take, feed, number=1) as viewers:
@@ -96,7 +96,7 @@ async def test_what_another_pipeline_does_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("notice", ["pipeline:mine", "command:7", "cluster:demo", "*:*"])
-async def test_what_may_concern_a_look_wakes_it(notice: str) -> None:
+async def test_changes_of_its_subject_wake_a_view(notice: str) -> None:
     thing, feed = Thing(), Feed()
     thing.concerns = frozenset({"pipeline:mine"})
     async with watching(SharedLooks(), thing.take, feed, number=1) as viewers:
@@ -107,7 +107,7 @@ async def test_what_may_concern_a_look_wakes_it(notice: str) -> None:
 
 
 @pytest.mark.parametrize("concerns", [None, frozenset({"pipeline:mine"})], ids=["anything", "a pipeline"])
-async def test_what_brokers_say_all_the_time_wakes_only_who_asks_for_it(concerns: frozenset[str] | None) -> None:
+async def test_constant_broker_changes_wake_only_views_that_ask_for_them(concerns: frozenset[str] | None) -> None:
     thing, feed = Thing(), Feed()
     thing.concerns = concerns
     async with watching(SharedLooks(), thing.take, feed, number=1) as viewers:
@@ -124,7 +124,7 @@ async def test_what_brokers_say_all_the_time_wakes_only_who_asks_for_it(concerns
 
 
 @pytest.mark.parametrize("frames_per_s", [2, 10])
-async def test_however_much_changes_a_look_is_taken_so_often_and_no_oftener(frames_per_s: int) -> None:
+async def test_a_view_has_a_shortest_interval_under_any_load(frames_per_s: int) -> None:
     looks, feed, thing = SharedLooks(), Feed(), Thing()
 
     async def take() -> Seen:
@@ -138,7 +138,7 @@ async def test_however_much_changes_a_look_is_taken_so_often_and_no_oftener(fram
     assert time.monotonic() - began >= 3 / frames_per_s
 
 
-async def test_a_look_that_takes_long_is_taken_less_often() -> None:
+async def test_a_slow_view_is_made_less_often() -> None:
     looks, feed, thing = SharedLooks(), Feed(), Thing()
     takes_s, share = 0.05, 0.25
 
@@ -186,7 +186,7 @@ async def test_a_frame_is_encoded_once_for_all_viewers() -> None:
     assert len({id(one) for one in encoded}) == 1
 
 
-async def test_silence_is_looked_at_too() -> None:
+async def test_a_view_is_repeated_without_notices() -> None:
     thing, feed = Thing(), Feed()
     async with watching(SharedLooks(), thing.take, feed, number=1) as [viewer]:
         await viewer.newer(timeout_s=SOON_S)
@@ -195,7 +195,7 @@ async def test_silence_is_looked_at_too() -> None:
         assert seen == Frame(data="silent")
 
 
-async def test_what_nobody_announces_is_looked_at_again_as_soon_as_the_look_asks_for() -> None:
+async def test_unannounced_changes_are_viewed_at_the_requested_interval() -> None:
     looks, feed, thing = SharedLooks(), Feed(), Thing()
 
     async def take() -> Seen:
@@ -207,7 +207,7 @@ async def test_what_nobody_announces_is_looked_at_again_as_soon_as_the_look_asks
         assert await newest(viewers) == {"silent"}
 
 
-async def test_nobody_looks_when_the_last_viewer_has_gone() -> None:
+async def test_no_view_is_made_after_the_last_viewer_has_left() -> None:
     thing, feed, looks = Thing(), Feed(), SharedLooks()
     async with watching(looks, thing.take, feed, number=2) as viewers:
         await newest(viewers)
@@ -217,7 +217,7 @@ async def test_nobody_looks_when_the_last_viewer_has_gone() -> None:
         assert await newest(viewers) == {"first"}
 
 
-async def test_an_error_of_the_look_reaches_every_viewer_and_not_the_next_ones() -> None:
+async def test_an_error_of_the_view_reaches_every_present_viewer() -> None:
     class BugError(Exception):
         pass
 
@@ -233,7 +233,7 @@ async def test_an_error_of_the_look_reaches_every_viewer_and_not_the_next_ones()
             assert await newest(later) == {"first"}
 
 
-async def test_after_the_last_frame_a_new_viewer_looks_anew() -> None:
+async def test_after_the_last_frame_a_new_viewer_gets_a_new_view() -> None:
     thing, feed, looks = Thing(), Feed(), SharedLooks()
 
     async def gone() -> Seen:

@@ -1,4 +1,4 @@
-"""Event streams are bounded: what shows the same is looked at once, and nobody watches more than a person can."""
+"""Event streams are limited: equal pages share a view, and one user has a limited number of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from app.core.wiring import Wiring
 from app.edges.main.users_app import create_users_app
 from app.kit.access import Role
-from app.kit.web.dependencies import Wiring
 from app.kit.web.pages import screen, stream_limit
 from app.kit.web.pages.stream_limit import StreamLimit
 from tests.support.event_streams import streamed
@@ -30,7 +30,7 @@ async def _first_frame(app: FastAPI, stack: AsyncExitStack, path: str, query: st
             return part
 
 
-async def test_streams_that_differ_in_unused_parameters_share_one_look(
+async def test_streams_that_differ_in_unused_parameters_share_one_view(
     wiring: Wiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rendered: list[str] = []
@@ -49,9 +49,9 @@ async def test_streams_that_differ_in_unused_parameters_share_one_look(
         ]
         frames = await asyncio.gather(*opened)
         assert len(set(frames)) == 1
-        # Looked at again for those who came later, at the rhythm of one look.
+        # Viewed again for later viewers, at the interval of one view.
         assert 1 <= len(rendered) < _STREAMS / 2
-        # What is used tells them apart.
+        # Used parameters distinguish them.
         other = await _first_frame(app, stack, "/commands/stream", "target=other", token)
         assert "data:" in other
         shared = {query for _, query, _ in app.state.looks.watched}

@@ -1,4 +1,4 @@
-"""Spans fill their lane until now, on one line for all lanes, whatever the clocks say."""
+"""Spans fill their lane until now, on one timeline for all lanes, with any clocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_spans_follow_each_other_until_now() -> None:
     assert found.since == ago(100)
 
 
-def test_what_was_at_one_time_is_at_one_place_in_all_lanes() -> None:
+def test_equal_times_have_equal_places_in_all_lanes() -> None:
     found = drawn(
         Track("group", [Point(ago(3_600), "17", ""), Point(ago(20), "18", "")]),
         Track("id", [Point(ago(20), "7:1", "")], [Point(ago(3_600), "", "")]),
@@ -57,12 +57,12 @@ def test_a_clock_that_is_ahead_stays_on_the_line() -> None:
     assert lane.marks[0].left == 100
 
 
-def test_what_begins_now_has_a_line() -> None:
+def test_a_span_that_begins_now_has_a_timeline() -> None:
     (bar,) = drawn(Track("id", [Point(NOW, "7:0", "a")])).lanes[0].bars
     assert (bar.left, bar.width) == (0, 0)
 
 
-def test_what_was_before_the_line_is_not_on_it_and_nothing_has_no_line() -> None:
+def test_earlier_marks_are_omitted_and_without_spans_there_is_no_timeline() -> None:
     found = drawn(Track("id", [Point(ago(10), "", "")], [Point(ago(20), "", "")]), Track("nothing", []))
     assert [lane.marks for lane in found.lanes] == [()]
     assert timeline_of("", [Track("id", [], [Point(NOW, "", "")])], now=NOW) is None

@@ -1,4 +1,4 @@
-"""From wish to verdict: the row is written before the act, and nothing ends without a word."""
+"""Audits from request to verdict: the row is written before the action, and every end has a reason."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.support.auditing import ALIVE, GONE, Audited
 S = AuditState
 
 
-async def test_an_audit_goes_from_wish_to_verdict(audited: Audited) -> None:
+async def test_audit_goes_from_request_to_verdict(audited: Audited) -> None:
     asked = await audited.ask_and_start()
-    assert audited.spark.states_when_submitted == [S.SUBMITTING], "the row comes before the act"
+    assert audited.spark.states_when_submitted == [S.SUBMITTING], "the row comes before the action"
     order = audited.spark.submitted[0]
     assert order.specification.group_id == "flights-group"
     assert order.server_urls == ("http://server",)
@@ -40,16 +40,16 @@ async def test_an_audit_goes_from_wish_to_verdict(audited: Audited) -> None:
         assert await carrying_out.audit_of_token(uow, order.token) == asked.id
 
 
-async def test_a_driver_that_dies_fails_with_its_last_words(audited: Audited) -> None:
+async def test_dead_driver_fails_with_the_end_of_its_log(audited: Audited) -> None:
     asked = await audited.ask_and_start()
     audited.spark.seen = GONE
     await audited.turn()
     failed = await audited.look(asked.id)
     assert failed.state is S.FAILED
-    assert failed.reason == "its process is gone without a word; the end of its log: ERROR out of luck"
+    assert failed.reason == "its process has ended without an outcome; the end of its log: ERROR out of luck"
 
 
-async def test_a_result_that_no_server_heard_is_taken_from_the_folder(audited: Audited) -> None:
+async def test_result_that_no_server_received_is_taken_from_the_folder(audited: Audited) -> None:
     asked = await audited.ask_and_start()
     word = DriverWord(kind="done", message="", result=result(asked.id))
     audited.spark.seen = SeenDriver(process=ProcessWord.GONE, left=word)
@@ -57,7 +57,7 @@ async def test_a_result_that_no_server_heard_is_taken_from_the_folder(audited: A
     assert (await audited.look(asked.id)).verdict is Verdict.CLEAN
 
 
-async def test_a_server_that_died_before_it_started_anything_is_followed_by_one_that_does(audited: Audited) -> None:
+async def test_next_server_starts_the_driver_that_a_dead_server_did_not(audited: Audited) -> None:
     asked = await audited.ask()
     await audited.submit_and_die(asked.id)
     audited.spark.seen = GONE
@@ -69,7 +69,7 @@ async def test_a_server_that_died_before_it_started_anything_is_followed_by_one_
     assert len(audited.spark.submitted) == 1
 
 
-async def test_a_driver_that_a_server_left_unwritten_is_adopted_by_the_next(audited: Audited) -> None:
+async def test_driver_that_a_server_did_not_record_is_adopted_by_the_next(audited: Audited) -> None:
     asked = await audited.ask()
     await audited.submit_and_die(asked.id)
     audited.spark.seen = SeenDriver(process=ProcessWord.ALIVE, jvm_pid=4711, started_at=audited.plane.now)
@@ -79,16 +79,16 @@ async def test_a_driver_that_a_server_left_unwritten_is_adopted_by_the_next(audi
     assert audited.spark.submitted == []
 
 
-async def test_a_stop_ends_it_without_a_result(audited: Audited) -> None:
+async def test_stop_ends_an_audit_without_a_result(audited: Audited) -> None:
     asked = await audited.ask_and_claim()
     assert (await audited.stop(asked.id)).state is S.STOPPING
-    assert not await audited.progress(asked.id), "its driver hears that it is not wanted any more"
+    assert not await audited.progress(asked.id), "the answer to its driver is that it is not wanted any more"
     await audited.turn()
     assert audited.spark.signals == ["stop"]
     await audited.tell(asked.id, AuditEnd.STOPPED)
     stopped = await audited.look(asked.id)
-    assert (stopped.state, stopped.reason) == (S.STOPPED, "anna stopped it: enough")
-    with pytest.raises(ConflictError, match="is over already"):
+    assert (stopped.state, stopped.reason) == (S.STOPPED, "stopped by anna: enough")
+    with pytest.raises(ConflictError, match="has ended already"):
         await audited.stop(asked.id)
     async with audited.uow() as uow:
         verbs = [
@@ -97,7 +97,7 @@ async def test_a_stop_ends_it_without_a_result(audited: Audited) -> None:
     assert verbs == [Verb.STOP_AUDIT, Verb.START_AUDIT]
 
 
-async def test_one_that_works_for_too_long_is_stopped_and_has_failed(audited: Audited) -> None:
+async def test_audit_beyond_the_limit_is_stopped_and_has_failed(audited: Audited) -> None:
     asked = await audited.ask_and_start()
     audited.plane.pass_time(3 * 3600)
     await audited.turn()
@@ -111,17 +111,17 @@ async def test_one_that_works_for_too_long_is_stopped_and_has_failed(audited: Au
     failed = await audited.look(asked.id)
     assert (failed.state, failed.reason) == (
         S.FAILED,
-        "it was stopped after 180 minutes: an audit may take 120 minutes",
+        "it was stopped after 180 minutes: the limit is 120 minutes",
     )
 
 
-async def test_a_submission_that_is_refused_fails_with_the_reason(audited: Audited) -> None:
+async def test_refused_submission_fails_with_the_reason(audited: Audited) -> None:
     audited.spark.refusal = "Java 17 was not found"
     failed = await audited.ask_and_start()
     assert (failed.state, failed.reason) == (S.FAILED, "Java 17 was not found")
 
 
-async def test_a_second_driver_of_one_audit_is_refused(audited: Audited) -> None:
+async def test_second_driver_of_one_audit_is_refused(audited: Audited) -> None:
     asked = await audited.ask_and_claim()
     assert await audited.claim(asked.id), "a claim that is repeated is granted again"
     assert not await audited.claim(asked.id, "app-2")

@@ -1,4 +1,4 @@
-"""A pipeline is audited by its plan, window after window."""
+"""The audits of a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.audit_samples import HOUR, result
 from tests.support.auditing import Audited
 
 
-async def test_a_plan_audits_window_after_window(audited: Audited) -> None:
+async def test_plan_audits_window_after_window(audited: Audited) -> None:
     plane = audited.plane
     begin = (await audited.make_plan()).decided_until
     await audited.turn()
@@ -35,8 +35,8 @@ async def test_a_plan_audits_window_after_window(audited: Audited) -> None:
     assert kept.decided_until == begin + 4 * HOUR
 
 
-async def test_what_is_asked_for_by_hand_says_nothing_of_the_plans_windows(audited: Audited) -> None:
-    """It may be of a minute, or by another id."""
+async def test_audit_on_request_does_not_count_for_the_plan(audited: Audited) -> None:
+    """It may have another window or another id."""
     await audited.make_plan()
     by_hand = await audited.ask_and_claim()
     await audited.tell(by_hand.id, AuditEnd.DONE, result(by_hand.id))

@@ -1,4 +1,4 @@
-"""An audit waits until its pipeline has passed the window, and says what for; of a pipeline only one lives."""
+"""An audit waits with a reason until its pipeline has passed the window; a pipeline has one at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.products.audits.specification import OffsetRange, OffsetWindow
 from tests.support.auditing import Audited
 
 
-async def test_it_waits_for_the_pipeline_and_says_what_for(audited: Audited) -> None:
+async def test_audit_waits_for_the_pipeline_with_a_reason(audited: Audited) -> None:
     asked = await audited.ask(tolerance_s=600)
     audited.brokers.log.plain(records=20)
     audited.brokers.committed = 7
@@ -19,7 +19,7 @@ async def test_it_waits_for_the_pipeline_and_says_what_for(audited: Audited) -> 
     waiting = await audited.look(asked.id)
     assert (waiting.state, waiting.reason) == (
         AuditState.PENDING,
-        "the pipeline has not committed all of the window: in-0 (3 offsets) to go",
+        "the pipeline has not committed the whole window: in-0 (3 offsets) remain",
     )
     audited.plane.pass_time(60)
     audited.brokers.committed = 10
@@ -27,8 +27,8 @@ async def test_it_waits_for_the_pipeline_and_says_what_for(audited: Audited) -> 
     assert len(audited.spark.submitted) == 1
 
 
-async def test_markers_and_aborted_records_at_the_end_of_the_window_are_not_waited_for(audited: Audited) -> None:
-    """A group never commits past a last marker: with an input of transactions it would wait for ever."""
+async def test_audit_does_not_wait_for_markers_and_aborted_records_at_the_end(audited: Audited) -> None:
+    """A group never commits past a last marker, so an audit of transactional input would wait for ever."""
     await audited.ask()
     log = audited.brokers.log
     log.data(1, records=6)
@@ -40,7 +40,7 @@ async def test_markers_and_aborted_records_at_the_end_of_the_window_are_not_wait
     assert len(audited.spark.submitted) == 1
 
 
-async def test_it_is_skipped_when_the_pipeline_stays_behind(audited: Audited) -> None:
+async def test_audit_is_skipped_if_the_pipeline_stays_behind(audited: Audited) -> None:
     asked = await audited.ask(tolerance_s=600)
     audited.brokers.committed = None
     await audited.turn()
@@ -48,7 +48,7 @@ async def test_it_is_skipped_when_the_pipeline_stays_behind(audited: Audited) ->
     await audited.turn()
     skipped = await audited.look(asked.id)
     assert skipped.state is AuditState.SKIPPED
-    assert skipped.reason == "the pipeline has not committed all of the window: in-0 (no offset) to go"
+    assert skipped.reason == "the pipeline has not committed the whole window: in-0 (no offset) remain"
     assert audited.spark.submitted == []
 
 
@@ -59,12 +59,12 @@ def of_offsets(end: int, *, partition: int = 0) -> OffsetWindow:
 @pytest.mark.parametrize(
     ("window", "reason"),
     [
-        (of_offsets(21), "in-0 ends at offset 20, before the window does (21): audit up to what is there"),
-        (of_offsets(5, partition=1), "in-1 is no partition that the pipeline reads"),
+        (of_offsets(21), "in-0 ends at offset 20, before the window (21): audit a smaller window"),
+        (of_offsets(5, partition=1), "the pipeline does not read a partition in-1"),
     ],
-    ids=["behind the end", "no partition"],
+    ids=["after the end", "no partition"],
 )
-async def test_offsets_that_are_not_there_are_not_waited_for(
+async def test_audit_does_not_wait_for_offsets_after_the_end(
     audited: Audited, window: OffsetWindow, reason: str
 ) -> None:
     asked = await audited.ask(window, tolerance_s=600)
@@ -73,7 +73,7 @@ async def test_offsets_that_are_not_there_are_not_waited_for(
     assert (skipped.state, skipped.reason) == (AuditState.SKIPPED, reason)
 
 
-async def test_offsets_up_to_the_end_are_waited_for(audited: Audited) -> None:
+async def test_audit_waits_for_offsets_up_to_the_end(audited: Audited) -> None:
     asked = await audited.ask(of_offsets(20))
     audited.brokers.log.plain(records=20)
     await audited.turn()
@@ -83,7 +83,7 @@ async def test_offsets_up_to_the_end_are_waited_for(audited: Audited) -> None:
     assert len(audited.spark.submitted) == 1
 
 
-async def test_brokers_that_are_away_let_it_wait(audited: Audited) -> None:
+async def test_audit_waits_while_brokers_do_not_answer(audited: Audited) -> None:
     asked = await audited.ask()
     audited.brokers.is_away = True
     await audited.turn()
@@ -92,7 +92,7 @@ async def test_brokers_that_are_away_let_it_wait(audited: Audited) -> None:
     assert "no Kafka broker answers at kafka:9092" in (waiting.reason or "")
 
 
-async def test_of_one_pipeline_only_one_audit_lives(audited: Audited) -> None:
+async def test_pipeline_has_one_audit_at_a_time(audited: Audited) -> None:
     asked = await audited.ask()
-    with pytest.raises(ConflictError, match=f"audit {asked.id} of flights, which anna asked for, is pending"):
+    with pytest.raises(ConflictError, match=f"audit {asked.id} of flights, requested by anna, is pending"):
         await audited.ask()

@@ -1,4 +1,4 @@
-"""The auditor with real brokers and a real Spark: an audit that outlives the server which started it."""
+"""The auditor with real brokers and Spark: an audit survives the server that started it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def brokers() -> AsyncGenerator[KafkaBrokers]:
 
 @dataclass
 class Servers:
-    """One server after the other, on one state folder and one database."""
+    """Consecutive servers on one state folder and one database."""
 
     plane: ControlPlane
     brokers: KafkaBrokers
@@ -108,7 +108,7 @@ async def audit_until_over(auditor: Auditor, plane: ControlPlane, audit_id: str)
 
 
 @pytest.mark.slow
-async def test_an_audit_outlives_the_server_that_started_it(
+async def test_audit_survives_the_server_that_started_it(
     kafka: KafkaCluster,
     database: Database,
     brokers: KafkaBrokers,
@@ -147,7 +147,7 @@ async def test_an_audit_outlives_the_server_that_started_it(
 
 
 @pytest.mark.slow
-async def test_a_driver_is_found_by_its_folder_and_killed(
+async def test_driver_is_found_by_its_folder_and_killed(
     kafka: KafkaCluster,
     database: Database,
     brokers: KafkaBrokers,
@@ -167,15 +167,15 @@ async def test_a_driver_is_found_by_its_folder_and_killed(
     await servers.auditor().turn()
     launcher = servers.launcher()
     seen: SeenDriver = await launcher.observe(asked)
-    assert seen.process is ProcessWord.ALIVE, "by its folder alone: this row knows of no process"
+    assert seen.process is ProcessWord.ALIVE, "by its folder alone: the row has no process"
     await launcher.signal(asked, is_kill=True)
     failed = await audit_until_over(servers.auditor(), plane, asked.id)
     assert failed.state is AuditState.FAILED
-    assert "its process is gone without a word" in (failed.reason or "")
+    assert "its process has ended without an outcome" in (failed.reason or "")
 
 
 @pytest.mark.slow
-async def test_an_hourly_audit_over_a_rolling_change_of_the_filter_is_not_shown(
+async def test_hourly_audit_across_a_change_of_the_filter_is_not_shown(
     kafka: KafkaCluster,
     database: Database,
     brokers: KafkaBrokers,
@@ -184,7 +184,7 @@ async def test_an_hourly_audit_over_a_rolling_change_of_the_filter_is_not_shown(
     tmp_path: Path,
     worker_cache: Path,
 ) -> None:
-    """What only the newer revision keeps the older one dropped, rightly; judged by the newer alone that is lost."""
+    """The older revision filters out records that the newer one keeps; judged by the newer one, they would be lost."""
     source, sink = make_topic(), make_topic()
     now = SystemClock().now()
     end = begin_of_plan(now, HOUR_S)

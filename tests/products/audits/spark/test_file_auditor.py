@@ -1,4 +1,4 @@
-"""The auditor with real brokers and a real Spark: an audit of a pipeline with files, from its wish to its verdict."""
+"""The auditor with real brokers and Spark: an audit of a pipeline with files, from request to verdict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def brokers() -> AsyncGenerator[KafkaBrokers]:
 
 
 @pytest.mark.slow
-async def test_an_audit_of_files_is_told_where_they_are_and_finds_the_one_that_is_gone(
+async def test_audit_of_files_has_their_roots_and_finds_the_missing_one(
     kafka: KafkaCluster,
     database: Database,
     brokers: KafkaBrokers,

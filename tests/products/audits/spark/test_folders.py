@@ -1,4 +1,4 @@
-"""The folders of audits on this host: a driver's log does not grow for as long as the driver works."""
+"""The folders of audits on this host: the size of a driver's log has a limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.edges.spark.spark_submit import SparkSubmit
 from app.products.audits.launcher import AuditFiles, SubmitAuditLauncher
 
 
-async def test_a_log_that_is_too_long_is_cut(tmp_path: Path) -> None:
+async def test_log_above_the_limit_is_trimmed(tmp_path: Path) -> None:
     submit = SparkSubmit(cache_dir=tmp_path / "cache", version="1", python=sys.executable)
     launcher = SubmitAuditLauncher(submit, state_dir=tmp_path)
     assert await launcher.trim_logs() == 0
@@ -24,4 +24,4 @@ async def test_a_log_that_is_too_long_is_cut(tmp_path: Path) -> None:
     assert chatty.log.read_bytes() == b""
     assert chatty.older_log.stat().st_size == LOG_LIMIT_BYTES
     assert quiet.log.read_bytes() == b"x" * 10
-    assert other.log.stat().st_size == LOG_LIMIT_BYTES + 1, "it is not ours"
+    assert other.log.stat().st_size == LOG_LIMIT_BYTES + 1, "the folder belongs to no audit"

@@ -1,4 +1,4 @@
-"""An audit as Spark runs it, from its order in a file to its outcome in one."""
+"""The Spark application of an audit, from the order file to the outcome file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def writer(kafka: KafkaCluster) -> Generator[Writer]:
 
 
 def carry_out(specification: AuditSpecification, bootstrap_servers: str, folder: Path) -> tuple[int, AuditOutcome]:
-    """The driver in a process of its own, on a local master: its exit code, and what it left."""
+    """Run the driver in a process of its own on a local master; return its exit code and outcome."""
     order = AuditOrder(
         fenceline_version="test", specification=specification, client_config={"bootstrap.servers": bootstrap_servers}
     )
@@ -72,7 +72,7 @@ def without_course(result: AuditResult, like: AuditResult) -> AuditResult:
 
 @pytest.mark.core
 @pytest.mark.slow
-def test_spark_finds_what_one_process_finds(
+def test_spark_and_one_process_have_the_same_findings(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path
 ) -> None:
     source, sink = make_topic(partitions=2), make_topic(partitions=2)
@@ -81,7 +81,7 @@ def test_spark_finds_what_one_process_finds(
         writer.write(source, ids[partition::2], partition=partition)
         writer.write(sink, ids[:300], partition=partition, end="abort")
     writer.write(sink, ids[:598])
-    writer.write(sink, ["id-3", "stranger"], partition=1)
+    writer.write(sink, ["id-3", "foreign"], partition=1)
     specification = a_specification(source, sink)
     exit_code, outcome = carry_out(specification, kafka.bootstrap_servers, tmp_path)
     assert exit_code == ExitCode.DRAINED
@@ -93,17 +93,17 @@ def test_spark_finds_what_one_process_finds(
     assert result.counts.lost == Tally(ids=2, records=2)
     assert ids_of(result, Finding.LOST) == ["id-598", "id-599"]
     assert ids_of(result, Finding.DUPLICATED) == ["id-3"]
-    assert ids_of(result, Finding.UNEXPECTED) == ["stranger"]
+    assert ids_of(result, Finding.UNEXPECTED) == ["foreign"]
     assert result.versions.spark.startswith("4.")
     here = audit_here(specification, kafka.bootstrap_servers)
     assert without_course(result, like=here) == here
 
 
 @pytest.mark.slow
-def test_spark_finds_in_files_what_one_process_finds(
+def test_spark_and_one_process_have_the_same_findings_in_files(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path
 ) -> None:
-    """Of 24 files one is gone, one is referenced twice, one lacks two ids; what was aborted references nothing."""
+    """One of 24 files is missing, one has two references, one lacks two ids; an aborted one has no reference."""
     source, sink = make_topic(partitions=2), make_topic(partitions=2)
     ids = [f"id-{number}" for number in range(480)]
     root = tmp_path / "files"

@@ -31,7 +31,7 @@ def place(kafka: KafkaCluster) -> Generator[Place]:
 
 
 def result_of(place: Place, name: str, *, bench: type[Bench] = Bench) -> Result:
-    """What the check of this name comes to."""
+    """Run the check of this name, and return its result."""
     (result,) = results_of(place, [check for check in CHECKS if check.name == name], bench=bench)
     return result
 

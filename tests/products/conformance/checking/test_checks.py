@@ -1,4 +1,4 @@
-"""Every check on a real broker, and nothing of it left there."""
+"""Every check on a real broker, which keeps no topic or group of them."""
 
 from __future__ import annotations
 

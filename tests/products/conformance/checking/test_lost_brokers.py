@@ -1,4 +1,4 @@
-"""What no client can see from outside: what was committed outlives the broker that took it, what was not may not."""
+"""The guarantees that no client can observe: committed records survive the loss of a broker, others may not."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def is_committed(writer: Writer) -> bool:
     return True
 
 
-def test_what_one_broker_has_acknowledged_is_lost_with_it(kafka_cluster3: KafkaCluster, bench: Bench) -> None:
+def test_records_acknowledged_by_one_broker_are_lost_with_it(kafka_cluster3: KafkaCluster, bench: Bench) -> None:
     """The negative control: `acks=1`, and a leader that dies before the others have its record."""
     topic = bench.topic(min_insync_replicas="2")
     settings = {**bench.place.resolved, "log_level": 0}

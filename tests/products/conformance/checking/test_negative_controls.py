@@ -1,4 +1,4 @@
-"""Each check sees its promise broken: something it relies on is taken away, and it must say so."""
+"""Each check detects a violation: a part that it relies on is broken on purpose."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from tests.products.conformance.checking.conftest import MakeCheck
 
 
 class NotIsolated(Bench):
-    """Readers of committed data are shown everything."""
+    """A read_committed consumer that gets everything."""
 
     def reader(self, topic: str) -> Reader:
         return self._reader(topic, READ_UNCOMMITTED)
 
 
 class Plain(Writer):
-    """A producer that has no transactions, whatever it is told."""
+    """A producer without transactions."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__({name: value for name, value in settings.items() if name != "transaction.timeout.ms"})
 
     def begin(self) -> None:
-        """What is sent counts at once."""
+        """Send at once, outside of a transaction."""
 
     def commit(self) -> None:
-        """It counts already."""
+        """Do nothing."""
 
     def abort(self) -> None:
-        """It counts all the same."""
+        """Do nothing."""
 
 
 class NotTransactional(Bench):
@@ -44,14 +44,14 @@ class NotTransactional(Bench):
 
 
 class CommitsOffsetsBeside(Bench):
-    """Offsets go by the consumer's own commit."""
+    """Commits offsets by the consumer's own commit."""
 
     def send_offset(self, writer: Writer, offset: TopicPartition) -> None:
         self.outsider().commit(offsets=[offset], asynchronous=False)
 
 
 class Forgetful(Writer):
-    """Says that it has committed, and forgets the last time to do it."""
+    """Reports a commit, and omits it the last time."""
 
     commits = 0
 
@@ -69,7 +69,7 @@ class ForgetsToCommit(Bench):
 
 
 class Late(Writer):
-    """Keeps what it is to send until it commits."""
+    """Delays its records until it commits."""
 
     def begin(self) -> None:
         self.kept: list[tuple[str, str]] = []
@@ -85,7 +85,7 @@ class Late(Writer):
 
 
 class WaitsForNothing(Reader):
-    """What is written late would never come."""
+    """Late records would never arrive."""
 
     def wait_for(self, *values: str) -> float:
         self.linger()
@@ -104,7 +104,7 @@ class WritesAtTheCommit(Bench):
 
 
 class TakenOver(Writer):
-    """Another incarnation takes the id right after each commit."""
+    """Another incarnation initialises the id right after each commit."""
 
     def __init__(self, settings: Mapping[str, Any], *, transactional_id: str) -> None:
         super().__init__(settings, transactional_id=transactional_id)
@@ -121,7 +121,7 @@ class TakesTheIdAfterTheCommit(Bench):
 
 
 class Patient(Bench):
-    """A transaction that has a minute, and a check that waits two seconds."""
+    """A transaction timeout of one minute, and a check that waits two seconds."""
 
     short_timeout_ms = 60_000
 
@@ -131,7 +131,7 @@ class Patient(Bench):
 
 
 class AnIdForEachProducer(Bench):
-    """The mistake of the blog: between two ids nobody is fenced."""
+    """The known mistake: two ids do not fence each other."""
 
     made = 0
 
@@ -148,7 +148,7 @@ class GroupOnly(Bench):
 
 
 class Committing(Writer):
-    """Commits when it is told to abort."""
+    """Commits instead of an abort."""
 
     def abort(self) -> None:
         self.commit()

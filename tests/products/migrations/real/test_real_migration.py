@@ -1,6 +1,6 @@
 """A migration of three instances under load, with real tasks, real brokers and their journals: forward and back.
 
-A server is started anew before every turn. Every record that went in comes out once.
+A server is started before every turn. Every input record comes out once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def fed(migrating: MigratingTasks) -> AsyncGenerator[None]:
 
 @pytest.mark.always
 async def test_three_instances_go_to_v2_and_back_under_load(migrating: MigratingTasks) -> None:
-    """One is killed in each bounce."""
+    """One instance is killed in each bounce."""
     await migrating.begin(A)
     async with fed(migrating):
         migration = await migrating.start(C, transaction_timeout=LONG)
@@ -89,7 +89,7 @@ async def test_it_turns_round_in_the_middle_of_the_second_bounce(migrating: Migr
 async def test_a_frozen_instance_that_wakes_when_all_is_done_writes_nothing_twice(
     migrating: MigratingTasks, stage: Stage
 ) -> None:
-    """It sleeps past its session with a transaction open, and its lease is called lost."""
+    """It is frozen past its session with a transaction open, and its lease is reported lost."""
     await migrating.begin(A)
     async with fed(migrating):
         migration = await migrating.start(C, transaction_timeout=LONG)
@@ -131,7 +131,7 @@ async def test_the_switch_in_one_step_writes_twice_what_a_frozen_instance_had_in
 
 
 async def alarmed(migrating: MigratingTasks, migration: Migration, zombie: TaskProcess) -> None:
-    """An alarm names the process; the migration stops, unless it is done, and goes on when somebody has seen to it."""
+    """An alarm names the process. The migration stops, unless it is done, and continues after a user's resume."""
 
     async def is_named() -> bool:
         async with migrating.plane.uow() as uow:
@@ -155,7 +155,7 @@ async def frozen(
     *,
     before_its_loss: Callable[[], Awaitable[None]] | None = None,
 ) -> TaskProcess:
-    """Of the last instance the process, stopped in the middle of a checkpoint; its lease is lost."""
+    """Freeze the last instance's process in the middle of a checkpoint; its lease is lost."""
     lease = (await migrating.run()).instances[ordinal].lease
     process = migrating.processes[ordinal, lease]
 
@@ -166,7 +166,7 @@ async def frozen(
     async def stands_still() -> bool:
         return pid in migrating.points.frozen()
 
-    await migrating.until(stands_still, "it stands still")
+    await migrating.until(stands_still, "it is frozen")
     # Others notice when its session is over.
     await migrating.until(lambda: gone(migrating, ordinal, lease), "the group goes on without it")
     if before_its_loss is not None:
@@ -182,7 +182,7 @@ async def gone(migrating: MigratingTasks, ordinal: int, lease: int) -> bool:
 
 
 async def taken_over(migrating: MigratingTasks, pid: int) -> bool:
-    """Whether every partition is held by a process that is not this one."""
+    """Return whether another process holds every partition."""
 
     async def held() -> bool:
         alive = [one for one in migrating.processes.values() if one.process.is_running and one.process.pid != pid]
@@ -194,7 +194,7 @@ async def taken_over(migrating: MigratingTasks, pid: int) -> bool:
 
 
 async def assert_proven(migrating: MigratingTasks, migration_id: str) -> None:
-    """Every gate has its evidence: for each id an incarnation, a journal's record, and a holder or our fence."""
+    """Every gate has its evidence: for each id an incarnation, a journal's record, and a holder or a fence."""
     async with migrating.plane.uow() as uow:
         evidence = await asking.list_evidence(uow, migration_id)
     gates = [one for one in evidence if one.step is None]

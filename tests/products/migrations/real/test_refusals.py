@@ -50,7 +50,7 @@ async def migrating(kafka: KafkaCluster, database: Database, tmp_path: Path) -> 
 
 
 async def running(migrating: MigratingTasks) -> None:
-    """One instance, that sends no generation, and has committed."""
+    """One instance without a generation, which has committed."""
     await migrating.begin(Mode.GROUP_ONLY, instances=1)
     await asyncio.to_thread(migrating.pipeline.feed, 20)
     await migrating.until(lambda: committed(migrating), "something is committed")
@@ -62,14 +62,14 @@ async def committed(migrating: MigratingTasks) -> bool:
 
 
 async def clause(migrating: MigratingTasks, migration: Migration, name: str) -> Judged | None:
-    """As the newest look has found it; None before the first. Nothing has been begun."""
+    """Return the condition as the newest check found it; None before the first. No stage has begun."""
     seen = await migrating.get(migration)
     assert seen.stage is Stage.PREFLIGHT, f"{seen.stage} has begun"
     return next((one for one in seen.gate if one.name == name), None)
 
 
 async def until_refused(migrating: MigratingTasks, migration: Migration, name: str, told: str) -> None:
-    """Until the clause is closed and says this."""
+    """Wait until the condition is closed with this finding."""
     seen: list[Judged | None] = []
 
     async def is_refused() -> bool:
@@ -84,7 +84,7 @@ async def until_refused(migrating: MigratingTasks, migration: Migration, name: s
 
 
 async def until_begun(migrating: MigratingTasks, migration: Migration) -> None:
-    """The preflight lacks nothing any more: that it did was for the one reason. Had it stopped, it is resumed."""
+    """Wait until the preflight is open: the one reason was the only one. A stopped migration is resumed."""
     if (await migrating.get(migration)).state is MigrationState.STOPPED:
         async with migrating.plane.uow() as uow:
             await asking.resume_migration(uow, migration.id, by=OTTO, why="mended", now=migrating.plane.now)
@@ -94,7 +94,7 @@ async def until_begun(migrating: MigratingTasks, migration: Migration) -> None:
 
 @contextmanager
 def member(migrating: MigratingTasks, client_id: str) -> Generator[Consumer]:
-    """Somebody who joins the group of the pipeline, and stays."""
+    """Another client joins the pipeline's group, and stays."""
     settings = {
         "bootstrap.servers": migrating.pipeline.bootstrap_servers,
         "group.id": migrating.pipeline.definition.group_id,
@@ -121,7 +121,7 @@ def until_assigned(consumer: Consumer, is_over: threading.Event) -> None:
 async def test_a_broker_that_reports_less_than_2_5_is_refused_with_the_reason_of_kip_447(
     migrating: MigratingTasks,
 ) -> None:
-    """Its ranges are played: those of 2.4, before a broker that is none."""
+    """The broker's versions are simulated: those of 2.4."""
     with said_to_be((2, 4), migrating.pipeline.bootstrap_servers) as address:
         definition = migrating.pipeline.definition
         await migrating.plane.registered(migrating.brokers, address, name=CLUSTER)
@@ -133,7 +133,7 @@ async def test_a_broker_that_reports_less_than_2_5_is_refused_with_the_reason_of
         brokers = await clause(migrating, migration, "brokers")
     assert brokers is not None
     assert brokers.standing is Standing.CLOSED, brokers
-    assert "is of 2.4: brokers before 2.5 take offsets of members that have left the group" in brokers.seen
+    assert "has version 2.4: brokers before 2.5 accept offsets of stale members" in brokers.seen
     assert "(KIP-447)" in brokers.seen
 
 
@@ -146,14 +146,14 @@ async def test_a_foreign_producer_under_one_of_our_ids_is_refused(migrating: Mig
     send(foreign, migrating.pipeline.sink, "of somebody else")
     await running(migrating)
     migration = await migrating.start()
-    # At whatever epoch: other tests have used the id on this broker.
+    # At any epoch: other tests have used the id on this broker.
     told = f"a transaction is open under {TASK_ID} (epoch "
     await until_refused(migrating, migration, "no_collision", told)
     foreign.abort_transaction()
     await until_begun(migrating, migration)
 
 
-async def test_a_stranger_in_the_group_is_refused_by_its_name_and_host(migrating: MigratingTasks) -> None:
+async def test_another_client_in_the_group_is_refused_by_its_name_and_host(migrating: MigratingTasks) -> None:
     await running(migrating)
     is_over = threading.Event()
     with member(migrating, "somebody-else") as stranger:
@@ -161,7 +161,7 @@ async def test_a_stranger_in_the_group_is_refused_by_its_name_and_host(migrating
         try:
             await migrating.until(lambda: said(joining.done()), "it has joined")
             migration = await migrating.start()
-            told = "somebody-else on 127.0.0.1 is a member, and none of ours"
+            told = "somebody-else on 127.0.0.1 is a member, and no task of Fenceline"
             await until_refused(migrating, migration, "no_strangers", told)
         finally:
             is_over.set()
@@ -170,7 +170,7 @@ async def test_a_stranger_in_the_group_is_refused_by_its_name_and_host(migrating
 
 
 async def test_a_group_that_keeps_rebalancing_is_refused(migrating: MigratingTasks) -> None:
-    """Somebody joins and leaves, again and again; between two rebalances its coordinator calls it stable."""
+    """Another client joins and leaves repeatedly; between two rebalances the group is Stable."""
     is_over, rounds = threading.Event(), list[int]()
 
     def come_and_go() -> None:
@@ -220,7 +220,7 @@ def guarded() -> Generator[KafkaCluster]:
 async def test_an_acl_that_is_missing_is_refused_before_anything_needs_it(
     guarded: KafkaCluster, database: Database, tmp_path: Path, operation: AclOperation, told: str
 ) -> None:
-    """Of an id that is fenced on the way back only: by then it would be too late."""
+    """Test an id that only a rollback fences, when a refusal would come too late."""
     migrating = on(guarded, database, tmp_path)
     kind = ResourceType.TRANSACTIONAL_ID
     try:
@@ -235,7 +235,7 @@ async def test_an_acl_that_is_missing_is_refused_before_anything_needs_it(
 
 
 async def test_asking_for_rights_changes_nothing(migrating: MigratingTasks) -> None:
-    """Neither of an id with a transaction open, nor of one that is idle, nor of one that there is not."""
+    """The check changes neither an id with an open transaction, nor an idle one, nor an unknown one."""
     settings = {"bootstrap.servers": migrating.pipeline.bootstrap_servers, **QUIET}
     connection = {"bootstrap.servers": migrating.pipeline.bootstrap_servers}
     names = [f"fl.t.rights-{migrating.pipeline.source}.{word}" for word in ("open", "idle", "none")]
@@ -245,7 +245,7 @@ async def test_asking_for_rights_changes_nothing(migrating: MigratingTasks) -> N
 
     async def described() -> list[object]:
         found = [await migrating.transactions.describe_transaction(connection, name) for name in names]
-        # Its age is measured anew each time.
+        # Its age is measured each time.
         return [replace(one, age=None) if isinstance(one, KnownTransaction) else one for one in found]
 
     before = await described()

@@ -1,4 +1,4 @@
-"""A pipeline whose migration is played."""
+"""A pipeline whose migration is simulated."""
 
 from __future__ import annotations
 

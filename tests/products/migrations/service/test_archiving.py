@@ -1,4 +1,4 @@
-"""What a migration has given up is archived in the mapping store, until somebody uses it again."""
+"""Retired ids are archived in the mapping store, until they are used again."""
 
 from __future__ import annotations
 

@@ -103,11 +103,11 @@ async def test_the_way_back_goes_by_generations_and_fences_the_ids_of_the_tasks(
 
 
 async def test_another_migration_knows_what_the_one_before_has_fenced(migrating: Migrating) -> None:
-    """Leases of the first one held the ids that were given up, and those are at the fence's epoch."""
+    """The retired ids are those of the first run's leases, and are at the fence's epoch."""
     await migrating.running()
     first = await migrating.start()
     await migrating.until(first, is_over)
-    # Its next lease is given another partition, so that nobody initialises the id of the first one.
+    # Its next lease gets another partition, so that no task initialises the id of the first one.
     migrating.reads[0] = 2
     back = await migrating.start(B)
     done = await migrating.until(back, is_over)
@@ -158,7 +158,7 @@ async def test_a_bounce_that_does_not_come_back_stops_the_migration_until_it_is_
     assert (await migrating.until(migration, is_over)).state is MigrationState.DONE
 
 
-async def test_what_a_lost_instance_had_open_is_waited_for_until_its_coordinator_has_ended_it(
+async def test_the_open_transaction_of_a_lost_instance_is_waited_for_until_its_end(
     migrating: Migrating,
 ) -> None:
     await migrating.running()
@@ -166,7 +166,7 @@ async def test_what_a_lost_instance_had_open_is_waited_for_until_its_coordinator
     await migrating.until(migration, lambda seen: seen.step is not None)
     await migrating.lose(0)
     migrating.open_ids.add(P0)
-    # Its next lease is given another partition, so that nobody initialises the id of the first one.
+    # Its next lease gets another partition, so that no task initialises the id of the first one.
     migrating.reads[0] = 2
     for _ in range(5):
         await migrating.turn()
@@ -176,7 +176,7 @@ async def test_what_a_lost_instance_had_open_is_waited_for_until_its_coordinator
     await migrating.until(migration, lambda seen: len(seen.steps) == 2)
 
 
-async def test_an_id_that_nobody_takes_over_keeps_the_first_gate_shut_until_it_is_fenced(migrating: Migrating) -> None:
+async def test_an_id_without_a_new_owner_closes_the_first_gate_until_it_is_fenced(migrating: Migrating) -> None:
     await migrating.running()
     migration = await migrating.start()
     await migrating.until(migration, lambda seen: seen.step is not None)
@@ -198,14 +198,14 @@ async def test_an_id_that_a_live_task_holds_is_not_fenced_by_hand(migrating: Mig
         await act(migrating, asking.fence_id, migration, await migrating.look(migration), transactional_id=P0)
 
 
-async def test_a_given_up_id_that_lives_stops_the_migration_and_is_told_once(migrating: Migrating) -> None:
+async def test_a_retired_id_in_use_stops_the_migration_and_is_reported_once(migrating: Migrating) -> None:
     await migrating.running()
     migrating.audit_now = AuditNow(audit_id="a1", is_through=False)
     migration = await migrating.start()
     await migrating.until(migration, in_stage(Stage.VERIFY))
     migrating.epochs[P1] += 1
     stopped = await migrating.until(migration, is_stopped)
-    assert stopped.missing.startswith(f"{P1} was given up at epoch")
+    assert stopped.missing.startswith(f"retired id {P1} is in use: fenced at epoch")
     await migrating.turn()
     async with migrating.plane.uow() as uow:
         (alarm,) = await asking.list_alarms(uow, migration.id)
@@ -264,7 +264,7 @@ async def test_an_aborted_migration_leaves_all_as_it_is_and_another_one_goes_on(
 
 
 async def test_readers_need_to_reach_the_end_of_then_and_not_of_now(migrating: Migrating) -> None:
-    """Under load a transaction is open at every look."""
+    """Under load a transaction is open at every check."""
     await migrating.running()
     migrating.waiting = {"out-0": (7, 9)}
     migration = await migrating.start()
@@ -274,9 +274,7 @@ async def test_readers_need_to_reach_the_end_of_then_and_not_of_now(migrating: M
     migrating.waiting = {"out-0": (8, 40)}
     await migrating.turn()
     seen = await migrating.get(migration)
-    assert [one.seen for one in seen.gate if not one.is_open] == [
-        "readers of committed data wait in out-0 at 8, before 9"
-    ]
+    assert [one.seen for one in seen.gate if not one.is_open] == ["the LSO of out-0 is 8, below 9"]
     migrating.waiting = {"out-0": (9, 50)}
     assert (await migrating.until(migration, is_over, turns=3)).state is MigrationState.DONE
 

@@ -20,7 +20,7 @@ from tests.support.migrating import PIPELINE, Migrating
 
 @pytest.fixture
 async def pager(migrating: Migrating) -> str:
-    """The name of a webhook that is told of them."""
+    """Return the name of a webhook that gets them."""
     async with migrating.plane.uow() as uow:
         await uow.of(WebhookStore).add(
             Webhook(
@@ -43,7 +43,9 @@ async def told(migrating: Migrating, webhook: str) -> list[str]:
     return [one.sentence for one in found]
 
 
-async def test_a_member_of_an_older_stage_is_told_with_its_host_and_process(migrating: Migrating, pager: str) -> None:
+async def test_a_member_of_an_older_stage_is_reported_with_its_host_and_process(
+    migrating: Migrating, pager: str
+) -> None:
     run = await migrating.running()
     migration = await migrating.start()
     await migrating.until(migration, in_stage(Stage.SECOND_BOUNCE))
@@ -54,12 +56,10 @@ async def test_a_member_of_an_older_stage_is_told_with_its_host_and_process(migr
     (sentence,) = await told(migrating, pager)
     assert sentence.startswith(f"The migration of {PIPELINE} to exactly_once_v2: task 1.0 of lease 1")
     assert "process 4711 on w1" in sentence
-    assert "stands still" in sentence
+    assert "No further step begins" in sentence
 
 
-async def test_a_member_that_only_its_coordinator_hears_is_told_with_the_process_it_was(
-    migrating: Migrating, pager: str
-) -> None:
+async def test_a_member_without_heartbeats_is_reported_with_its_last_process(migrating: Migrating, pager: str) -> None:
     await migrating.running()
     migration = await migrating.start()
     await migrating.until(migration, in_stage(Stage.SECOND_BOUNCE))
@@ -74,7 +74,7 @@ async def test_a_member_that_only_its_coordinator_hears_is_told_with_the_process
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-async def test_an_id_that_comes_alive_is_told_before_the_end_and_after_it(
+async def test_a_retired_id_in_use_is_reported_before_the_end_and_after_it(
     migrating: Migrating, pager: str, is_done: bool
 ) -> None:
     await migrating.running()
@@ -86,6 +86,6 @@ async def test_an_id_that_comes_alive_is_told_before_the_end_and_after_it(
     for _ in range(2):
         await migrating.turn()
     (sentence,) = await told(migrating, pager)
-    assert f"{P1} was given up at epoch" in sentence
+    assert f"retired id {P1} is in use: fenced at epoch" in sentence
     assert ("Nothing is left to stop" in sentence) is is_done
     assert migration.cluster == CLUSTER

@@ -1,4 +1,4 @@
-"""What goes wrong around a migration: fences that are refused, alarms, members that nobody hears, two servers."""
+"""Errors around a migration: refused fences, alarms, members without heartbeats, two servers."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ async def test_no_instance_is_bounced_while_the_group_has_lost_its_offsets(migra
 
 async def test_a_pipeline_that_writes_files_is_never_led_to_group_only(migrating: Migrating) -> None:
     await migrating.running(B, files=FileSink(root="file:///data"))
-    with pytest.raises(InvalidError, match="the pipeline writes files") as refused:
+    with pytest.raises(InvalidError, match="a frozen task of a file sink") as refused:
         await migrating.start(A)
     assert refused.value.field == "goal"
     migration = await migrating.start()
     await migrating.until(migration, in_stage(Stage.SECOND_BOUNCE))
     look = await migrating.look(migration)
-    with pytest.raises(InvalidError, match="the pipeline writes files") as refused:
+    with pytest.raises(InvalidError, match="a frozen task of a file sink") as refused:
         await act(migrating, asking.roll_back, migration, look, to=A)
     assert refused.value.field == "to"
     await act(migrating, asking.roll_back, migration, look, to=B)
@@ -76,8 +76,8 @@ async def test_fences_that_take_long_are_made_over_several_turns(migrating: Migr
     assert migrating.fences == [P0, P1]
 
 
-async def test_what_came_while_no_server_looked_is_not_called_late(migrating: Migrating) -> None:
-    """A server that comes back after an hour has to see what there is, before it says what is missing."""
+async def test_the_time_without_a_server_does_not_count_as_waiting(migrating: Migrating) -> None:
+    """A server that returns after an hour must check the state before it reports missing evidence."""
     await migrating.running()
     migrating.away = {0}
     migration = await migrating.start()
@@ -92,7 +92,9 @@ async def test_what_came_while_no_server_looked_is_not_called_late(migrating: Mi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", [MigrationState.PAUSED, MigrationState.STOPPED])
-async def test_an_alarm_is_heard_while_nothing_is_waited_for(migrating: Migrating, state: MigrationState) -> None:
+async def test_an_alarm_is_raised_while_the_migration_waits_for_nothing(
+    migrating: Migrating, state: MigrationState
+) -> None:
     await migrating.running()
     migrating.audit_now = AuditNow(audit_id="a1", is_through=False)
     migration = await migrating.start()
@@ -105,10 +107,12 @@ async def test_an_alarm_is_heard_while_nothing_is_waited_for(migrating: Migratin
     await migrating.turn()
     seen = await migrating.get(migration)
     assert seen.state is MigrationState.STOPPED
-    assert seen.missing.startswith(f"{P1} was given up at epoch")
+    assert seen.missing.startswith(f"retired id {P1} is in use: fenced at epoch")
+
+    """Each check finds it stable, in another generation."""
 
 
-async def test_a_group_that_rebalances_between_any_two_looks_keeps_the_preflight_shut(migrating: Migrating) -> None:
+async def test_a_group_that_rebalances_between_checks_keeps_the_preflight_closed(migrating: Migrating) -> None:
     """Each look finds it stable, in another generation."""
     await migrating.running()
     migration = await migrating.start()
@@ -117,6 +121,8 @@ async def test_a_group_that_rebalances_between_any_two_looks_keeps_the_preflight
         await migrating.turn()
     assert (await migrating.get(migration)).stage is Stage.PREFLIGHT
     await migrating.until(migration, in_stage(Stage.FIRST_BOUNCE))
+
+    """It is awake, without a generation, and known to the group's coordinator only."""
 
 
 async def test_a_member_of_a_lease_that_is_over_keeps_the_first_gate_shut(migrating: Migrating) -> None:
@@ -208,7 +214,7 @@ async def test_an_archived_id_that_comes_alive_when_all_is_done_is_an_alarm(migr
     assert (await migrating.get(migration)).state is MigrationState.DONE
 
 
-async def test_ids_of_a_pipeline_that_is_defined_anew_may_live(migrating: Migrating) -> None:
+async def test_ids_of_a_redefined_pipeline_may_be_in_use(migrating: Migrating) -> None:
     await migrating.running()
     migration = await migrating.start()
     await migrating.until(migration, is_over)
@@ -220,7 +226,7 @@ async def test_ids_of_a_pipeline_that_is_defined_anew_may_live(migrating: Migrat
         assert await asking.list_alarms(uow, migration.id) == []
 
 
-async def test_of_two_servers_only_the_one_that_holds_the_lock_drives(migrating: Migrating, database: Database) -> None:
+async def test_only_the_server_with_the_lock_drives(migrating: Migrating, database: Database) -> None:
     await migrating.running()
     migration = await migrating.start()
     await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is StepKind.FENCE)
@@ -237,6 +243,8 @@ async def test_of_two_servers_only_the_one_that_holds_the_lock_drives(migrating:
     await until_turned(lambda: len(set(turns)) == 2)
     second.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+    """One has lost its lock in the middle of a turn, and continues."""
 
 
 async def test_two_servers_that_fence_at_once_agree_on_the_later_one(migrating: Migrating) -> None:
@@ -259,6 +267,8 @@ async def until_turned(is_so: Callable[[], bool]) -> None:
         return is_so()
 
     await wait_for_async(seen, 30, "turns of the server that shall drive")
+
+    """A driver whose turns are recorded."""
 
 
 class Counted:

@@ -1,4 +1,4 @@
-"""Rule 5 as a decision: the server's word, else the journal, and what it means that neither can be had."""
+"""Rule 5 as a decision: the server's answer, else the journal, else neither."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_who_has_not_had_the_id_yet_may_try_again() -> None:
 
 @pytest.mark.parametrize("standing", [UNFENCED, FENCED])
 def test_journal_that_does_not_answer_is_waited_for(standing: Standing) -> None:
-    """Nobody can initialise the id meanwhile: the broker that has the journal is its coordinator."""
+    """No client can initialise the id meanwhile: the broker that has the journal is its coordinator."""
     (port,) = free_ports(1)
     config = {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "nobody", "log_level": 0}
     inquiry = Inquiry(ask_server=lambda _timeout_s: None, open_journal=lambda: IdJournal("t", config))

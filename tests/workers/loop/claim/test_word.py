@@ -1,4 +1,4 @@
-"""What the server says of an attempt is asked for once for all its partitions."""
+"""The server's answer about an attempt is requested once for all its partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch adds to the counters: outputs and dead letters apart."""
+"""The counters of a batch: outputs and dead letters apart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workers.transforms.carrying import as_they_are
 
 
 class There:
-    """Of every topic that is asked for."""
+    """The partition count of every topic that is looked up."""
 
     topic_id = "1"
     partitions = (0,)

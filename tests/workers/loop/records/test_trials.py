@@ -15,9 +15,9 @@ P: Partition = ("t", 0)
 
 
 class Log:
-    """One partition with deadly records, and what Kafka would keep of its group: offset and metadata.
+    """One partition with poison pills, and the group's state in Kafka: offset and metadata.
 
-    is_broken: the environment kills with the first record of every attempt, whichever it is. second: with the second.
+    is_broken: the environment kills with the first record of every attempt. second: with the second.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ def test_an_environment_that_kills_at_the_first_record_condemns_none_and_all_go_
     for _ in range(100):
         assert not log.attempt()
     assert log.condemned == []
-    assert len(set(log.tried)) > 10, "not one other record alone, which may be deadly too"
+    assert len(set(log.tried)) > 10, "not one other record alone, which may be a poison pill too"
     log.is_broken = False
     assert log.attempt()
     assert log.condemned == []
@@ -127,7 +127,7 @@ def test_a_note_of_the_release_before_condemns_only_after_another_record_was_sur
 def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
     records: int, data: st.DataObject, batch: int
 ) -> None:
-    # Behind the deadly record there is another one: without it the suspect waits (docs/loop.md).
+    # Behind the poison pill there is another one: without it the suspect waits (docs/loop.md).
     log = Log(records=records, poison=data.draw(st.integers(0, records - 2)), batch=batch)
     deaths = 0
     while not log.attempt():
@@ -193,7 +193,7 @@ def test_partition_that_comes_back_is_vetted_again() -> None:
 
 
 def test_refusal_heard_inside_a_revoke_leaves_no_suspicion_of_what_is_gone() -> None:
-    """Nobody would ever end it: the task would read a few records at a time for as long as it lives."""
+    """It would never end: the task would read a few records at a time for as long as it lives."""
     ownership = Ownership()
     other: Partition = ("t", 1)
     ownership.assigned([P, other])

@@ -1,11 +1,11 @@
-"""What is recorded of a loop's offsets, and that the replay makes of it what happened."""
+"""The events that a recorder keeps of a loop's offsets, and the replay of these events."""
 
 from __future__ import annotations
 
 import msgspec
 
 from app.core.wire.offset_events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
-from app.products.offset_log.hearing import Init
+from app.core.wire.offset_report import Init
 from app.products.offset_log.stretch import Stretch
 from app.products.offset_log.verdict import Kind, Standing, Verdict
 from tests.support.offset_log import EVERYTHING, replayed
@@ -17,7 +17,7 @@ Q = ("orders", 1)
 
 
 class Task:
-    """What the loop does to its recorder, in the loop's order."""
+    """The loop's calls to its recorder, in the loop's order."""
 
     def __init__(self, *, kept: int = 100) -> None:
         self.ownership = Ownership()
@@ -52,7 +52,7 @@ class Task:
         return {(told.topic, told.partition): told.events for told in self.recorder.untold(EVERYTHING)}
 
     def tell(self) -> dict[tuple[str, int], tuple[Event, ...]]:
-        """What is told now, and stored."""
+        """The events that are reported now, and stored."""
         told = self.untold()
         self.recorder.stored(self.recorder.untold(EVERYTHING))
         return told
@@ -94,7 +94,7 @@ def test_commits_without_a_seam_are_one_event_that_grows_also_after_it_was_told(
 
 
 def test_batch_that_outlived_a_rebalance_is_credited_to_the_ownership_it_was_polled_under() -> None:
-    """Though it holds records of several partitions, of which no first and last are told."""
+    """Though it holds records of several partitions, without a first and a last one of each."""
     task = Task()
     task.take(P, Q)
     task.recorder.stands_at({P: 5, Q: 7})
@@ -199,7 +199,7 @@ def test_what_was_polled_and_never_processed_is_seen_within_one_checkpoint_too()
 
 
 def test_markers_that_the_position_passes_between_polls_are_no_gap() -> None:
-    """Nothing was delivered: no poll brought records, and nobody asked for the position in between."""
+    """Nothing was delivered: no poll brought records, and the position was not read in between."""
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -356,7 +356,7 @@ def test_what_had_grown_and_is_dropped_is_a_hole_though_the_server_has_it_as_it_
 
 
 def test_server_that_lost_how_far_an_event_had_grown_sees_a_hole() -> None:
-    """It was restored from a backup: what had been stored since is told by nobody any more."""
+    """It was restored from a backup: events that had been stored since are not reported again."""
     task = Task()
     task.take(P)
     task.process(0, 5)

@@ -15,11 +15,11 @@ from workers.loop.telling.offset_recorder import GROWS_FOR_MS, OffsetRecorder
 P = ("orders", 0)
 KEPT = 4
 LIMIT = 3
-"""Of one report, so that several are needed."""
+"""The limit of one report, so that several are needed."""
 
 
 class Told:
-    """What the server has of one task."""
+    """The events of one task that the server has."""
 
     def __init__(self) -> None:
         self.events: dict[int, Event] = {}
@@ -159,7 +159,7 @@ class World:
                 pass
 
     def verdict(self) -> Verdict:
-        """After all the living have told all they have."""
+        """After all living ones have reported all they have."""
         for task in self.tasks:
             if not task.is_dead:
                 if task is self.owner:
@@ -223,7 +223,7 @@ def test_batch_that_is_dropped_is_always_found(before: Steps, after: Steps) -> N
     assert owner is not None
     owner.process(2)
     owner.commit()
-    # Polled, and processed by nobody: a buffer that was emptied, or a request of a stream that had ended.
+    # Polled, and never processed: a buffer that was emptied, or a request of a stream that had ended.
     owner.position += 2
     owner.recorder.stands_at({P: owner.position})
     owner.process(2)

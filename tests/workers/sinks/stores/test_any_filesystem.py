@@ -1,4 +1,4 @@
-"""Stores that only fsspec knows: one that forgets, one that damages, one that raises what nobody expects."""
+"""Stores that only fsspec knows: one that forgets, one that damages, one that raises unexpected errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_was_damaged_is_seen(filesystem: type[ScriptedFilesystem], make_fil
         self.pipe_file(path, b"recorDs")
 
     filesystem.putting = put
-    with pytest.raises(UploadError, match="what was uploaded, read back, has the SHA-256"):
+    with pytest.raises(UploadError, match="the upload, read back, has the SHA-256"):
         store()[0].put_all([make_file(b"records")], within_s=30)
 
 

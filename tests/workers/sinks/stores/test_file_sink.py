@@ -1,4 +1,4 @@
-"""What a sink does with its local disk and its time while a checkpoint's files are written and uploaded."""
+"""A sink's use of its local disk and its time while a checkpoint's files are written and uploaded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def filled(folder: Path, store: FailingStore, *, users: int, buffers: Buffers | 
 
 @pytest.mark.parametrize("puts", [0, 1, 2])
 def test_what_could_not_be_uploaded_does_not_stay_on_the_local_disk(tmp_path: Path, puts: int) -> None:
-    """Whoever fills the disk with files that nobody will upload cannot write the next ones."""
+    """A sink that fills the disk with files that it will not upload cannot write the next ones."""
     sink = filled(tmp_path, FailingStore(puts), users=MORE_THAN_TWO_CHUNKS)
     with pytest.raises(SinkError, match="refused, for the test"):
         sink.finish(bound_s=10.0, between=lambda: None)
@@ -88,6 +88,6 @@ def test_all_sinks_of_a_task_hold_no_more_files_together_than_one_may(tmp_path: 
     assert not any(one.is_full for one in [small, *sinks])
     sinks.append(sink(4_900))
     assert all(one.is_full for one in sinks)
-    assert not small.is_full, "what it holds is not what there is too much of"
+    assert not small.is_full, "its own content is not the surplus"
     sinks.pop().forget()
     assert not any(one.is_full for one in sinks)

@@ -142,7 +142,7 @@ def test_what_is_written_falsely_is_never_put_in_place(
         target.write_bytes(source.read_bytes()[:-1] + b"?")
 
     monkeypatch.setattr(local_folder, "_copy", damaged)
-    with pytest.raises(UploadError, match="what was written has the SHA-256"):
+    with pytest.raises(UploadError, match="the written file has the SHA-256"):
         store(tmp_path / "lake").put_all([make_file()], within_s=30)
     assert all_below(tmp_path / "lake") == []
 

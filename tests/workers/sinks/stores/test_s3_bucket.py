@@ -86,7 +86,7 @@ def test_what_changed_on_its_way_is_never_taken_for_the_file(
     file = make_file(content)
     proxy.fault = lambda _method, _path, before: Fault.CHANGED if before == write else Fault.NONE
 
-    with pytest.raises(UploadError, match=f"what is at the path has the SHA-256 .*, not {file.sha256}"):
+    with pytest.raises(UploadError, match=f"the object at the path has the SHA-256 .*, not {file.sha256}"):
         store(s3, bucket, url=proxy.url).put_all([file], within_s=60)
 
 
@@ -184,7 +184,7 @@ def test_a_file_that_changed_in_the_spool_is_refused(s3: S3, bucket: str, make_f
     for content in (b"a few records", LONG):
         file = make_file(content)
         file.local.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-        with pytest.raises(UploadError, match="is not the file any more"):
+        with pytest.raises(UploadError, match="has changed: its SHA-256 is not"):
             store(s3, bucket).put_all([file], within_s=60)
     assert s3.keys(bucket) == []
     assert s3.open_uploads(bucket) == []
@@ -209,7 +209,7 @@ def test_a_store_without_checksums_is_verified_by_its_etag_and_else_read_back(
     content: bytes,
     etag: str,
 ) -> None:
-    """An old store tells no SHA-256; one that encrypts has ETags that are no MD5."""
+    """An old store returns no SHA-256; one that encrypts has ETags that are no MD5."""
     call = S3Bucket._call  # pyright: ignore[reportPrivateUsage]
 
     def silent(self: S3Bucket, method: str, deadline_s: float, **arguments: Any) -> dict[str, Any]:

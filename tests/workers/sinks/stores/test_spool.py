@@ -1,4 +1,4 @@
-"""What is held in memory is bounded, and what was spooled comes back as it was."""
+"""Values in memory are bounded, and spooled ones come back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store promises whatever is behind it: order, time, threads, and what it says when it cannot."""
+"""The guarantees of every kind of store: order, time, threads, and its errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scripted:
 
 
 class Gate:
-    """Holds whoever comes until it is opened."""
+    """Blocks its callers until it is opened."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -81,7 +81,7 @@ def test_error_of_an_upload_that_is_late_names_the_fault_and_not_the_time(make_f
         raise StoreFaultError("No space left on device") if attempt == 1 else OutOfTimeError("no answer in time")
 
     store = Store("x://", destination=Scripted(act), pause_s=lambda _attempt: 0.01)
-    with pytest.raises(UploadError, match=r"No space left on device \(try 1\)"):
+    with pytest.raises(UploadError, match=r"No space left on device \(attempt 1\)"):
         store.put_all([make_file()], within_s=0.3)
 
 
@@ -111,7 +111,7 @@ def test_what_fails_until_the_deadline_is_named_with_its_last_cause(make_file: M
     def act(_file: ToUpload, _attempt: int) -> None:
         raise StoreFaultError("SlowDown: reduce your request rate")
 
-    with pytest.raises(UploadError, match=rf"{file.path} was not uploaded in time.*SlowDown.*\(try \d+\)"):
+    with pytest.raises(UploadError, match=rf"{file.path} was not uploaded in time.*SlowDown.*\(attempt \d+\)"):
         Store("x://", destination=Scripted(act), pause_s=lambda _: 0.05).put_all([file], within_s=0.5)
 
 
@@ -131,9 +131,9 @@ def test_a_refusal_ends_it_for_all_at_once(make_file: MakeFile, gate: Gate) -> N
 
 def test_an_error_that_nobody_expected_is_told_and_not_lost_with_its_thread(make_file: MakeFile) -> None:
     def act(_file: ToUpload, _attempt: int) -> None:
-        raise ZeroDivisionError("a mistake of ours")
+        raise ZeroDivisionError("a mistake in Fenceline")
 
-    with pytest.raises(UploadError, match="ZeroDivisionError: a mistake of ours"):
+    with pytest.raises(UploadError, match="ZeroDivisionError: a mistake in Fenceline"):
         Store("x://", destination=Scripted(act)).put_all([make_file()], within_s=30)
 
 
@@ -159,7 +159,7 @@ def test_many_quick_uploads_are_no_reason_not_to_call_between(
 
 
 def test_files_that_are_all_there_too_late_do_not_count(make_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the process is frozen between the last upload and the look at it."""
+    """As when the process is frozen between the last upload and the check of it."""
     clock = [100.0]
     monkeypatch.setattr("workers.sinks.store.time.monotonic", lambda: clock[0])
 

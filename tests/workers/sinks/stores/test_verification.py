@@ -1,4 +1,4 @@
-"""What went into the files of a checkpoint, against what is read from them again: by ids, and as often as they came."""
+"""The ids that went into a checkpoint's files, compared with those read again, and how often each came."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_it_stops_when_its_time_is_over_and_goes_on_there(sink: Sink, monkeypatc
     assert read == []
     sink.verification.check(two_seconds, within_s=3.0)
     assert (len(read), sink.verification.due) == (2, 1)
-    with pytest.raises(DifferenceError, match="of 3 ids 1 are missing") as found:
+    with pytest.raises(DifferenceError, match="1 of 3 ids are missing") as found:
         sink.verification.check(two_seconds, within_s=3.0)
     assert (len(read), found.value.lost) == (3, Counter({'"carl"': 1}))
 
@@ -103,7 +103,7 @@ def test_what_is_missing_is_what_was_in_the_file_that_cannot_be_read(sink: Sink)
     """The others are read all the same."""
     sink.commit([record("a"), record("b"), record("b"), record("c", "bert")])
     sink.file_of("anna").unlink()
-    with pytest.raises(DifferenceError, match="of 4 ids 3 are missing") as found:
+    with pytest.raises(DifferenceError, match="3 of 4 ids are missing") as found:
         sink.check()
     assert found.value.lost == Counter({'"a"': 1, '"b"': 2})
     assert found.value.unexpected == Counter()
@@ -127,7 +127,7 @@ def test_what_was_expected_of_a_checkpoint_that_was_given_up_is_not_expected_any
 def test_both_sets_are_told(sink: Sink) -> None:
     sink.verification.expect(Counter({'"lost"': 1}))
     sink.commit([record("b")])
-    with pytest.raises(DifferenceError, match='1 are missing \\("lost"\\), 0 are too many') as found:
+    with pytest.raises(DifferenceError, match='ids are missing \\("lost"\\), 0 are too many') as found:
         sink.check()
     assert (found.value.lost, found.value.unexpected) == (Counter({'"lost"': 1}), Counter())
 

@@ -1,0 +1,34 @@
+"""What an audit reports to the product that asked for it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of ids that an audit found; `read` and `expected` are in records.
+
+    unexpected: outputs without an input. dangling: committed references to files that are missing or other ones.
+    incomplete: why it could not see everything; else empty.
+    """
+
+    audit_id: str
+    read: int
+    expected: int
+    lost: int
+    duplicated: int
+    unexpected: int = 0
+    dangling: int = 0
+    incomplete: str = ""
+
+
+class AuditWord(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of an audit: not over yet, or counted, or `no_audit` says why there is none."""
+
+    audit_id: str | None = None
+    figures: AuditFigures | None = None
+    no_audit: str = ""
+
+    @property
+    def is_through(self) -> bool:
+        return self.figures is not None or bool(self.no_audit)

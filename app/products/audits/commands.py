@@ -1,0 +1,8 @@
+"""The commands of the product: module and name of each, as strings, so that `--help` loads none of them."""
+
+from __future__ import annotations
+
+COMMANDS = {
+    "audit": "app.products.audits.cli:audit",
+    "audits": "app.products.audits.cli:app",
+}

@@ -1,0 +1,38 @@
+"""The configuration that an audit's application is submitted with: a pure function of its specification."""
+
+from __future__ import annotations
+
+from app.core.allow_lists.spark_master import SparkMasterKind, parse
+from app.edges.spark.conf import Submission, defaults, is_on_this_machine, loopback, of_all
+from app.products.audits.specification import AuditSpecification
+
+TRIES_OF_A_BATCH = 4
+
+
+def of_audit(specification: AuditSpecification, *, python: str, driver_python: str, local_dir: str) -> Submission:
+    """What spark-submit is given for one audit, on the pipeline's own master.
+
+    Unlike an instance it is a batch: a task that fails is tried a few times and may lie anywhere, and workers are used
+    again. Its cores are bounded, so that it does not take what the pipeline's instances need.
+    """
+    spark = specification.spark
+    master = parse(spark.master)
+    cores = specification.cores
+    conf = {
+        **defaults(),
+        **spark.conf,
+        **of_all(
+            application_name=f"fenceline audit {specification.audit_id}",
+            python=python,
+            driver_python=driver_python,
+            local_dir=local_dir,
+        ),
+        "spark.driver.memory": "1g",
+        "spark.cores.max": str(cores),
+        "spark.executor.cores": "1",
+        "spark.executor.memory": f"{spark.executor_memory_mb}m",
+        "spark.task.maxFailures": str(TRIES_OF_A_BATCH),
+        **(loopback() if is_on_this_machine(master) else {}),
+    }
+    named = f"local[{cores},{TRIES_OF_A_BATCH}]" if master.kind is SparkMasterKind.LOCAL else spark.master
+    return Submission(master=named, conf=conf)

@@ -1,0 +1,65 @@
+"""The record of drills (app/core/product.py)."""
+
+from __future__ import annotations
+
+from app.products.drills import schemas  # first: it declares what the routes show
+
+# isort: split
+from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
+from app.core.wire.drill import DRILL_PATH
+from app.kit.access import Verb
+from app.kit.loops.supervisor import Loop
+from app.products.drills import api, pages, tones, workers_api
+from app.products.drills.loop import DrillWatch
+from app.products.drills.ordering import order_of
+from app.products.drills.service.drills import why_disturbed
+from app.products.drills.store import DrillStore
+
+__all__ = ["DRILLS", "schemas"]
+
+
+def _loops(server: ServerParts) -> tuple[Loop, ...]:
+    watch = DrillWatch(
+        unit_of_work=server.unit_of_work,
+        observations=server.observations,
+        freeze_self=server.freeze_self,
+        clock=server.clock,
+        host=server.host,
+    )
+    return (watch,)
+
+
+DRILLS = Product(
+    name="drills",
+    api=(Routes(after="runs", routers=(api.router,)),),
+    tags=(
+        Tag(
+            after="runs",
+            name="drills",
+            text="Failures on purpose, on pipelines that allow them: what was expected, what happened, "
+            "what came of it.",
+        ),
+    ),
+    pages=(Routes(after="runs", routers=(pages.router,)),),
+    pipeline_links=(
+        PipelineLink(
+            path="drills",
+            title="Drills",
+            order=50,
+            key="d",
+            is_shown=lambda definition: definition.allows_drills,
+            primary_verb=Verb.START_DRILL,
+        ),
+    ),
+    tones=tones.TONES,
+    sentences={
+        "drill-ordered": "Ordered. It begins within a second or two; what happens appears below.",
+        "drill-stopped": "Stopping: nothing more begins, and what is frozen is thawed.",
+    },
+    worker_routes={DRILL_PATH: workers_api.drill},
+    loops=_loops,
+    loops_after="reconciler",
+    expire=lambda uow, now: uow.of(DrillStore).expire(now=now),
+    disturbed=why_disturbed,
+    order_of=order_of,
+)

@@ -1,0 +1,93 @@
+"""The record of migrations (app/core/product.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.products.migrations.api import foreign_schemas, migration_schemas  # first: they declare what routes show
+
+# isort: split
+from app.core.pipelines.pipeline import ProcessingGuarantee
+from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
+from app.kit.loops.supervisor import Loop
+from app.kit.web.pages.navigation import Place
+from app.products.migrations import tones
+from app.products.migrations.api import foreign as foreign_api
+from app.products.migrations.api import migrations as migrations_api
+from app.products.migrations.loop import MigrationDriver
+from app.products.migrations.pages import acts, foreign, migrations, plans
+from app.products.migrations.ports import MigrationQuestions
+from app.products.migrations.service import guard
+from app.products.migrations.service.questions import BrokerActs, BrokerQuestions
+
+__all__ = ["MIGRATIONS", "foreign_schemas", "migration_schemas"]
+
+
+def _parts(server: ServerParts) -> Mapping[type, object]:
+    questions = BrokerQuestions(
+        unit_of_work=server.unit_of_work,
+        brokers=server.brokers,
+        transactions=server.transactions,
+        surveys=server.surveys,
+        observations=server.observations,
+        clock=server.clock,
+    )
+    return {MigrationQuestions: questions}
+
+
+def _loops(server: ServerParts) -> tuple[Loop, ...]:
+    driver = MigrationDriver(
+        unit_of_work=server.unit_of_work,
+        observations=server.observations,
+        acts=BrokerActs(
+            unit_of_work=server.unit_of_work,
+            brokers=server.transactions,
+            observations=server.observations,
+            clock=server.clock,
+        ),
+        questions=server.part(MigrationQuestions),
+        clock=server.clock,
+        where=server.where,
+    )
+    return (driver,)
+
+
+MIGRATIONS = Product(
+    name="migrations",
+    api=(Routes(after="runs", routers=(migrations_api.router, foreign_api.router)),),
+    tags=(
+        Tag(
+            after="runs",
+            name="migrations",
+            text="From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
+        ),
+    ),
+    # `/migrations/foreign` and `/migrations/plan` before `/migrations/{id}`.
+    pages=(Routes(after="runs", routers=(foreign.router, plans.router, acts.router, migrations.router)),),
+    navigation=(Place(after="/mappings", path="/migrations", title="Migrations"),),
+    pipeline_links=(
+        PipelineLink(
+            path="migrations",
+            title="Migrate",
+            order=40,
+            key="m",
+            is_shown=lambda definition: definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE,
+        ),
+    ),
+    tones=tones.TONES,
+    sentences={
+        "migration-watched": "Watched from now on. You bounce it; what the brokers say of each stage is below.",
+        "migration-moved": "Written down, with what is proven by now.",
+        "migration-begun": "Begun. The preflight only looks; what it finds appears below.",
+        "migration-paused": "Paused. No step begins; an instance that is between two leases still comes back.",
+        "migration-resumed": "It goes on. What was missing is looked at again.",
+        "migration-turned": "Turned round. It goes back by the same evidence.",
+        "migration-aborted": "Aborted. Every instance stays as it is.",
+        "migration-fence": "It is fenced as the next step.",
+    },
+    loops=_loops,
+    loops_after="reconciler",
+    parts=_parts,
+    busy=guard.why_migrating,
+    shut_out=guard.shut_out,
+)
