@@ -16,14 +16,14 @@ DRILL_PATH = "/workers/v1/drill"
 
 
 class Act(StrEnum):
-    """What is done to a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
+    """The action on a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
 
     FREEZE = "freeze"
     KILL = "kill"
 
 
 class ActStep(StrEnum):
-    """A word of a process that is drilled, or of the watchdog beside it, which also speaks while it is frozen."""
+    """A report of a process in a drill, or of the watchdog beside it, which also reports while it is frozen."""
 
     CLAIMED = "claimed"
     FROZEN = "frozen"

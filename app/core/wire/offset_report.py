@@ -17,7 +17,7 @@ from app.core.wire.offset_events import Event
 
 
 class Init(NamedTuple):
-    """What the coordinator gave a producer when it began. transactional_id: where its task has several; else None."""
+    """The coordinator's answer to a producer's init. transactional_id: if its task has several; else None."""
 
     producer_id: int
     epoch: int
