@@ -22,7 +22,7 @@ MAX_WEBHOOKS = 50
 MAX_SECRETS = 2
 LONGEST_URL = 1_000
 _GONE = 410
-# Not a word about the message: the receiver was too slow, not ready, or asked too often.
+# These do not concern the message: the receiver was too slow, not ready, or got too many requests.
 _TEMPORARY = frozenset({408, 425, 429})
 _CLOCKS_AGREE_S = 60
 
@@ -134,7 +134,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What the receiver said; text is the beginning of its body.
+    """The receiver's answer; text is the beginning of its body.
 
     clock_ahead_s: its clock against ours, by the Date of its answer; 0 when it gave none.
     """

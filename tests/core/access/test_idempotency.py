@@ -1,4 +1,4 @@
-"""A command that is sent twice is carried out once, also when both are there at the same time."""
+"""A command that is sent twice is carried out once, also if both arrive at the same time."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ async def test_a_command_that_failed_leaves_its_key_free(plane: ControlPlane) ->
 
 
 @pytest.mark.parametrize("key", ["", "two words", "x" * 201, "ü"])
-async def test_what_is_no_key_is_refused(plane: ControlPlane, key: str) -> None:
+async def test_malformed_key_is_refused(plane: ControlPlane, key: str) -> None:
     with pytest.raises(InvalidError, match="1 to 200 printable characters"):
         await command(plane, key=key)

@@ -41,7 +41,7 @@ async def text_of(client: httpx.AsyncClient, path: str, **query: str) -> str:
 
 
 async def moved(plane: ControlPlane) -> None:
-    """in-1 was task 0's, was nobody's for a minute, and is task 1's."""
+    """in-1 belonged to task 0, had no owner for a minute, and belongs to task 1."""
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0), ("in", 1)], generation=1))
     plane.pass_time(600)
@@ -148,7 +148,7 @@ async def test_import_shows_what_it_would_do_before_it_does_it(wiring: Wiring, p
         assert (await somebody.post(path, data=form)).status_code == 403
 
 
-async def test_what_is_wrong_with_a_formula_stands_at_its_field(wiring: Wiring, plane: ControlPlane) -> None:
+async def test_problem_of_a_formula_is_shown_at_its_field(wiring: Wiring, plane: ControlPlane) -> None:
     await plane.pipeline()
     async with browser_of(wiring, Role.AUTHOR) as author:
         answer = await author.post(

@@ -1,4 +1,4 @@
-"""A worker is believed about its own pipeline, and about nothing that others own; numbers that cannot be are none."""
+"""A worker is believed about its own pipeline only; impossible numbers are dropped."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_nothing_of_an_honest_heartbeat_is_dropped(plane: ControlPlane) ->
 
 
 @pytest.mark.parametrize("name", [STRANGER, "fl.t.other.0.0"])
-async def test_fencing_of_a_strangers_producer_is_not_recorded(plane: ControlPlane, name: str) -> None:
+async def test_fencing_of_a_foreign_producer_is_not_recorded(plane: ControlPlane, name: str) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, events=[fenced(name)]))
     async with plane.uow() as uow:
@@ -248,7 +248,7 @@ async def test_no_number_of_a_heartbeat_keeps_the_run_from_being_counted_and_exp
     assert all(math.isfinite(sample.records_in_per_s) and sample.records_in_per_s >= 0 for sample in series)
 
 
-async def test_counters_that_were_stored_before_are_read_and_expire_whatever_they_are(plane: ControlPlane) -> None:
+async def test_counters_that_were_stored_before_are_read_and_expire_with_any_value(plane: ControlPlane) -> None:
     run = await plane.running()
     for attempt in range(3):
         await plane.beat(task_heartbeat(run.id, attempt=attempt, partitions=[("in", 0)]))
@@ -298,7 +298,7 @@ async def test_number_that_no_attempt_can_have_is_refused(plane: ControlPlane, f
         await plane.beat(task_heartbeat(run.id, **fields))
 
 
-async def test_driver_tells_of_its_own_tasks_and_of_one_attempt_of_each(plane: ControlPlane) -> None:
+async def test_driver_reports_its_own_tasks_and_one_attempt_of_each(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     gone = tuple(
         GoneAttempt(task=task, attempt=attempt, by=GoneBy.WORKER)

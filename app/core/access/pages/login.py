@@ -1,4 +1,4 @@
-"""Logging in by a token or a one-time link, and out again."""
+"""Login by a token or a one-time link, and logout."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def log_in(
 
 @router.get("/login/{secret}")
 async def show_link(request: Request, wiring: WiringDep, secret: str) -> Response:
-    """A one-time link opens a page with one button: a mail scanner's or a browser's own look must not use it up."""
+    """Show a page with one button: the prefetch of a mail scanner or browser must not use the link up."""
     shown = Screen(template="login/link", title="Log in", context={"secret": secret})
     return screen.show(request, shown, principal=None, now=wiring.clock.now())
 
@@ -68,7 +68,7 @@ async def log_out(request: Request, wiring: WiringDep, uow: Uow) -> Response:
 async def _log_in(
     request: Request, wiring: Wiring, uow: Uow, opening: Coroutine[Any, Any, tuple[Session, str]], *, wanted: str
 ) -> Response:
-    """Open the session unless this address has failed too often; a failure is counted and said in the form."""
+    """Open the session unless this address has failed too often; a failure is counted and shown in the form."""
     address = "" if request.client is None else request.client.host
     wait_s = wiring.login_limit.wait_s(address, now_s=time.monotonic())
     if wait_s > 0:
@@ -97,7 +97,7 @@ def _form(request: Request, wiring: Wiring, *, wanted: str, problem: str | None 
 
 
 def _local(wanted: str) -> str:
-    """A path of this server, or `/`: an address elsewhere (`//evil`, `\\evil`) is no place to send somebody to."""
-    # Browsers leave out tabs and line ends, and take `\\` for `/`; a path of ours has none of them.
+    """Return a path of this server, or `/`: an address elsewhere (`//evil`, `\\evil`) must not be a target."""
+    # Browsers leave out tabs and line ends, and read `\\` as `/`; a path of Fenceline has none of them.
     is_path = wanted.startswith("/") and not wanted.startswith("//")
     return wanted if is_path and wanted.isprintable() and "\\" not in wanted else "/"
