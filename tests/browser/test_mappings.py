@@ -143,8 +143,8 @@ def ids_page() -> str:
             Standing.OURS,
             owner=owner("app-0_2", IdKind.IMPORTED),
             partitions=("flights-2", "flights-3"),
-            contested="Used by producer 7 with epoch 5, of which no task of delayed-flights has told: whoever starts "
-            "next fences the other",
+            contested="Used by producer 7 with epoch 5, which no task of delayed-flights has reported: the next start "
+            "of either fences the other",
         ),
         registered(f"streams-{LONG}-0_1", Standing.FOREIGN),
         registered("fl.t.gone.0.0", Standing.ORPHANED, orphan=Orphan.NO_PIPELINE),
@@ -194,7 +194,7 @@ def import_page() -> str:
         assigned={},
         owners={},
         of_tasks={},
-        in_use={"app-0_0": "It has a transaction open: its application runs, and would be fenced by a start"},
+        in_use={"app-0_0": "It has a transaction open: its application runs, and a start would fence the application"},
     )
     plan = plan_of(lines_of(ImportWish(csv=csv), group="g", partitions=partitions), facts)
     context: dict[str, Any] = {
@@ -257,4 +257,4 @@ def test_growth_is_drawn(page: Page, tmp_path: Path) -> None:
     expect(page.locator("rate-chart canvas")).to_have_count(1)
     # The data span days, so a time alone is not enough.
     expect(page.locator("rate-chart .u-legend")).to_contain_text(re.compile(r"\d\d-\d\d \d\d:\d\d UTC"))
-    expect(page.get_by_role("alert")).to_contain_text("1 id is used by somebody else than its owner")
+    expect(page.get_by_role("alert")).to_contain_text("1 contested id")

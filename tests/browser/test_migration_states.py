@@ -41,7 +41,7 @@ def archived_everywhere(walked: Walked, page: Page) -> None:
     looked_at(page, "mappings")
     page.goto("/mappings/ids?only=archived")
     expect(page.locator("#ids tbody tr")).to_have_count(2)
-    expect(page.locator("#ids")).to_contain_text("nobody may initialise it any more")
+    expect(page.locator("#ids")).to_contain_text("no producer may initialise it")
     looked_at(page, "registry")
 
 

@@ -169,7 +169,7 @@ async def test_registry_has_the_owner_of_each_id(api_wiring: Wiring, plane: Cont
         "unseen": 1,
         "contested": 1,
     }
-    assert "of which no task of flights has told" in by_id[ODD]["contested"]
+    assert "which no task of flights has reported" in by_id[ODD]["contested"]
     assert (found["expiration_ms"], by_id["done"]["expires_at"]) == (None, None)
     assert "127.0.0.1:1" in found["expiration_problem"]
     only = (await viewer.get("/api/v1/clusters/c/id-registry", params={"only": "unseen"})).json()

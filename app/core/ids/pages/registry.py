@@ -1,4 +1,4 @@
-"""The registry: every transactional id of a cluster, whose it is, who needs it, and when it goes."""
+"""The page of the registry: every transactional id of a cluster, with owner, use and expiry."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _LOOK_AGAIN_S = 10.0
 
 _ONLY = (
     ("", "all"),
-    (Only.OURS, "ours"),
+    (Only.OURS, "managed"),
     (Only.FOREIGN, "foreign"),
     (Only.ORPHANED, "orphaned"),
     (Only.ARCHIVED, "archived"),
-    (Only.CONTESTED, "used by somebody else"),
+    (Only.CONTESTED, "contested"),
     (Only.UNSEEN, "owned, not on the brokers"),
 )
 _SORTS = (
@@ -46,15 +46,15 @@ _SORTS = (
     (RegistrySort.CHANGED, "changed last first"),
 )
 _ORPHANED = {
-    Orphan.NO_PIPELINE: "Named as Fenceline names ids, and no pipeline here owns it: its pipeline was deleted, or it "
-    "is another Fenceline's.",
+    Orphan.NO_PIPELINE: "It has the form of a Fenceline id, and no pipeline here owns it: its pipeline was deleted, or "
+    "it belongs to another Fenceline.",
     Orphan.NO_TASK: "No task of its pipeline's definition uses it any more.",
     Orphan.NO_MAPPING: "Its pipeline owns it, and no partition is read under it.",
 }
 
 
 class Wanted:
-    """What the page's form asks for; what is not chosen is an empty string there."""
+    """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             "choices": {"only": _ONLY, "sort": _SORTS},
             "found": None,
         }
-        # What the brokers say changes all the time, and whose an id is seldom does.
+        # The brokers' data change all the time, and owners change rarely.
         shown = Screen(
             template="id_registry/list",
             title="Transactional ids",

@@ -1,4 +1,4 @@
-"""Groups as the brokers tell of them."""
+"""REST schemas of groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Group(Answer):
     pending_offsets: Annotated[int, Field(description="Of open transactions.")]
     rebalanced_at: datetime | None
     source: Annotated[
-        Source, Field(description="admin_calls: its coordinator's word, which tells no past and no classic generation.")
+        Source, Field(description="admin_calls: its coordinator's answer, without history and classic generation.")
     ]
 
     @classmethod
@@ -47,16 +47,16 @@ class Member(Answer):
 
 
 class StoredOffset(Answer):
-    """is_pending: a transaction would store it; producer_id null: no transaction did."""
+    """is_pending: of an open transaction; producer_id null: stored without a transaction."""
 
     topic: str
     partition: int
-    offset: Annotated[int | None, Field(description="null: a coordinator does not tell a pending one.")]
+    offset: Annotated[int | None, Field(description="null: coordinators do not report a pending one.")]
     is_pending: bool
     at: datetime | None
     producer_id: int | None
     producer_epoch: int | None
-    transactional_id: Annotated[str | None, Field(description="Whose producer id it is now, where that is known.")]
+    transactional_id: Annotated[str | None, Field(description="The id that has the producer id now, if known.")]
 
 
 class Rebalance(Answer):
@@ -71,8 +71,8 @@ class GroupDetail(Group):
     member_list: list[Member]
     offsets: list[StoredOffset]
     rebalances: Annotated[list[Rebalance], Field(description="The newest ones, oldest first.")]
-    offsets_aborted: Annotated[int, Field(description="Pending offsets that an abort threw away.")]
-    not_decoded: Annotated[str, Field(description="What is not read of a group of this kind; empty: nothing.")]
+    offsets_aborted: Annotated[int, Field(description="Pending offsets that were aborted.")]
+    not_decoded: Annotated[str, Field(description="The part that is not decoded for this kind; empty: none.")]
     reading: JournalReading
 
     @classmethod
@@ -124,7 +124,7 @@ class GroupDetail(Group):
 class GroupList(Answer):
     items: list[Group]
     next_cursor: str | None
-    matching: Annotated[int, Field(description="How many there are on all pages.")]
+    matching: Annotated[int, Field(description="The number of results on all pages.")]
     reading: JournalReading
 
 
