@@ -150,7 +150,7 @@ def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer_are_said(s3
 
 
 def test_a_root_is_named_when_it_is_none() -> None:
-    with pytest.raises(NoStoreError, match="'lake' is no store"):
+    with pytest.raises(NoStoreError, match="'lake' is not a supported store"):
         open_store("lake")
 
 
