@@ -1,4 +1,4 @@
-"""`fenceline files collect`: what nobody refers to, and deleting it."""
+"""`fenceline files collect`: find orphans, and delete them."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from app.products.files.reader.topic import Topic
 def collect(
     pipeline: PipelineName,
     delete: Annotated[
-        bool, typer.Option("--delete/--dry-run", help="Delete them; without it they are only shown.")
+        bool, typer.Option("--delete/--dry-run", help="Delete the orphans; by default they are only shown.")
     ] = False,
     first_incarnation: Annotated[
         bool,
         typer.Option(
             "--first-incarnation",
-            help="No sink topic of this pipeline was ever deleted and made anew, so that files older than its first "
-            "reference were never referenced. Kafka does not tell; without this they are left alone.",
+            help="State that no sink topic of this pipeline was ever recreated, so that files older than its first "
+            "reference have none. Without this option such files are not deleted.",
         ),
     ] = False,
     patience: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for open transactions to end.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Time to wait for the end of open transactions.")
     ] = 60.0,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find files that no committed reference names nor ever will: what aborted checkpoints left.
+    """Find files of aborted checkpoints, which no committed reference names nor ever will.
 
-    A file is one of them when it is older than rotation, uploads and
-    transactions can last, and the sink topics still hold every reference
-    that could name it. While a transaction is open in a sink topic nothing is
-    judged, with exit code 6. Exit code 1 when a committed reference names a
-    file that is not there.
+    An orphan is older than rotation, uploads and transactions can
+    last, and the sink topics still have every reference that could
+    name it. While a transaction is open in a sink topic nothing is
+    judged, with exit code 6. Exit code 1 if a committed reference
+    names a file that is missing.
     """
     known = of_server(pipeline)
     results: list[tuple[Findings, Outcome | None]] = []
@@ -86,7 +86,7 @@ def _look(collector: Collector, root: str) -> Findings:
 
 
 def _delete(collector: Collector, findings: Findings) -> Outcome:
-    """Raises CommandError, which says how much was deleted before: no command log has it."""
+    """Delete the orphans. Raises CommandError with the deletions before it, which are in no command log."""
     deleted = Tally()
     with Progress() as progress:
 
@@ -98,7 +98,7 @@ def _delete(collector: Collector, findings: Findings) -> Outcome:
             return answered(lambda: collector.delete(findings, told=told))
         except CommandError as error:
             before = f"{deleted.files:,} files ({size_text(deleted.size_bytes)}) below {findings.root} were deleted"
-            raise CommandError(error.message, code=error.code, lines=(f"before that {before}",)) from error
+            raise CommandError(error.message, code=error.code, lines=(f"before this error, {before}",)) from error
 
 
 def _margin(known: PipelineTopics, topics: Sequence[Topic]) -> Margin:
@@ -116,7 +116,7 @@ def _collector(
     patience_s: float,
 ) -> Collector:
     if known.created_at is None:
-        raise CommandError("whose files they are, only a server knows")
+        raise CommandError("the command requires a server, which knows the roots of the pipeline")
     return Collector(
         answered(lambda: open_store(root)),
         topics,

@@ -1,4 +1,4 @@
-"""The collector's findings, as the server keeps them: figures, and a few examples."""
+"""Convert the collector's findings into stored figures and examples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.products.files.reader.findings import Blocked, Findings
 
 
 def findings_of(found: Sequence[Findings]) -> OrphanFindings:
-    """Of all roots. While a transaction is open nothing is judged, below whichever root."""
+    """Return the findings of all roots. While a transaction is open, no root is judged."""
     blocked = dict.fromkeys(_open(one) for findings in found for one in findings.blocked)
     if blocked:
         return OrphanFindings(blocked=tuple(blocked)[:SHOWN])
