@@ -104,7 +104,7 @@ async def test_a_stop_says_what_is_missing_and_an_alarm_whom_it_names(wiring: Wi
     await migrating.until(migration, lambda seen: seen.state is MigrationState.STOPPED)
     async with browser_of(wiring, Role.OPERATOR) as browser:
         page = (await browser.get(f"/migrations/{migration.id}")).text
-    assert "<strong>It has stopped</strong> by this alarm." in page
+    assert "<strong>Stopped</strong> by this alert." in page
     assert "task 0.0 of ended lease 1 is a member of the group as group_only" in page
     assert "/10.0.0.9" in page
     assert "Retry…" in page
