@@ -53,7 +53,7 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     page.emulate_media(color_scheme="dark")
     site.picture(page, "partition-log-dark", height=1_400)
     page.goto("/commands")
-    expect(page.locator("#commands")).to_contain_text(f"had values of {topic}-0 shown")
+    expect(page.locator("#commands")).to_contain_text(f"saw values of {topic}-0")
     del clients
 
 

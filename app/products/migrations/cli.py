@@ -30,7 +30,7 @@ Goal = Annotated[Mode, typer.Option("--to", help="The mode that every instance e
 BackTo = Annotated[Mode, typer.Option("--to", help="generation, or group_only, which includes generation.")]
 Waived = Annotated[
     list[str] | None,
-    typer.Option("--waive", metavar="CONDITION=REASON", help="Waive a condition; may be given several times."),
+    typer.Option("--waive", metavar="CHECK=REASON", help="Waive a condition; may be given several times."),
 ]
 Target = Annotated[
     str,
@@ -197,7 +197,7 @@ def _id_of(client: Client, target: str) -> str:
 def _waived(text: str) -> tuple[str, str]:
     name, separator, reason = text.partition("=")
     if not separator or not reason.strip():
-        raise CommandError(f"--waive {text}: expected CONDITION=REASON")
+        raise CommandError(f"--waive {text}: expected CHECK=REASON")
     return name.strip(), reason.strip()
 
 

@@ -92,7 +92,7 @@ def test_waiving_requires_a_reason() -> None:
     waived = migrations._waived  # pyright: ignore[reportPrivateUsage] - how `--waive` is read
     assert waived("audited=no plan = no audit") == ("audited", "no plan = no audit")
     for text in ("audited", "audited="):
-        with pytest.raises(CommandError, match="CONDITION=REASON"):
+        with pytest.raises(CommandError, match="CHECK=REASON"):
             waived(text)
 
 

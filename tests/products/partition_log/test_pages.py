@@ -174,7 +174,7 @@ async def test_records_are_not_refreshed_so_that_each_view_is_in_the_command_log
     assert "hx-sse:connect" in (await page_of(wiring, Role.OPERATOR)).text
     answer = await page_of(wiring, Role.OPERATOR, keys="true")
     assert "hx-sse:connect" not in answer.text
-    assert "look again for a newer one" in answer.text
+    assert "load it again for newer records" in answer.text
     token = await token_of(wiring, Role.OPERATOR)
     async with client_of(create_users_app(wiring), token=token) as client:
         refused = await client.get("/clusters/demo/log/flights/0/stream", params={"values": "true"})
