@@ -141,7 +141,7 @@ def test_file_appears_as_it_is_referenced(shown: Shown, page: Page) -> None:
     expect(page.locator(".facts .pill").first).to_have_text("live")
 
 
-def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, page: Page) -> None:
+def test_orphans_are_searched_and_collected_with_live_progress(shown: Shown, page: Page) -> None:
     async def begin(_: Wiring) -> None:
         await shown.plane.pipeline("files-asked", files=SINK, sink_topic="asked")
 
