@@ -1,4 +1,4 @@
-"""What people say about the figures of docs/measured/growth.md; no figure that was measured stands here."""
+"""The written explanations of the figures of docs/measured/growth.md; measured figures are not in here."""
 
 from __future__ import annotations
 

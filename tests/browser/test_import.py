@@ -10,7 +10,7 @@ from tests.support.browser import assert_accessible
 from tests.support.topics import unique_name
 
 
-def test_ids_are_imported_after_a_look_at_what_that_would_do(site: Site, page: Page, make_topic: MakeTopic) -> None:
+def test_ids_are_imported_after_a_preview(site: Site, page: Page, make_topic: MakeTopic) -> None:
     name, topic = unique_name("moves"), make_topic(partitions=3)
     site.server.create_pipeline(
         name,

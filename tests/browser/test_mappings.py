@@ -244,7 +244,7 @@ def test_question_of_a_moment_is_asked_by_keyboard_alone(page: Page, tmp_path: P
     expect(page.get_by_role("button", name="Show")).to_be_focused()
 
 
-def test_time_in_which_nobody_held_it_is_drawn(page: Page, tmp_path: Path) -> None:
+def test_time_without_an_owner_is_drawn(page: Page, tmp_path: Path) -> None:
     shown(page, partition_page(), tmp_path, viewport=WIDE)
     lanes = page.locator(".timeline .lane")
     expect(lanes).to_have_count(3)

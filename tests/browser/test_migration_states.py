@@ -104,7 +104,7 @@ def test_a_migration_that_is_refused_and_one_that_is_done(walked: Walked, walker
     looked_at(page, "list-done")
 
 
-def test_somebody_elses_migration(walked: Walked, walker: Page) -> None:
+def test_a_foreign_migration(walked: Walked, walker: Page) -> None:
     page = walker
     page.set_viewport_size(cast(Any, WIDE))
     page.goto("/migrations")

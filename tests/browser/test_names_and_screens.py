@@ -284,7 +284,7 @@ TAKE_IN_HAND = """
 """
 
 
-def test_what_a_reader_has_in_hand_stays_while_frames_come_and_nothing_jumps(page: Page) -> None:
+def test_the_users_state_stays_while_frames_come_and_nothing_jumps(page: Page) -> None:
     frames = 0
 
     def serve(route: Route) -> None:

@@ -57,7 +57,7 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     del clients
 
 
-def test_what_is_not_there_says_where_to_go(site: Site, page: Page, make_topic: MakeTopic) -> None:
+def test_a_missing_offset_names_the_next_step(site: Site, page: Page, make_topic: MakeTopic) -> None:
     topic = make_topic()
     page.goto(f"/clusters/{site.cluster}/log/{topic}/0")
     expect(page.get_by_text("The partition is empty")).to_be_visible()

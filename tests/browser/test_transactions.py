@@ -115,9 +115,7 @@ def test_one_id_is_followed_from_its_own_page(site: Site, page: Page, make_topic
 
 
 @pytest.mark.parametrize("path", ["/transactions", "/groups"])
-def test_the_lists_are_accessible_with_what_is_in_them(
-    site: Site, page: Page, make_topic: MakeTopic, path: str
-) -> None:
+def test_the_lists_are_accessible_with_their_content(site: Site, page: Page, make_topic: MakeTopic, path: str) -> None:
     topic, name = make_topic(), unique_name("listed")
     producer = producer_of(site.bootstrap_servers, name)
     producer.init_transactions(_DEADLINE_S)
