@@ -9,8 +9,11 @@ the same number, grown: it replaces what was told before.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from app.core.runs.number_bounds import LATEST_MS, Bound
 from app.core.wire.offset_events import Event
 from app.products.offset_log.hearing import Init
 
@@ -38,7 +41,7 @@ class OffsetReport(msgspec.Struct, frozen=True, kw_only=True):
     inits: what the coordinator gave this attempt's producers, as far as they knew.
     """
 
-    heard_ms: int | None = None
+    heard_ms: Annotated[int | None, Bound(LATEST_MS, counted_as="offsets.heard_ms")] = None
     database_epoch: str | None = None
     is_over: bool = False
     inits: tuple[Init, ...] = ()

@@ -14,7 +14,6 @@ from app.core.observing.snapshot import Phase, Snapshot
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.needs import Need
-from app.core.runs.service.heartbeats import report_of
 from app.core.wire.heartbeat import TaskHeartbeat
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import moment_of_ms, storable
@@ -54,7 +53,7 @@ async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str
     heartbeat = storable(heartbeat)
     if heartbeat.offsets is None or heartbeat.offsets.database_epoch not in (None, database_epoch):
         return False
-    await uow.of(OffsetLogStore).add(report_of(heartbeat), heartbeat.offsets, now=now)
+    await uow.of(OffsetLogStore).add(heartbeat, heartbeat.offsets, now=now)
     return True
 
 
