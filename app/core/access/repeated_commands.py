@@ -28,9 +28,10 @@ Key = Annotated[
 
 
 class Once:
-    """Carries out the command of one request, and commits; a repetition is answered from memory.
+    """Carries out the command of one request; a repetition is answered from memory.
 
     Key, effect and answer are one transaction: after a crash either all of them are there or none.
+    The route commits it.
     A refusal is not remembered, as nothing was done.
     """
 
@@ -44,11 +45,9 @@ class Once:
         self._key = key
 
     async def do(self, act: Callable[[], Awaitable[object]], *, status: int = 200) -> Response:
-        """Run `act` unless it was done already; the answer as JSON, as the route's `response_model` shows it."""
+        """Run `act` unless it was done already, without a commit; the answer is JSON, as `response_model` shows it."""
         if self._key is None:
-            body = self._encoded(await act())
-            await self._uow.commit()
-            return _json(body, status)
+            return _json(self._encoded(await act()), status)
         known = await idempotency.recall(
             self._uow,
             key=self._key,
@@ -68,7 +67,6 @@ class Once:
             status=status,
             body=msgspec.json.decode(body),
         )
-        await self._uow.commit()
         return _json(body, status)
 
     def _encoded(self, answer: object) -> bytes:
