@@ -6,7 +6,7 @@ import msgspec
 
 from app.core.hanging.hanging_transaction import HangingTransaction
 from app.core.hanging.search import Unclear
-from app.kit.words import span
+from app.kit.words import duration
 
 UNCLEAR_SHOWN = 100
 OVERDUE_AFTER_MS = 60_000
@@ -40,9 +40,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
         overdue_ms = now_ms - self.swept_ms - self.sweep_every_ms - 2 * self.sweep_took_ms
         if self.problem or self.swept_ms < 0 or overdue_ms < OVERDUE_AFTER_MS:
             return self.problem
-        return (
-            f"all partitions were asked about last {span(now_ms - self.swept_ms)} ago, and nothing says why not since"
-        )
+        age = duration(now_ms - self.swept_ms)
+        return f"all partitions were asked about last {age} ago, and nothing says why not since"
 
     def warning(self, now_ms: int) -> str:
         """What cannot be told of hanging transactions, as a sentence; empty when all is told."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from app.core.runs.mode import Mode
-from app.kit.words import span
+from app.kit.words import duration
 from app.products.migrations import evidence
 from app.products.migrations.clause import Clause, Finding, closed, closed_unless, open_, unknown
 from app.products.migrations.look import Look, PreflightFacts
@@ -80,16 +80,16 @@ def _no_collision(migration: Migration, look: Look, facts: PreflightFacts) -> Fi
 def _timeout(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     timeout_ms = facts.transaction_timeout_ms
     if timeout_ms <= LONGEST_TIMEOUT_MS:
-        return open_(f"it is {span(timeout_ms)}")
-    return closed(f"it is {span(timeout_ms)}: so long may a step wait for what a killed instance left open")
+        return open_(f"it is {duration(timeout_ms)}")
+    return closed(f"it is {duration(timeout_ms)}: so long may a step wait for what a killed instance left open")
 
 
 def _sweep(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     if facts.abort_sweep_ms is None:
         return unknown("the brokers do not tell it")
     if facts.abort_sweep_ms <= LONGEST_TIMEOUT_MS:
-        return open_(f"they look every {span(facts.abort_sweep_ms)}")
-    return closed(f"they look only every {span(facts.abort_sweep_ms)}: so much longer may a transaction live")
+        return open_(f"they look every {duration(facts.abort_sweep_ms)}")
+    return closed(f"they look only every {duration(facts.abort_sweep_ms)}: so much longer may a transaction live")
 
 
 def _modes(migration: Migration, look: Look) -> Finding:

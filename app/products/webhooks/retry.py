@@ -7,6 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from app.kit.back_off import BackOff
+from app.kit.words import duration_s
 
 _GONE = 410
 # Not a word about the message: the receiver was too slow, not ready, or asked too often.
@@ -77,4 +78,5 @@ class Answered(msgspec.Struct, frozen=True):
         if abs(self.clock_ahead_s) < _CLOCKS_AGREE_S:
             return ""
         way = "ahead of" if self.clock_ahead_s > 0 else "behind"
-        return f"; its clock is {abs(self.clock_ahead_s)} s {way} ours, and a receiver may refuse a signature for that"
+        apart = f"its clock is {duration_s(abs(self.clock_ahead_s))} {way} ours"
+        return f"; {apart}, and a receiver may refuse a signature for that"

@@ -91,7 +91,7 @@ def test_end_of_a_dead_task_is_known_by_our_command(client: Client) -> None:
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
     assert event.verdict.sentence.startswith(
         f"The reconciler ended the transaction of {ID} (producer 7 epoch 0), because its process is gone. What it had "
-        "written into delayed in 3.0 s was aborted"
+        "written into delayed in 3 s was aborted"
     )
     coordinator.init(after_ms=4_000)
     coordinator.begin()

@@ -28,7 +28,7 @@ def test_lease_outlives_every_attempt() -> None:
 @pytest.mark.parametrize(
     ("status", "clock_ahead_s", "said"),
     [
-        (401, 412, "refuses it with 401; its clock is 412 s ahead of ours"),
+        (401, 412, "refuses it with 401; its clock is 6.9 min ahead of ours"),
         (400, -70, "its clock is 70 s behind ours"),
         (401, 59, "the receiver refuses it with 401"),
         (503, 412, "the receiver answers 503"),
