@@ -46,7 +46,7 @@ def test_ids_are_imported_after_a_preview(site: Site, page: Page, make_topic: Ma
     expect(first).to_contain_text("imported")
     expect(first).to_contain_text("not on the brokers")
     # The brokers' own setting, which is 7 days by default.
-    expect(page.locator(".stat").filter(has_text="Expire after")).to_contain_text("7 d")
+    expect(page.locator(".stat").filter(has_text="Expire after")).to_contain_text("7 days")
     page.goto(f"/mappings?search={topic}-1")
     expect(page.locator("#mappings tbody tr")).to_contain_text("assigned")
 

@@ -171,7 +171,7 @@ def ids_page() -> str:
         "choices": {"only": (("", "all"), ("ours", "ours")), "sort": (("id", "by id"),)},
         "found": found,
         "rows": [id_registry._row(one) for one in items],  # pyright: ignore[reportPrivateUsage] - as above
-        "expires_after": "7 d",
+        "expires_after": "7 days",
         "growth": growth,
         "growth_chart": id_growth_chart_of(growth),
         "reading": reading_of(snapshot, snapshot.transaction_journal, now=NOW),

@@ -30,9 +30,9 @@ Key = Annotated[
 
 
 class Once:
-    """Carries out the command of one request, and commits; a repetition gets the stored answer.
+    """Carries out the command of one request; a repetition gets the stored answer.
 
-    Key, effect and answer are one transaction: after a crash either all of them exist or none.
+    Key, effect and answer are one transaction, which the route commits: after a crash either all of them exist or none.
     A refusal is not stored, since it changed nothing.
     """
 
@@ -46,11 +46,9 @@ class Once:
         self._key = key
 
     async def do(self, act: Callable[[], Awaitable[object]], *, status: int = 200) -> Response:
-        """Run `act` unless it was done already; return the answer as JSON, in the route's `response_model`."""
+        """Run `act` unless it was done already, without a commit; return the answer as JSON in `response_model`."""
         if self._key is None:
-            body = self._encoded(await act())
-            await self._uow.commit()
-            return _json(body, status)
+            return _json(self._encoded(await act()), status)
         known = await idempotency.recall(
             self._uow,
             key=self._key,
@@ -70,7 +68,6 @@ class Once:
             status=status,
             body=msgspec.json.decode(body),
         )
-        await self._uow.commit()
         return _json(body, status)
 
     def _encoded(self, answer: object) -> bytes:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from app.kit.words import duration
+
 _CLOSE_ENOUGH_MS = 250
 _FIRST_GUESS_MS = 500
 _MOST_QUESTIONS = 60
@@ -34,6 +36,11 @@ class ClockOffset(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def middle_ms(self) -> int:
         return (self.least_ms + self.most_ms) // 2
+
+    @property
+    def distance(self) -> str:
+        """Return `5 min behind`, `2 s ahead`."""
+        return f"{duration(abs(self.middle_ms))} {'behind' if self.middle_ms > 0 else 'ahead'}"
 
     def age_of(self, stamped_ms: int, *, now_ms: int) -> Age:
         """Return the age of the broker's timestamp `stamped_ms`."""

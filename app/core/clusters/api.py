@@ -47,7 +47,9 @@ async def register_cluster(
             now=wiring.clock.now(),
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/{name}", responses=refusals(404))

@@ -130,10 +130,8 @@ def looking_at(wiring: Wiring, name: str) -> Look:
 
 
 def clock_words(offset: ClockOffset) -> str:
-    """Return `in step`, `300.1 s behind`, `2.0 s ahead`."""
-    if abs(offset.middle_ms) < SAME_WITHIN_MS:
-        return "in step"
-    return f"{abs(offset.middle_ms) / 1000:,.1f} s {'behind' if offset.middle_ms > 0 else 'ahead'}"
+    """Return `in step`, `5 min behind`, `2 s ahead`."""
+    return "in step" if abs(offset.middle_ms) < SAME_WITHIN_MS else offset.distance
 
 
 def _reading(status: JournalStatus) -> Mapping[str, Any]:

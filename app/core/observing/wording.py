@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from app.core.observing.snapshot import JournalStatus, Phase, Source
+from app.kit.words import duration
 
 _BEHIND_MS = 2_000
 _REASONS = 3
@@ -42,15 +43,15 @@ def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
             instead = "; the others show their coordinators' answers" if journal.source is Source.ADMIN_CALLS else ""
             return Told(Quality.PARTIAL, f"{done}{instead}. {journal.lag_records:,} records remain.")
         case Phase.REFUSED:
-            asked = f" They were asked {_age(behind_ms)} ago." if journal.source is Source.ADMIN_CALLS else ""
+            asked = f" They were asked {duration(behind_ms)} ago." if journal.source is Source.ADMIN_CALLS else ""
             return Told(Quality.PARTIAL, f"{_capitalised(journal.problem)}.{asked}")
         case Phase.LOST:
-            age = f" This is the state of {_age(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
+            age = f" This is the state of {duration(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
             return Told(Quality.STALE, f"Not live: {journal.problem or 'no broker answers'}.{age}")
         case Phase.LIVE:
             if behind_ms > _BEHIND_MS:
                 why = f": {journal.problem}" if journal.problem else ""
-                was_so = f"this is the state of {_age(behind_ms)} ago"
+                was_so = f"this is the state of {duration(behind_ms)} ago"
                 if not journal.lag_records:
                     return Told(Quality.STALE, f"Not live: {was_so}, and `{topic}` was not read completely since{why}.")
                 lag = f"{journal.lag_records:,} {'record' if journal.lag_records == 1 else 'records'}"
@@ -76,8 +77,3 @@ def notes_of(journal: JournalStatus) -> list[str]:
 
 def _capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
-
-
-def _age(milliseconds: int) -> str:
-    seconds = milliseconds // 1000
-    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

@@ -49,7 +49,9 @@ async def store_transform_source(
             uow, source=source, allowed=wiring.allowed_options, by=by, why=None, now=wiring.clock.now()
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get(

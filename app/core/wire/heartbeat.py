@@ -10,10 +10,22 @@ HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <run token>`:
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from app.core.runs.number_bounds import LARGEST, LARGEST_EPOCH, LATEST_MS, Bound, Generation, Index, MomentMs
 from app.core.runs.recorded_offset import RecordedOffset
-from app.core.runs.task import Counters, DesiredTaskState, EventKind, GoneBy, OutcomeKind, PartitionProgress, TaskState
+from app.core.runs.task import (
+    Counters,
+    DesiredTaskState,
+    EventKind,
+    GoneBy,
+    OutcomeKind,
+    PartitionProgress,
+    TaskReport,
+    TaskState,
+)
 from app.core.wire import protocol
 from app.core.wire.drill import DrillOrder
 from app.core.wire.offset_report import OffsetReport
@@ -47,46 +59,22 @@ class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     event_id: str
     kind: EventKind
-    at_ms: int
+    at_ms: Annotated[int, Bound(LATEST_MS, counted_as="events.at_ms")]
     message: str
     partitions: tuple[str, ...] = ()
-    generation: int | None = None
+    generation: Generation = None
     error: str | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
+    producer_id: Annotated[int | None, Bound(LARGEST, counted_as="events.producer")] = None
+    producer_epoch: Annotated[int | None, Bound(LARGEST_EPOCH, counted_as="events.producer")] = None
     transactional_id: str | None = None
 
 
-class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+class TaskHeartbeat(TaskReport, frozen=True, kw_only=True):
     """confirmed: committed offsets of the attempt, also of partitions that it has released.
     asks_recorded: requests the recorded offsets of the group in the answer.
     """
 
-    protocol_version: int = protocol.CURRENT
-    run_id: str
-    ordinal: int
-    lease: int
-    task: int
-    attempt: int
-    sequence: int
-    sent_at_ms: int
-    host: str
-    pid: int
-    state: TaskState
-    transactional_id: str | None = None
-    member_id: str | None = None
-    generation: int | None = None
-    partitions: tuple[PartitionProgress, ...] = ()
-    counters: Counters = Counters()
-    commit_latency_p50_ms: float | None = None
-    commit_latency_p99_ms: float | None = None
-    open_transaction_age_ms: int | None = None
-    last_error: str | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
-    commits_every_ms: int | None = None
-    uploads_within_ms: int | None = None
-    not_progressing_ms: int | None = None
+    protocol_version: Index = protocol.CURRENT
     events: tuple[TaskEvent, ...] = ()
     offsets: OffsetReport | None = None
     confirmed: tuple[RecordedOffset, ...] = ()
@@ -150,18 +138,18 @@ class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     tasks_crashing: the number of tasks that failed several times in a row and were not healthy for a while since.
     """
 
-    protocol_version: int = protocol.CURRENT
+    protocol_version: Index = protocol.CURRENT
     run_id: str
-    ordinal: int
-    lease: int
+    ordinal: Index
+    lease: Index
     application_id: str
     host: str
-    sent_at_ms: int
-    executors: int
-    tasks_running: int
-    tasks_waiting: int
+    sent_at_ms: MomentMs
+    executors: Index
+    tasks_running: Index
+    tasks_waiting: Index
     gone: tuple[GoneAttempt, ...] = ()
-    tasks_crashing: int = 0
+    tasks_crashing: Index = 0
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,11 @@ again under the same number, with more of them: the new event replaces the earli
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
+from app.core.runs.number_bounds import LATEST_MS, Bound
 from app.core.wire.offset_events import Event
 
 
@@ -48,7 +49,7 @@ class OffsetReport(msgspec.Struct, frozen=True, kw_only=True):
     inits: the coordinator's answers to this attempt's producers, as far as they knew them.
     """
 
-    heard_ms: int | None = None
+    heard_ms: Annotated[int | None, Bound(LATEST_MS, counted_as="offsets.heard_ms")] = None
     database_epoch: str | None = None
     is_over: bool = False
     inits: tuple[Init, ...] = ()

@@ -83,8 +83,8 @@ def test_transaction_longer_than_the_bound_is_raised_with_whose_it_is() -> None:
     assert alert.state is AlertState.RAISED
     assert (alert.transactional_id, alert.producer_id, alert.producer_epoch) == ("flink-1", 7, 3)
     assert alert.partitions == ("out-0", "out-1")
-    assert "open for 121 s" in alert.sentence
-    assert "its timeout of 3600 s is not over yet" in alert.sentence
+    assert "open for 2 min" in alert.sentence
+    assert "its timeout of 60 min is not over yet" in alert.sentence
 
 
 def test_transaction_longer_than_its_own_timeout_is_raised_before_the_bound() -> None:
@@ -139,7 +139,7 @@ def test_raised_alert_is_not_raised_again_and_is_resolved_at_its_end() -> None:
     assert new == []
     assert over.state is AlertState.RESOLVED
     assert over.subject == raised.subject
-    assert over.sentence.startswith("Over after 121 s.")
+    assert over.sentence.startswith("Over after 2 min.")
 
 
 def test_next_transaction_of_the_same_id_is_another_subject() -> None:

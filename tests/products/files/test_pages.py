@@ -15,7 +15,7 @@ from app.core.pipelines.pipeline import FileSink
 from app.kit.access import Role, Verb, allows
 from app.kit.page import Page
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import size
+from app.kit.words import size
 from app.products.files import pages as files_page
 from app.products.files.charts import file_records_chart_of, file_sizes_chart_of
 from app.products.files.checkpoint import FileCheckpoint, Phase, checkpoints_of

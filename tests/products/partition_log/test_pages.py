@@ -24,7 +24,8 @@ from app.edges.main.users_app import create_users_app
 from app.kit import access
 from app.kit.access import Role
 from app.kit.errors import InvalidError
-from app.kit.web.pages import display, screen
+from app.kit.web.pages import screen
+from app.kit.words import moment
 from app.products.partition_log.service import PartitionLog
 from tests.core.journals.logs import WrittenLog, taken_over
 from tests.support.event_streams import streamed
@@ -52,7 +53,7 @@ def shown(found: PartitionLog | None, *, role: Role = Role.OPERATOR, **more: Any
         "error": None,
         "is_gone": False,
         "last_abort": 1,
-        "moment": display.moment,
+        "moment": moment,
         "may": may,
         "now": NOW,
         **more,

@@ -19,6 +19,7 @@ from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Screen
 from app.kit.web.security.cookies import clear_session, session_secret, set_session
+from app.kit.words import duration_s
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -73,7 +74,7 @@ async def _log_in(
     wait_s = wiring.login_limit.wait_s(address, now_s=time.monotonic())
     if wait_s > 0:
         opening.close()
-        problem = f"Too many failed logins from this address. Try again in {wait_s:.0f} s."
+        problem = f"Too many failed logins from this address. Try again in {duration_s(wait_s)}."
         return _form(request, wiring, wanted=wanted, problem=problem, status=429)
     try:
         _, secret = await opening

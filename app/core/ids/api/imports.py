@@ -65,7 +65,9 @@ async def import_ids(
             now=wiring.clock.now(),
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.delete("/pipelines/{name}/imported-ids", responses=refusals(404, 409))

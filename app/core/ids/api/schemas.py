@@ -13,11 +13,12 @@ from app.core.ids import registry as domain
 from app.core.ids.registry import Orphan, Standing
 from app.core.ids.service.registry import Registry as DomainRegistry
 from app.core.mappings import mapping
-from app.core.observing.schemas.reading import JournalReading, time_of
+from app.core.observing.schemas.reading import JournalReading
 from app.kit.web.api.bodies import Answer, Body
 from app.kit.web.api.problem import ShownProblem
 from app.kit.web.api.shown import Items, Shown, made, shows
 from app.kit.web.api.words import Why
+from app.kit.words import moment
 
 
 @shows(id_formulas.IdFormula)
@@ -99,8 +100,8 @@ class RegisteredId(Answer):
             is_open=one.live is not None and one.live.is_open,
             producer_id=None if state is None else state.producer_id,
             producer_epoch=None if state is None else state.producer_epoch,
-            changed_at=None if state is None else time_of(state.last_update_ms),
-            expires_at=None if one.expires_at_ms is None else time_of(one.expires_at_ms),
+            changed_at=None if state is None else moment(state.last_update_ms),
+            expires_at=moment(one.expires_at_ms),
             contested=one.contested,
         )
 

@@ -19,16 +19,13 @@ from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
-from app.kit.words import span
+from app.kit.words import duration, moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
 PAGE_SIZE = 50
-_DAY_MS = 86_400_000
-_SHORT_DAYS = 2
 _LOOK_AGAIN_S = 10.0
 
 _ONLY = (
@@ -128,7 +125,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         context |= {
             "found": found,
             "rows": [_row(one) for one in found.items],
-            "expires_after": None if found.expiration_ms is None else _span(found.expiration_ms),
+            "expires_after": None if found.expiration_ms is None else duration(found.expiration_ms),
             "growth": growth,
             "growth_chart": id_growth_chart_of(growth),
             "reading": reading_of(wiring.observations.of(cluster), found.journal, now=now),
@@ -140,11 +137,6 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         return shown
 
     return look
-
-
-def _span(duration_ms: int) -> str:
-    days = duration_ms / _DAY_MS
-    return span(duration_ms) if days < _SHORT_DAYS else f"{days:.0f} d"
 
 
 def _row(one: RegisteredId) -> Mapping[str, Any]:

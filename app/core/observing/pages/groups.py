@@ -27,11 +27,11 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, timeline_of
+from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

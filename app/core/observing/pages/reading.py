@@ -7,7 +7,7 @@ from datetime import datetime
 
 from app.core.observing.snapshot import JournalStatus, Snapshot
 from app.core.observing.wording import Quality, notes_of, quality_of
-from app.kit.web.pages.display import moment
+from app.kit.words import moment
 
 
 @dataclass(frozen=True, kw_only=True)

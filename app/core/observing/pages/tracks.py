@@ -8,9 +8,9 @@ from app.core.fencing.record import FencingRecord
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.service.past import sentence_of
-from app.kit.web.pages.display import moment, words
 from app.kit.web.pages.screen import url_of
 from app.kit.web.pages.timeline import Point, Tone, Track
+from app.kit.words import moment, words
 
 
 def epochs_of(live: LiveTransaction, *, cluster: str, marks: Sequence[Point] = ()) -> Track:

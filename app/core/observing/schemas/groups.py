@@ -10,10 +10,11 @@ from pydantic import Field
 from app.core.journals.live_groups import Committed, GroupKind, GroupState
 from app.core.journals.live_groups import LiveGroup as DomainGroup
 from app.core.observing import group_list
-from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none, time_of
+from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.groups import GroupDetail as DomainGroupDetail
 from app.core.observing.snapshot import Source
 from app.kit.web.api.bodies import Answer
+from app.kit.words import moment
 
 
 class Group(Answer):
@@ -85,7 +86,7 @@ class GroupDetail(Group):
                 partition=partition,
                 offset=or_none(found.commit.offset),
                 is_pending=is_pending,
-                at=time_of(found.commit.commit_ms),
+                at=moment(found.commit.commit_ms),
                 producer_id=or_none(found.producer_id),
                 producer_epoch=or_none(found.producer_epoch),
                 transactional_id=detail.transactional_ids.get(found.producer_id),
@@ -113,7 +114,7 @@ class GroupDetail(Group):
             ],
             offsets=stored + pending,
             rebalances=[
-                Rebalance(number=one.number, members=one.members, at=time_of(one.at_ms)) for one in group.rebalances
+                Rebalance(number=one.number, members=one.members, at=moment(one.at_ms)) for one in group.rebalances
             ],
             offsets_aborted=group.offsets_aborted,
             not_decoded=group.not_decoded,
@@ -137,6 +138,6 @@ def _group(group: DomainGroup) -> dict[str, Any]:
         "members": group.member_count,
         "stored_offsets": len(group.offsets),
         "pending_offsets": len(group.pending),
-        "rebalanced_at": time_of(group.rebalances[-1].at_ms) if group.rebalances else None,
+        "rebalanced_at": moment(group.rebalances[-1].at_ms) if group.rebalances else None,
         "source": Source.JOURNAL if group.is_from_journal else Source.ADMIN_CALLS,
     }

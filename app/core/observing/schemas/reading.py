@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -10,11 +10,7 @@ from pydantic import Field
 from app.core.journals.transaction_state import TopicPartitions
 from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
 from app.kit.web.api.bodies import Answer
-
-
-def time_of(at_ms: int) -> datetime | None:
-    """None for a missing or invalid time."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC) if 0 <= at_ms < 253_402_300_800_000 else None
+from app.kit.words import moment
 
 
 def or_none(number: int) -> int | None:
@@ -45,16 +41,16 @@ class JournalReading(Answer):
 
     @classmethod
     def of_status(cls, status: JournalStatus, *, now: datetime) -> JournalReading:
-        as_of = time_of(status.as_of_ms)
+        as_of = moment(status.as_of_ms)
         return cls(
             topic=status.topic,
             phase=status.phase,
-            phase_since=time_of(status.phase_since_ms),
+            phase_since=moment(status.phase_since_ms),
             problem=status.problem,
             source=status.source,
             as_of=as_of,
             age_ms=None if as_of is None else max(0, int((now - as_of).total_seconds() * 1000)),
-            complete_since=None if status.complete_since_ms is None else time_of(status.complete_since_ms),
+            complete_since=moment(status.complete_since_ms),
             is_whole=status.complete_since_ms is None,
             lag_records=status.lag_records,
             partitions=status.partitions,
@@ -82,7 +78,7 @@ class BrokerClock(Answer):
                 broker_id=broker,
                 behind_ms=None if offset is None else offset.middle_ms,
                 uncertainty_ms=None if offset is None else (offset.most_ms - offset.least_ms + 1) // 2,
-                measured_at=None if offset is None else time_of(offset.measured_ms),
+                measured_at=None if offset is None else moment(offset.measured_ms),
             )
             for broker in brokers
             for offset in (snapshot.clocks.offsets.get(broker),)

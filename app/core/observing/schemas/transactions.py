@@ -10,12 +10,13 @@ from pydantic import Field
 from app.core.journals.live_transactions import ClientProtocol, StepKind
 from app.core.journals.live_transactions import LiveTransaction as DomainTransaction
 from app.core.mappings.mapping import IdKind
-from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none, time_of
+from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.service.transactions import Pace as DomainPace
 from app.core.observing.service.transactions import TransactionDetail as DomainDetail
 from app.core.observing.snapshot import Source
 from app.kit.web.api.bodies import Answer
+from app.kit.words import moment
 
 StateWord = Literal[
     "Empty",
@@ -104,7 +105,7 @@ class TransactionDetail(Transaction):
                     kind=step.kind,
                     producer_id=step.producer_id,
                     producer_epoch=step.producer_epoch,
-                    at=time_of(step.at_ms),
+                    at=moment(step.at_ms),
                     journal_offset=step.offset,
                 )
                 for step in live.steps
@@ -173,7 +174,7 @@ class TransactionPace(Answer):
 def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]:
     live: DomainTransaction = observed.live
     owner, state = observed.owner, live.state
-    started_at = time_of(state.start_ms)
+    started_at = moment(state.start_ms)
     open_ms = None
     if live.is_open and started_at is not None:
         open_ms = max(0, int((now - started_at).total_seconds() * 1000))
@@ -188,8 +189,8 @@ def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]
         "timeout_ms": state.timeout_ms,
         "started_at": started_at,
         "open_ms": open_ms,
-        "times_out_at": None if live.times_out_at_ms is None else time_of(live.times_out_at_ms),
-        "changed_at": time_of(state.last_update_ms),
+        "times_out_at": moment(live.times_out_at_ms),
+        "changed_at": moment(state.last_update_ms),
         "topics": PartitionsOfTopic.of_all(state.partitions),
         "commits": live.commits,
         "aborts": live.aborts,

@@ -50,7 +50,9 @@ async def look_for_orphans(
     async def act() -> OrphanLook:
         return await orphans.ask_look(uow, pipeline=name, by=by, why=body.why, now=wiring.clock.now())
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.post("/collect", status_code=201, response_model=Shown[OrphanLook], responses=refusals(404, 409, 413))
@@ -73,4 +75,6 @@ async def collect_orphans(
             uow, pipeline=name, look_id=body.look, by=by, why=body.why, now=wiring.clock.now()
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer

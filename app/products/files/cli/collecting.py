@@ -13,8 +13,9 @@ from app.edges.kafka.cli.direct import answered
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, Yes, confirm_or_exit, console, print_json
+from app.kit.words import size
 from app.products.files.cli.findings import shown
-from app.products.files.cli.options import Progress, size_text
+from app.products.files.cli.options import Progress
 from app.products.files.cli.pipeline_topics import PipelineTopics, of_server, opened
 from app.products.files.orphans import Margin, Stored, margin_of
 from app.products.files.reader.collecting import Collector
@@ -62,9 +63,9 @@ def collect(
             if delete and (findings.orphans or findings.open_uploads):
                 if not as_json:
                     console.print(shown(findings, None))
-                size = size_text(sum(stored.size_bytes for stored in findings.orphans))
+                of_all = size(sum(stored.size_bytes for stored in findings.orphans))
                 confirm_or_exit(
-                    f"Delete {len(findings.orphans):,} files ({size}) below {root}/{pipeline}, and abort "
+                    f"Delete {len(findings.orphans):,} files ({of_all}) below {root}/{pipeline}, and abort "
                     f"{len(findings.open_uploads):,} uploads?",
                     is_confirmed=yes,
                 )
@@ -97,7 +98,7 @@ def _delete(collector: Collector, findings: Findings) -> Outcome:
         try:
             return answered(lambda: collector.delete(findings, told=told))
         except CommandError as error:
-            before = f"{deleted.files:,} files ({size_text(deleted.size_bytes)}) below {findings.root} were deleted"
+            before = f"{deleted.files:,} files ({size(deleted.size_bytes)}) below {findings.root} were deleted"
             raise CommandError(error.message, code=error.code, lines=(f"before this error, {before}",)) from error
 
 

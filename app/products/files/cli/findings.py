@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.kit.cli.output import ago, table
-from app.kit.words import number
-from app.products.files.cli.options import size_text
+from app.kit.storable import moment_of_ms
+from app.kit.words import number, size
 from app.products.files.orphans import Standing
 from app.products.files.reader.findings import Blocked, Findings, Outcome
 
@@ -41,7 +39,7 @@ def shown(findings: Findings, outcome: Outcome | None) -> RenderableType:
 
 def _blocked_sentence(blocked: Blocked) -> str:
     where = f"{blocked.topic}-{blocked.partition}"
-    since = "" if blocked.since_ms is None else f", since {ago(_moment(blocked.since_ms))}"
+    since = "" if blocked.since_ms is None else f", since {ago(moment_of_ms(blocked.since_ms))}"
     writer = "" if blocked.transactional_id is None else f" of {blocked.transactional_id}"
     return (
         f"no file can be judged: a transaction{writer} is open in {where} from offset {blocked.offset} on{since}; "
@@ -54,7 +52,7 @@ def _orphans(findings: Findings) -> list[RenderableType]:
         table(
             ("ORPHAN", "UPLOADED", "SIZE#"),
             (
-                (stored.path, ago(_moment(stored.modified_ms)), size_text(stored.size_bytes))
+                (stored.path, ago(moment_of_ms(stored.modified_ms)), size(stored.size_bytes))
                 for stored in findings.orphans[:_SHOWN]
             ),
             empty="No orphans: every file that is old enough has a reference, or cannot be judged.",
@@ -66,7 +64,7 @@ def _orphans(findings: Findings) -> list[RenderableType]:
 
 
 def _done(outcome: Outcome) -> list[RenderableType]:
-    deleted = f"deleted {outcome.deleted.files:,} files, {size_text(outcome.deleted.size_bytes)}"
+    deleted = f"deleted {outcome.deleted.files:,} files, {size(outcome.deleted.size_bytes)}"
     return [
         Text(f"{deleted}; aborted {outcome.aborted_uploads:,} uploads"),
         *(Text(f"kept {stored.path}: {why}", style="yellow") for stored, why in outcome.kept),
@@ -76,14 +74,14 @@ def _done(outcome: Outcome) -> list[RenderableType]:
 def _sentences(findings: Findings) -> list[str]:
     said = [
         ", ".join(
-            f"{number(findings.tallies[standing].files)} {word} ({size_text(findings.tallies[standing].size_bytes)})"
+            f"{number(findings.tallies[standing].files)} {word} ({size(findings.tallies[standing].size_bytes)})"
             for standing, word in _WORDS.items()
         ),
         f"a file is judged after {findings.margin.sentence}",
     ]
     if findings.tallies[Standing.UNKNOWN].files:
         since = findings.since.at_ms
-        when = "all files" if since is None else f"files uploaded before {_moment(since):%Y-%m-%d %H:%M:%S} UTC"
+        when = "all files" if since is None else f"files uploaded before {moment_of_ms(since):%Y-%m-%d %H:%M:%S} UTC"
         said.append(f"unknown: {when}: {findings.since.why}")
     if findings.open_uploads:
         said.append(f"{len(findings.open_uploads):,} multipart uploads are open")
@@ -94,7 +92,3 @@ def _sentences(findings: Findings) -> list[str]:
     if findings.unchecked:
         said.append(f"{findings.unchecked:,} further referenced files outside the listing were not checked")
     return said
-
-
-def _moment(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

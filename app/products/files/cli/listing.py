@@ -15,7 +15,7 @@ from app.edges.kafka.cli.direct import answered
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, ago, console, print_json, table
 from app.kit.storable import moment_of_ms
-from app.kit.words import number
+from app.kit.words import number, size
 from app.products.files.cli.options import (
     BootstrapServer,
     ClientConfig,
@@ -28,7 +28,6 @@ from app.products.files.cli.options import (
     partition_text,
     pipeline_of,
     selection_of,
-    size_text,
     window_of,
 )
 from app.products.files.cli.pipeline_topics import opened
@@ -93,7 +92,7 @@ def list_(
                 empty="No files: no reference was committed in this time range, or with these values.",
             ),
             Text(
-                f"{shown}{finding.found:,} files, {number(records)} records, {size_text(size_bytes)}"
+                f"{shown}{finding.found:,} files, {number(records)} records, {size(size_bytes)}"
                 + "".join(f"\n{remark}" for remark in finding.remarks()),
                 style="dim",
             ),
@@ -111,7 +110,7 @@ def _row(located: Located) -> tuple[str, ...]:
         ago(None if located.timestamp_ms is None else moment_of_ms(located.timestamp_ms)),
         partition_text(reference.partition),
         number(reference.records),
-        size_text(reference.size_bytes),
+        size(reference.size_bytes),
         str(reference.checkpoint),
         reference.path,
     )

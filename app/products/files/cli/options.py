@@ -146,16 +146,6 @@ class Progress(AbstractContextManager["Progress"]):
         self._console.print(sentence, soft_wrap=True, markup=False)
 
 
-def size_text(size_bytes: int) -> str:
-    """Return a text such as `912 B` or `4.2 MB`."""
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
 def partition_text(partition: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in partition.items()) or "–"
 

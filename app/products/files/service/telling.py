@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from datetime import datetime
 
 from app.kit.storable import moment_of_ms
+from app.kit.words import moment
 from app.products.files.orphan_findings import (
     SHOWN,
     Amount,
@@ -52,7 +52,7 @@ def _root(findings: Findings) -> RootFindings:
         skew_ms=findings.skew_ms,
         margin_ms=findings.margin.total_ms,
         margin=findings.margin.sentence,
-        known_since=_moment(findings.since.at_ms),
+        known_since=moment(findings.since.at_ms),
         known_since_why=findings.since.why,
         referenced=amount(Standing.REFERENCED),
         too_young=amount(Standing.TOO_YOUNG),
@@ -72,10 +72,6 @@ def _open(blocked: Blocked) -> OpenTransaction:
         topic=blocked.topic,
         partition=blocked.partition,
         offset=blocked.offset,
-        since=_moment(blocked.since_ms),
+        since=moment(blocked.since_ms),
         transactional_id=blocked.transactional_id,
     )
-
-
-def _moment(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else moment_of_ms(at_ms)

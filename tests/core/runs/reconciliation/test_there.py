@@ -76,7 +76,7 @@ def draining(*, signalled_s: float, killed_s: float | None = None) -> Instance:
 def test_the_signal_is_sent_once_and_the_kill_comes_after_its_own_bound() -> None:
     assert decide_for(draining(signalled_s=119), desired=D.DRAIN) == []
     (action,) = decide_for(draining(signalled_s=121), desired=D.DRAIN)
-    assert action == Kill(ordinal=0, lease=1, reason="killed: it had not drained 121 s after SIGTERM")
+    assert action == Kill(ordinal=0, lease=1, reason="killed: it had not drained 2 min after SIGTERM")
 
 
 def test_a_kill_waits_for_uploads_that_may_take_longer() -> None:
@@ -119,7 +119,7 @@ def test_a_driver_that_ignores_its_signal_is_brought_to_an_end_by_few_words() ->
     one = replace(one, missing_since=turn.now)
     (action,) = decide(replace(gone, run=replace(gone.run, instances=(one,))))
     assert isinstance(action, Advance)
-    assert (action.to, action.reason) == (S.FAILED, "killed: it had not drained 120 s after SIGTERM")
+    assert (action.to, action.reason) == (S.FAILED, "killed: it had not drained 2 min after SIGTERM")
 
 
 @pytest.mark.parametrize("state", [S.DRAINING, S.UNREACHABLE])
