@@ -64,7 +64,7 @@ class Taken:
 
 
 def _size_mb(process: psutil.Process) -> tuple[bool, int] | None:
-    """Whether it is Java, and how large it is; None: it has ended."""
+    """True if it is Java, and its size; None: it has ended."""
     try:
         return "java" in process.name(), process.memory_info().rss // _MB
     except psutil.NoSuchProcess:

@@ -23,7 +23,7 @@ from bench.stream_readers import Reader, at_part, opened, seen_at, sessions, too
 
 OPEN_WITHIN_S = 90.0
 PEOPLE = 100
-# Of every id the newest change is in the list; the probe is the first by name.
+# The newest change of every id is in the list; the probe is the first by name.
 PAGES = (
     f"/transactions/stream?cluster={CLUSTER}",
     f"/transactions/stream?cluster={CLUSTER}&sort=id",
@@ -62,7 +62,7 @@ async def read(server: Observed, cookies: list[str], seconds: float) -> tuple[li
         transport.abort()
     for reader in readers:
         reader.shown = [one for one in reader.shown if one[0] >= began_ms]
-        # Who gets none waits all the time.
+        # A stream without a frame waits all the time.
         reader.frames_at = [began_ms, *(one for one in reader.frames_at if one >= began_ms), ended_ms]
     return readers, cost
 

@@ -28,7 +28,7 @@ TASKS = 2
 
 
 class Shared(NamedTuple):
-    """What a task's process tells and is told."""
+    """The messages from and to a task's process."""
 
     goes: Any
     partitions: Any
@@ -138,7 +138,7 @@ def clients(pid: int) -> int:
     """How many Kafka clients a process has: main threads of librdkafka."""
     found = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # Threads that make one call end while one looks: no client does.
+        # Threads that make one call end meanwhile; no client does.
         with suppress(FileNotFoundError, ProcessLookupError):
             found += (task / "comm").read_text().strip() == "rdk:main"
     return found

@@ -116,7 +116,7 @@ def main() -> None:
                         found |= steady(scene, guarantee, partitions, arguments.per_second, arguments.seconds)
                         found |= at_full_speed(scene, guarantee, source, partitions, arguments.records)
                     except (AssertionError, KafkaException) as error:
-                        # Told with the others: a guarantee whose rounds do not come through is not one without figures.
+                        # Reported with the others: a guarantee whose rounds fail must not vanish from the figures.
                         found = {"failure": str(error)}
                     rounds.append({"partitions": partitions, "round": number, "guarantee": guarantee, **found})
                     print(rounds[-1], flush=True)
@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def medians(rounds: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Of each figure, by partitions and guarantee."""
+    """The medians of each figure, by partitions and guarantee."""
     by: dict[tuple[object, object], list[dict[str, object]]] = {}
     for one in rounds:
         if "failure" in one:

@@ -186,7 +186,7 @@ def _medians(report: Mapping[str, Any]) -> list[str]:
 
 
 def _ratios(report: Mapping[str, Any]) -> list[str]:
-    """Of the two that were measured side by side: the machine of a moment is the same for both."""
+    """The two that were measured side by side, on the same machine at the same moment."""
     shown = [figure for figure in FIGURES if figure.key in _RATIOS]
     lines = [
         "## Ratios by round",

@@ -142,7 +142,7 @@ def ratios() -> dict[str, tuple[float, ...]]:
 
 
 def too_slow(found: Mapping[str, Sequence[float]], baseline: Mapping[str, Any]) -> dict[str, str]:
-    """What is slower than tolerated, by name, in words."""
+    """The ratios below the tolerance, by name, in words."""
     middle = {name: (statistics.median(rounds), baseline[name]["median"]) for name, rounds in found.items()}
     return {
         name: f"{now:.3f} now, {then:.3f} in the baseline: {now / then:.2f} of it, {TOLERATED:g} is tolerated"

@@ -52,7 +52,7 @@ _DEADLINE_S = 180.0
 
 
 class SilentControl:
-    """A control that nobody listens to; the process is ended when the last record is committed."""
+    """A control without a listener; the process is ended when the last record is committed."""
 
     def desired(self) -> DesiredTaskState:
         return DesiredTaskState.RUN
@@ -124,7 +124,7 @@ def measure(
 ) -> dict[str, float]:
     """Watch the group's committed offsets until all `records` are in; records a second since the first commit seen.
 
-    cpu_s: the processor time that is to be told by the records of the same time; None: of nothing.
+    cpu_s: the processor time to divide by the records of the same time; None: none.
     """
     consumer = Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": chosen.group_id, "isolation.level": "read_uncommitted"}

@@ -100,7 +100,7 @@ def appended_ms(bootstrap_servers: str) -> dict[int, int]:
 
 def write(bootstrap_servers: str, seconds: float) -> int:
     """Write whole transactions at the rate, evenly; how many it were."""
-    # Brokers let nobody else write into their journals.
+    # Brokers let no client write into their journals.
     settings: dict[str, str | int] = {"client.id": "__admin_client", "linger.ms": 0}
     producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
     began = time.monotonic()

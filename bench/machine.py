@@ -27,7 +27,7 @@ def machine() -> dict[str, object]:
 
 
 def keep(name: str, on: dict[str, object], figures: dict[str, object]) -> None:
-    """Print the figures, and write them to bench/results/NAME.json unless `--dry` was said."""
+    """Print the figures, and write them to bench/results/NAME.json unless `--dry` was given."""
     report = {"machine": on, **figures}
     print(json.dumps(report))
     if "--dry" not in sys.argv:

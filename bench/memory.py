@@ -43,7 +43,7 @@ _BEGINS_WITHIN_S = 120.0
 _FASTEST = 850_000
 """Records a second that the source is filled for."""
 _SLOW_BYTES_PER_S = 2_000_000
-# What ten minutes write would fill a disk, and nobody reads it.
+# The outputs of ten minutes would fill a disk, and are not read.
 _FORGETS_SOON = {"log.retention.check.interval.ms": "5000"}
 _SHORT = {"retention.bytes": "400000000", "segment.bytes": "100000000"}
 

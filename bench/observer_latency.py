@@ -88,7 +88,7 @@ async def _read(observations: Observations, snapshot: Snapshot) -> tuple[list[fl
 
 
 def _latencies(snapshot: Snapshot, *, than: int) -> list[float]:
-    """Of every id that has changed, in milliseconds: how old its newest record is at the reader."""
+    """The age of the newest record at the reader, for every id that has changed, in milliseconds."""
     now_ms = time.time() * 1000
     return [
         now_ms - snapshot.transactions[name].timestamp_ms

@@ -37,7 +37,7 @@ _RECORDING = (
     *("assigned", "given_up", "positioned", "begun_for_others", "begins"),
     *("stands_at", "add", "ended", "initialised"),
 )
-"""What the loop calls; what it has recorded is told by another thread."""
+"""The calls of the loop; another thread reports the recorded events."""
 _TIMED_ROUNDS = 3
 
 
@@ -89,7 +89,7 @@ def _process(specification: TaskSpecification, kind: Kind, spent_s: Any) -> Gene
 
 
 def _thread_cpu_s(pid: int) -> float:
-    """Of the process's first thread, which is the loop's."""
+    """The processor time of the process's first thread, which is the loop's."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 

@@ -122,7 +122,7 @@ def threads_of(pid: int) -> dict[int, tuple[str, float]]:
 
 
 def measured(topics: Topics, source: str, broker_pid: int, look: Any, seconds: float, folder: Path) -> dict[str, Any]:
-    """A run of its own, looked at when it is warm."""
+    """A run of its own, sampled when it is warm."""
     sink = topics.create(f"profile-{look.__name__.replace('_', '-')}")
     tasks = BareTasks(
         topics.bootstrap_servers,

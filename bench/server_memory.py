@@ -32,7 +32,7 @@ _STARTED: Past = TAKEOVER[:2]
 
 def fill(past: Past, bootstrap_servers: str) -> None:
     """The journal of a cluster with many ids."""
-    # Brokers let nobody else write into their journals.
+    # Brokers let no client write into their journals.
     settings: dict[str, str | int] = {"client.id": "__admin_client", "queue.buffering.max.messages": 1_000_000}
     producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
     for number in range(IDS):

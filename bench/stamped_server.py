@@ -35,7 +35,7 @@ CLUSTER = "bench"
 
 
 class Stamps:
-    """What is noted in the server's process; made before the server is."""
+    """The notes in the server's process; made before the server is."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -71,7 +71,7 @@ class Stamps:
 
 
 class Cost(NamedTuple):
-    """Of a server, since it was started; broker_connections and memory_mb as of now."""
+    """The figures of a server since it was started; broker_connections and memory_mb as of now."""
 
     records_read: int
     cpu_s: float

@@ -96,7 +96,7 @@ def seen_at(shown: Shown, times: Iterable[int]) -> dict[int, float]:
 
 
 def took_ms(later: Mapping[int, float], earlier: Mapping[int, float]) -> list[float]:
-    """Of every record that both had, from the one to the other; in order of size."""
+    """The delay of every record that both had, from the one to the other; in order of size."""
     return sorted(later[time_ms] - earlier[time_ms] for time_ms in later.keys() & earlier.keys())
 
 

@@ -169,7 +169,7 @@ ROWS = (
 
 
 def page() -> str:
-    """What docs/measured/speed.md says of the results that there are."""
+    """The text of docs/measured/speed.md from the present results."""
     return _BEGINNING + "".join(_line(row) for row in ROWS)
 
 

@@ -78,7 +78,7 @@ async def measure(bootstrap_servers: str) -> dict[str, object]:
         "first_ms": round(took_ms[0]),
         "p50_ms": round(ordered[len(ordered) // 2]),
         "max_ms": round(ordered[-1]),
-        # Of all processes of the machine: with more than it has cores, it is the others that are measured.
+        # The load of all processes of the machine: with more than it has cores, the others are measured.
         "load_average": round(os.getloadavg()[0], 1),
     }
 

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,11 @@ class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
     database_epoch: str
     commits_every_ms: int | None = None
     uploads_within_ms: int | None = None
+
+    def of_each_heartbeat(self) -> dict[str, Any]:
+        fields = msgspec.structs.asdict(self)
+        del fields["database_epoch"]
+        return fields
 
 
 class Said(NamedTuple):
@@ -338,7 +343,6 @@ class HeartbeatReporter:
         the one with the higher may have read first."""
         said = self._said
         snapshot, silent_s = said.snapshot, said.silent_s()
-        place = self._place
         state = snapshot.state
         if state is TaskState.DRAINED and self.is_superseded:
             state = TaskState.SUPERSEDED
@@ -349,34 +353,20 @@ class HeartbeatReporter:
         counters = msgspec.structs.replace(
             snapshot.counters, events_dropped=snapshot.counters.events_dropped + self._events.dropped
         )
-        return TaskHeartbeat(
-            run_id=place.run_id,
-            ordinal=place.ordinal,
-            lease=place.lease,
-            task=place.task,
-            attempt=place.attempt,
-            sequence=sequence,
-            sent_at_ms=self._now_ms(),
-            host=place.host,
-            pid=place.pid,
+        now = msgspec.structs.replace(
+            snapshot,
             state=state,
-            transactional_id=place.transactional_id,
-            member_id=snapshot.member_id,
-            generation=snapshot.generation,
-            partitions=snapshot.partitions,
             counters=counters,
-            commit_latency_p50_ms=snapshot.commit_latency_p50_ms,
-            commit_latency_p99_ms=snapshot.commit_latency_p99_ms,
             open_transaction_age_ms=None if age_ms is None else age_ms + int(silent_s * 1000),
             last_error=_stuck(silent_s) if silent_s else snapshot.last_error,
-            producer_id=snapshot.producer_id,
-            producer_epoch=snapshot.producer_epoch,
-            commits_every_ms=place.commits_every_ms,
-            uploads_within_ms=place.uploads_within_ms,
-            not_progressing_ms=snapshot.not_progressing_ms,
+        )
+        return TaskHeartbeat(
+            **msgspec.structs.asdict(now),
+            **self._place.of_each_heartbeat(),
+            sequence=sequence,
+            sent_at_ms=self._now_ms(),
             events=self._events.oldest(self._events_per_heartbeat),
             offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER) if tells_offsets else None,
-            confirmed=snapshot.confirmed,
             asks_recorded=asks_recorded,
         )
 

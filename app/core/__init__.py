@@ -1,1 +1,1 @@
-"""What Fenceline knows without asking anybody: definitions, decisions, decoders. Pure; no I/O, no framework."""
+"""The core: journals, observation, pipelines, runs, ids, fencing, clusters, alerts and access."""

@@ -119,7 +119,7 @@ def watch(poll: Callable[[], list[Commit]], seconds: float) -> list[Commit]:
 
 
 class References:
-    """What a `read_committed` reader of the sink topic sees."""
+    """The records that a `read_committed` consumer of the sink topic sees."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -278,7 +278,7 @@ def main() -> None:
 
 
 def summary(rounds: Mapping[str, Sequence[Any]], record_bytes: float) -> dict[str, Any]:
-    """Of all rounds: medians, in records of this size and in MB of JSON; their ratio; the largest task of any round."""
+    """The figures of all rounds: medians, in records of this size and in MB of JSON; their ratio; the largest task."""
     rates = {name: [one["records_per_second"] for one in its] for name, its in rounds.items()}
     medians = {name: statistics.median(its) for name, its in rates.items()}
     found = ratio(rates["fenceline"], rates["spark avro"])

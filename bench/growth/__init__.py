@@ -1,1 +1,1 @@
-"""What growth costs the server: pipelines, tasks that report, and transactional ids of its cluster."""
+"""The costs of growth for the server: pipelines, tasks that report, and transactional ids of its cluster."""

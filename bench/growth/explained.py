@@ -1,4 +1,4 @@
-"""What people say about the figures of docs/measured/growth.md; no figure that was measured stands here."""
+"""The written explanations of the figures of docs/measured/growth.md; measured figures are not in here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOUND = """- Fixed: retention did not finish for a run with two weeks of samples
   Samples are now numbered in one pass (`test_samples_of_two_weeks_are_looked_through_in_time`).
 - Fixed: every tenth heartbeat of a task took the run's lock on mappings without a change to write. Tasks of one run
   waited for each other. A task now reads first, without the lock
-  (`test_who_holds_what_it_names_waits_for_no_other_task_of_its_run`).
+  (`test_owner_of_all_its_partitions_waits_for_no_other_task`).
 - Open: when the ownership of many tasks of *one* run changes at once (start, rebalance), they take turns, each until
   its transaction is on disk. They hold connections of the pool meanwhile, so some other heartbeats are answered 503.
   Workers continue and repeat the report a second later; *all reported after* is the duration.

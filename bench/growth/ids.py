@@ -1,4 +1,4 @@
-"""Transactional ids as coordinators would have written them into their journal, and somebody who looks at them."""
+"""Transactional ids as coordinators would have written them into their journal, and a user who watches them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def watched(server: MeasuredServer) -> Generator[Frames]:
 
 
 def _producer(bootstrap_servers: str) -> Producer:
-    # Brokers let nobody else write into their journals.
+    # Brokers let no client write into their journals.
     settings: dict[str, str | int] = {"client.id": "__admin_client", "queue.buffering.max.messages": 1_000_000}
     return Producer({"bootstrap.servers": bootstrap_servers, **settings})
 

@@ -1,4 +1,4 @@
-"""What one step of a growth cost: server, Postgres and heartbeats, over some seconds after things have settled."""
+"""The cost of one step of a growth: server, Postgres and heartbeats, over some seconds after things have settled."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def sublinear(steps: Sequence[Step], key: str) -> tuple[float, float] | None:
 
 
 def exponent(steps: Sequence[Step], key: str) -> float | None:
-    """Of the size in the cost less the base, by least squares over the logarithms; None of less than three points."""
+    """The growth of the cost above the base with size, by least squares over logarithms; None below three points."""
     base = steps[0][key]
     points = [(math.log(one["size"]), math.log(one[key] - base)) for one in steps[1:] if one[key] > base]
     if len(points) < 3:

@@ -28,7 +28,7 @@ from tests.support.databases import create_database
 
 _DAY = timedelta(days=1)
 EVENTS_A_DAY = 200 * 24 * 4
-"""Of two hundred tasks, each of which is given or loses something four times an hour."""
+"""For two hundred tasks, each of which gets or loses a partition four times an hour."""
 _AT = "FROM generate_series(CAST(:begin AS timestamptz), CAST(:end AS timestamptz) - interval '1 ms', {every}) AS at"
 
 
@@ -127,6 +127,6 @@ async def _retention(url: str) -> Sequence[dict[str, object]]:
 
 
 def retention() -> Sequence[dict[str, object]]:
-    """Of each table what was written and what was left."""
+    """The written and the remaining rows of each table."""
     with EmbeddedPostgres.start() as postgres:
         return asyncio.run(_retention(create_database(postgres.url)))

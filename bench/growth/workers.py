@@ -40,7 +40,7 @@ from workers.spark.driver_reporting import DriverPlace, DriverReporter
 
 PARTITIONS_PER_TASK = 4
 _RECORDS = 250
-"""Of a partition each time; of 100 bytes."""
+"""For each partition each time; records of 100 bytes."""
 _RECORD_BYTES = 100
 _SLICES = 10
 _SUBMITTED_WITHIN_S = 150.0
@@ -157,7 +157,7 @@ class SimulatedTask:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the server has kept a heartbeat of it."""
+        """True if the server has kept a heartbeat of it."""
         return self._client.is_heard
 
     def leave(self) -> None:
@@ -218,11 +218,11 @@ class SimulatedWorkers:
         self._tasks.append(SimulatedTask(specification, task, self.answers))
 
     def unheard(self) -> int:
-        """Of how many tasks no heartbeat was kept yet."""
+        """The number of tasks without a kept heartbeat so far."""
         return sum(not task.is_heard for task in self._tasks)
 
     def leave(self) -> None:
-        """All fall silent; the threads end with their last heartbeat."""
+        """All stop; the threads end with their last heartbeat."""
         self._ends.set()
         self._works.join()
         for task in self._tasks:

@@ -131,7 +131,7 @@ def key(name: str, rate: int, interval_ms: int) -> str:
 
 
 def medians(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of each figure by itself; of the quantiles at each."""
+    """The median of each figure by itself; of the quantiles at each."""
     whole = ("records", "lost", "doubled")
     found: dict[str, Any] = {}
     for name in sorted(rounds[0].keys() - {"quantiles_ms"}):

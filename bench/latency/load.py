@@ -44,7 +44,7 @@ def send(bootstrap_servers: str, topic: str, rate: int, seconds: float, told: Co
         now_ns = time.time_ns()
         if due_ns > now_ns:
             producer.poll(0)
-            # Of many a second some are sent together, none before it is due.
+            # At high rates some are sent together, none before it is due.
             wait_s = (due_ns - now_ns) / 1e9
             time.sleep(wait_s if rate <= 1_000 else max(wait_s, _FINEST_S))
             continue

@@ -1,4 +1,4 @@
-"""Who reads what is committed, and notes when."""
+"""A consumer of committed records that notes the times."""
 
 from __future__ import annotations
 

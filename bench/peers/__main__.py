@@ -42,7 +42,7 @@ def main() -> int:
         prog="python -m bench.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="the goals' first three rows, 3 rounds of 10 s")
-    parser.add_argument("--only", action="append", help="meetings and pairs with this in their name; may be said again")
+    parser.add_argument("--only", action="append", help="meetings and pairs with this in their name; may be repeated")
     parser.add_argument("--rounds", type=int, help="of every meeting")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a measurement")
     parser.add_argument("--warm", type=float, default=6.0, help="seconds from the first output to the measurement")

@@ -20,7 +20,7 @@ _DRAINED_WITHIN_S = 60.0
 
 
 class _Told(SilentControl):
-    """Runs, or is paused, until it is told to drain."""
+    """Runs, or is paused, until it is drained."""
 
     def __init__(self, drains: Any, pauses: Any) -> None:
         self._drains = drains

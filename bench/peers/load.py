@@ -1,4 +1,4 @@
-"""What the processes of a measurement take of the machine."""
+"""The load of a measurement's processes on the machine."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _ROUNDS_OF_A_HEAT = 12
 
 
 class Scene(NamedTuple):
-    """Where pairs meet, and to whom progress is said."""
+    """The stage of pairs, and the receiver of their progress."""
 
     topics: Topics
     broker_pid: int
@@ -31,7 +31,7 @@ class Scene(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Of one side: every turn, and what was found in each of its sinks."""
+    """The result of one side: every turn, and the content of each of its sinks."""
 
     turns: list[Turn]
     judged: list[Judged]

@@ -27,7 +27,7 @@ few minutes. `bench/results/latest.json` has every round, and `python -m bench.p
 """
 
 TITLES = {"as they come: their own defaults, and ours": "Default settings"}
-"""Of sections whose name in the result is no noun."""
+"""The headings of sections whose name in the result is no noun."""
 
 WHY = {
     "exactly_once_v2 in Spark vs Kafka Streams exactly_once_v2": (

@@ -1,4 +1,4 @@
-"""What one system is to another, round by round, and how sure the middle of it is."""
+"""The ratio of one system to another, round by round, and the confidence interval of its median."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Each round of ours by the same round of theirs. Raises ValueError when there is none."""
+    """Each round of the first by the same round of the second. Raises ValueError when there is none."""
     rounds = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     low, high = interval(rounds)
     return Ratio(
@@ -34,7 +34,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Of the median, by drawing the values again and again, always with the same seed."""
+    """The interval of the median, by drawing the values again and again, always with the same seed."""
     rng = random.Random(0)
     medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(_DRAWS))
     aside = round(_DRAWS * (1 - _SURE) / 2)

@@ -26,7 +26,7 @@ QUIX_PYTHON = Path("build/quix/bin/python")
 
 
 class Report:
-    """What was found by this run, and of those meetings and pairs that it did not hold, what stood there before.
+    """The results of this run, and the earlier ones of the meetings and pairs that it did not hold.
 
     Every meeting and pair says when it was measured, on what machine and of which commit: its ratios are of one run.
     """
@@ -55,7 +55,7 @@ class Report:
         }
 
     def held(self, kind: str, name: str, found: dict[str, Any]) -> None:
-        """What a meeting (`meetings`) or a pair (`pairs`) has shown so far."""
+        """The results of a meeting (`meetings`) or a pair (`pairs`) so far."""
         self._found[kind][name] = {**self._stamp, **found}
 
     def goal(self, row: str, ours: Sequence[float], theirs: Sequence[float], **wanted: float | None) -> Ratio:

@@ -1,4 +1,4 @@
-"""Whoever takes records from one topic to another here, each with the settings that it is best with.
+"""The systems that take records from one topic to another here, each with its best settings.
 
 A system is started by its function, runs while the block does, and is stopped as its makers mean it to be stopped.
 """

@@ -27,7 +27,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subject(Protocol):
-    """What runs, and can be paused."""
+    """A system that runs, and can be paused."""
 
     @property
     def pids(self) -> list[int]: ...

@@ -1,4 +1,4 @@
-"""What every system is given to do: records with ids, and what must come out of them."""
+"""The work of every system: records with ids, and the required outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_OF = 4
 _BATCH = 1_000
 _QUEUE = 500_000
 _FIRST_ID = 10**11
-"""Of JSON: every id has as many digits, and the first one is a 1."""
+"""For JSON: every id has as many digits, and the first one is a 1."""
 _DIGITS = 12
 _DEADLINE_S = 240.0
 
@@ -63,7 +63,7 @@ class Work(NamedTuple):
         return [_json(partition, number, padding) for number in numbers]
 
     def ids(self, values: list[bytes]) -> Any:
-        """Of records that came out, as an array."""
+        """The ids of output records, as an array."""
         if self.job is Job.IDENTITY:
             return np.frombuffer(b"".join(value[:8] for value in values), ">i8")
         # By what it was that wrote them, a blank stands before the id or not.
@@ -80,7 +80,7 @@ def _json(partition: int, number: int, padding: str) -> bytes:
 
 
 class Topics:
-    """Of one broker."""
+    """The topics of one broker."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -113,7 +113,7 @@ class Topics:
         assert producer.flush(_DEADLINE_S) == 0
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Of each partition, the offset up to which `read_committed` reads."""
+        """The offset up to which `read_committed` reads, of each partition."""
         asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
         answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
         return {at.partition: answer.result(30).offset for at, answer in answers.items()}
@@ -165,8 +165,8 @@ def _enqueue(producer: Producer, topic: str, values: list[bytes], partition: int
 
 
 class Judged(NamedTuple):
-    """What was found in a sink, as committed. How far a system has come is not judged: nothing after the last record
-    of each partition of the source is missed."""
+    """The committed content of a sink. The progress of a system is not judged: records after the last one of each
+    partition of the source are not missed."""
 
     records: int
     lost: int

@@ -1,1 +1,1 @@
-"""What people wait for after they have asked for a start or a drain, part by part."""
+"""The waits of a user after a request to start or drain, part by part."""

@@ -39,7 +39,7 @@ _PARTITIONS = 4
 _NAME = "waiting"
 _DEADLINE_S = 120.0
 _RUNS_FOR_S = 2.0
-"""Long enough for every heartbeat and event to have been told before it is drained."""
+"""Long enough for every heartbeat and event to have been reported before it is drained."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Scene:
         return parts_s(found, DRAIN, asked=asked)
 
     def _is_told(self, run_id: str) -> tuple[Mapping[str, Any], int]:
-        """The instance, and the pid of its task, once the server has heard of both."""
+        """The instance, and the pid of its task, once the server has received both."""
 
         def told() -> tuple[Mapping[str, Any], int] | None:
             (instance,) = self.server.get(f"/runs/{run_id}")["instances"]
@@ -106,7 +106,7 @@ class Scene:
             is_all = tasks and any(event["kind"] == "assigned" for event in events)
             return (instance, int(tasks[0]["last"]["pid"])) if is_all else None
 
-        found = wait_for(told, 30, "the server to hear of the task")
+        found = wait_for(told, 30, "the server to receive the task's heartbeat")
         assert found is not None
         return found
 
@@ -118,7 +118,7 @@ class Scene:
 
 
 def _reader(pipeline: TestPipeline) -> Consumer:
-    """Of what is committed to the sink from now on."""
+    """The records that are committed to the sink from now on."""
     reader = Consumer(
         {
             "bootstrap.servers": pipeline.bootstrap_servers,
@@ -178,7 +178,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def summary(rounds: Sequence[Mapping[str, Mapping[str, float]]], of: str) -> dict[str, Any]:
-    """Of each part by itself, and of the whole: the medians of the parts need not add up to it."""
+    """The median of each part by itself, and of the whole: the medians of the parts need not add up to it."""
     each = {part: spread([one[of][part] for one in rounds]) for part in rounds[0][of]}
     return {"all_s": spread([round(sum(one[of].values()), 3) for one in rounds]), "parts_s": each}
 

@@ -16,7 +16,7 @@ Moments = Mapping[str, float]
 
 
 class Part(NamedTuple):
-    """A stretch of the wait: it ends at the moment `until`, and begins where the one before ended."""
+    """A part of the wait: it ends at the moment `until`, and begins where the one before ended."""
 
     until: str
     what: str
@@ -44,7 +44,7 @@ DRAIN = (
     Part("stopped", "outcome reported, run stopped"),
 )
 _COARSE_S = 0.05
-"""When a process was started is told in ticks of 10 ms, and servers and processes write with clocks of their own."""
+"""The start time of a process has a resolution of 10 ms, and servers and processes write with clocks of their own."""
 _LINE = r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) \w+ {said}"
 _CONTEXT = r"workers\.spark\.driver: application "
 _ENDING = r"workers\.spark\.driver: the stage has ended: "
@@ -72,7 +72,7 @@ def process_started_at(pid: int) -> float:
 
 
 def parsed(moment: str) -> float:
-    """Of the API's answers."""
+    """The moments in the API's answers."""
     return datetime.fromisoformat(moment).timestamp()
 
 
@@ -92,7 +92,7 @@ def parts_s(moments: Moments, parts: tuple[Part, ...], *, asked: float) -> dict[
 
 
 def task_log(spark_folder: Path, application_id: str) -> str:
-    """What the executors of an application wrote, their Python workers included."""
+    """The logs of an application's executors, their Python workers included."""
     files = spark_folder.glob(f"worker-*/work/{application_id}/*/stderr")
     return "\n".join(file.read_text(errors="replace") for file in sorted(files))
 

@@ -68,7 +68,7 @@ def test_every_address_of_every_page_stays_below_the_path(
         assert {f"{BASE}/pipelines", f"{BASE}/transactions", f"{BASE}/tokens"} <= set(found)
 
 
-def test_a_server_that_is_not_told_of_its_path_leads_out_of_it(make_database: MakeDatabase, tmp_path: Path) -> None:
+def test_a_server_without_its_path_setting_leads_out_of_it(make_database: MakeDatabase, tmp_path: Path) -> None:
     """The control."""
     database = make_database()
     with shown_below(database, tmp_path, strips=True, is_told=False) as (live, proxy):

@@ -74,7 +74,7 @@ def drawn_of(page: Page, series: str) -> Any:
     return page.evaluate(DRAW, series)
 
 
-def test_a_short_peak_flattens_nothing_and_is_said_with_its_figure_and_time(page: Page) -> None:
+def test_a_short_peak_flattens_nothing_and_is_named_with_its_figure_and_time(page: Page) -> None:
     chart = drawn(page, records_in={50: 9_000.0, 51: 8_000.0})
     assert chart["peaks"] == [f"▲ up to 9,000/s at {chart['times'][50]}"]
     assert USUAL_PER_S < chart["top"] <= 3 * USUAL_PER_S
@@ -85,7 +85,7 @@ def test_a_short_peak_flattens_nothing_and_is_said_with_its_figure_and_time(page
     [{}, {50: 1_500.0}, dict.fromkeys(range(100, SECONDS), 9_000.0)],
     ids=["no peak", "a small one", "a new rate that stays"],
 )
-def test_what_is_no_short_peak_is_inside_the_chart(page: Page, records_in: dict[int, float]) -> None:
+def test_a_longer_peak_is_inside_the_chart(page: Page, records_in: dict[int, float]) -> None:
     chart = drawn(page, records_in=records_in)
     assert chart["peaks"] == []
     assert chart["top"] >= max([USUAL_PER_S, *records_in.values()])

@@ -19,7 +19,9 @@ def fill_in(page: Page, name: str, make_topic: MakeTopic) -> None:
     page.get_by_label("Sink topic").fill(make_topic())
 
 
-def test_files_are_defined_with_their_columns_and_said_in_words(site: Site, page: Page, make_topic: MakeTopic) -> None:
+def test_files_are_defined_with_their_columns_and_described_in_words(
+    site: Site, page: Page, make_topic: MakeTopic
+) -> None:
     name = unique_name("files")
     fill_in(page, name, make_topic)
     expect(page.get_by_label("Root")).to_have_count(0)

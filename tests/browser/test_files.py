@@ -136,13 +136,13 @@ def test_file_appears_as_it_is_referenced(shown: Shown, page: Page) -> None:
     shown.live.do(begin)
     page.set_viewport_size(cast(Any, WIDE))
     page.goto("/pipelines/files-coming/files")
-    expect(page.get_by_text("No file yet")).to_be_visible()
+    expect(page.get_by_text("No files yet")).to_be_visible()
     shown.live.do(come)
     expect(page.locator("#files")).to_contain_text("user=mira")
     expect(page.locator(".facts .pill").first).to_have_text("live")
 
 
-def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, page: Page) -> None:
+def test_orphan_scan_and_collection_show_their_progress(shown: Shown, page: Page) -> None:
     async def begin(_: Wiring) -> None:
         await shown.plane.pipeline("files-asked", files=SINK, sink_topic="asked")
 
@@ -166,9 +166,9 @@ def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, 
     page.set_viewport_size(cast(Any, WIDE))
     page.goto("/pipelines/files-asked/files")
     section = page.locator("#orphans")
-    expect(section).to_contain_text("nobody has looked yet")
-    section.get_by_role("button", name="Look for orphans").click()
-    expect(section).to_contain_text("waits for a server to begin")
+    expect(section).to_contain_text("not scanned yet")
+    section.get_by_role("button", name="Scan for orphans").click()
+    expect(section).to_contain_text("waiting for a server")
     look = shown.live.do(at_work)
     expect(section).to_contain_text("812 files; waiting")
     end(look, OrphanResult(findings=orphans.findings(shown.plane.now, orphans=3, name="files-asked")))
@@ -181,12 +181,12 @@ def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, 
     page.set_viewport_size(cast(Any, WIDE))
     form.get_by_label("Reason").fill("the bucket is full")
     form.get_by_role("button", name="Collect").click()
-    expect(section).to_contain_text("collection that")
+    expect(section).to_contain_text("collection by")
     collection = shown.live.do(at_work)
     collected = Collected(deleted=Amount(files=3, size_bytes=74_070), aborted_uploads=0)
     end(collection, OrphanResult(findings=orphans.findings(shown.plane.now), collected=collected))
     expect(section).to_contain_text("deleted 3 files (74 kB)")
-    expect(section).to_contain_text("No orphan")
+    expect(section).to_contain_text("No orphans")
     page.goto("/commands")
     expect(page.locator("tbody tr", has_text="the bucket is full").first).to_contain_text("3 files")
 

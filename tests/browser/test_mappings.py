@@ -143,8 +143,8 @@ def ids_page() -> str:
             Standing.OURS,
             owner=owner("app-0_2", IdKind.IMPORTED),
             partitions=("flights-2", "flights-3"),
-            contested="Used by producer 7 with epoch 5, of which no task of delayed-flights has told: whoever starts "
-            "next fences the other",
+            contested="Used by producer 7 with epoch 5, which no task of delayed-flights has reported: the next start "
+            "of either fences the other",
         ),
         registered(f"streams-{LONG}-0_1", Standing.FOREIGN),
         registered("fl.t.gone.0.0", Standing.ORPHANED, orphan=Orphan.NO_PIPELINE),
@@ -171,7 +171,7 @@ def ids_page() -> str:
         "choices": {"only": (("", "all"), ("ours", "ours")), "sort": (("id", "by id"),)},
         "found": found,
         "rows": [id_registry._row(one) for one in items],  # pyright: ignore[reportPrivateUsage] - as above
-        "expires_after": "7 d",
+        "expires_after": "7 days",
         "growth": growth,
         "growth_chart": id_growth_chart_of(growth),
         "reading": reading_of(snapshot, snapshot.transaction_journal, now=NOW),
@@ -194,7 +194,7 @@ def import_page() -> str:
         assigned={},
         owners={},
         of_tasks={},
-        in_use={"app-0_0": "It has a transaction open: its application runs, and would be fenced by a start"},
+        in_use={"app-0_0": "It has a transaction open: its application runs, and a start would fence the application"},
     )
     plan = plan_of(lines_of(ImportWish(csv=csv), group="g", partitions=partitions), facts)
     context: dict[str, Any] = {
@@ -244,7 +244,7 @@ def test_question_of_a_moment_is_asked_by_keyboard_alone(page: Page, tmp_path: P
     expect(page.get_by_role("button", name="Show")).to_be_focused()
 
 
-def test_time_in_which_nobody_held_it_is_drawn(page: Page, tmp_path: Path) -> None:
+def test_time_without_an_owner_is_drawn(page: Page, tmp_path: Path) -> None:
     shown(page, partition_page(), tmp_path, viewport=WIDE)
     lanes = page.locator(".timeline .lane")
     expect(lanes).to_have_count(3)
@@ -257,4 +257,4 @@ def test_growth_is_drawn(page: Page, tmp_path: Path) -> None:
     expect(page.locator("rate-chart canvas")).to_have_count(1)
     # The data span days, so a time alone is not enough.
     expect(page.locator("rate-chart .u-legend")).to_contain_text(re.compile(r"\d\d-\d\d \d\d:\d\d UTC"))
-    expect(page.get_by_role("alert")).to_contain_text("1 id is used by somebody else than its owner")
+    expect(page.get_by_role("alert")).to_contain_text("1 contested id")

@@ -41,7 +41,7 @@ def archived_everywhere(walked: Walked, page: Page) -> None:
     looked_at(page, "mappings")
     page.goto("/mappings/ids?only=archived")
     expect(page.locator("#ids tbody tr")).to_have_count(2)
-    expect(page.locator("#ids")).to_contain_text("nobody may initialise it any more")
+    expect(page.locator("#ids")).to_contain_text("no producer may initialise it")
     looked_at(page, "registry")
 
 
@@ -104,7 +104,7 @@ def test_a_migration_that_is_refused_and_one_that_is_done(walked: Walked, walker
     looked_at(page, "list-done")
 
 
-def test_somebody_elses_migration(walked: Walked, walker: Page) -> None:
+def test_a_foreign_migration(walked: Walked, walker: Page) -> None:
     page = walker
     page.set_viewport_size(cast(Any, WIDE))
     page.goto("/migrations")

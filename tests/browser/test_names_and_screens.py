@@ -223,12 +223,12 @@ def test_on_a_phone_the_answer_is_on_the_first_screen_and_the_question_opens_on_
     assert box["y"] + box["height"] < NARROW["height"] * 2 / 3
     target = phone.get_by_label("Group, topic or topic:partition")
     assert not target.is_visible()
-    phone.get_by_text("Ask about something else").click()
+    phone.get_by_text("Choose another target").click()
     assert target.is_visible()
     # With room for it, it is there without a click.
     wide = shown(page, stuck_page(), tmp_path, viewport=WIDE)
     assert wide.get_by_label("Group, topic or topic:partition").is_visible()
-    assert not wide.get_by_text("Ask about something else").is_visible()
+    assert not wide.get_by_text("Choose another target").is_visible()
 
 
 def test_the_place_where_one_is_stands_in_sight_of_a_phone(page: Page, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ TAKE_IN_HAND = """
 """
 
 
-def test_what_a_reader_has_in_hand_stays_while_frames_come_and_nothing_jumps(page: Page) -> None:
+def test_the_users_state_stays_while_frames_come_and_nothing_jumps(page: Page) -> None:
     frames = 0
 
     def serve(route: Route) -> None:

@@ -61,7 +61,7 @@ def test_every_page_is_accessible_and_fits_a_phone(page: Page, path: str) -> Non
     assert_accessible(page, what=f"{path} on a phone")
 
 
-def test_the_login_form_is_accessible_and_says_what_is_wrong_with_a_token(site: Site) -> None:
+def test_the_login_form_is_accessible_and_names_the_problem_of_a_token(site: Site) -> None:
     with site.visitor() as visitor:
         page = visitor.new_page()
         page.goto("/pipelines")
@@ -110,7 +110,7 @@ def test_keys_open_the_help_and_lead_to_the_pages(page: Page) -> None:
     page.wait_for_url(re.compile("/new-pipeline$"))
 
 
-def test_keys_are_letters_while_somebody_types(page: Page) -> None:
+def test_keys_are_letters_while_the_user_types(page: Page) -> None:
     page.goto("/new-pipeline")
     page.get_by_label("Name", exact=True).press_sequentially("gp?n")
     expect(page.get_by_label("Name", exact=True)).to_have_value("gp?n")

@@ -53,11 +53,11 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     page.emulate_media(color_scheme="dark")
     site.picture(page, "partition-log-dark", height=1_400)
     page.goto("/commands")
-    expect(page.locator("#commands")).to_contain_text(f"had values of {topic}-0 shown")
+    expect(page.locator("#commands")).to_contain_text(f"saw values of {topic}-0")
     del clients
 
 
-def test_what_is_not_there_says_where_to_go(site: Site, page: Page, make_topic: MakeTopic) -> None:
+def test_a_missing_offset_names_the_next_step(site: Site, page: Page, make_topic: MakeTopic) -> None:
     topic = make_topic()
     page.goto(f"/clusters/{site.cluster}/log/{topic}/0")
     expect(page.get_by_text("The partition is empty")).to_be_visible()

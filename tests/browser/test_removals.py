@@ -97,7 +97,7 @@ def test_stream_that_says_gone_does_not_cancel_a_form_on_its_way(live: LiveAppli
 
 
 @pytest.mark.parametrize("has_permission", [True, False])
-def test_what_the_copy_button_gives_is_one_harmless_word_of_a_shell(
+def test_the_copy_button_gives_one_harmless_word_of_a_shell(
     live: LiveApplication, browser: Browser, has_permission: bool
 ) -> None:
     """Without permission the button selects, and Ctrl+C gives the same."""

@@ -70,7 +70,7 @@ def test_a_producer_left_open_is_named_and_fenced(site: Site, page: Page, make_t
     del producer
 
 
-def test_the_page_follows_what_brokers_say(site: Site, page: Page, make_topic: MakeTopic) -> None:
+def test_the_page_follows_the_brokers(site: Site, page: Page, make_topic: MakeTopic) -> None:
     topic = make_topic()
     _, producer = leave_open(site.bootstrap_servers, topic)
     page.goto(f"/stuck?cluster={site.cluster}&target={topic}:0")

@@ -51,7 +51,7 @@ def test_a_transaction_is_seen_opening_and_committing(site: Site, watched: Page,
     expect(page.get_by_role("heading", level=1)).to_have_text("Transactions")
     page.get_by_label("Search").fill(name)
     page.get_by_role("button", name="Show", exact=True).click()
-    expect(page.get_by_text("No id is like that")).to_be_visible()
+    expect(page.get_by_text("No matching id")).to_be_visible()
     expect(page.locator("html")).to_have_attribute("data-stream", "up")
     page.evaluate("window.untouched = true")
 
@@ -62,7 +62,7 @@ def test_a_transaction_is_seen_opening_and_committing(site: Site, watched: Page,
     expect(row.locator(".pill")).to_have_text("Empty")
     write(producer, topic)
     expect(row.locator(".pill")).to_have_text("Ongoing", timeout=_SEEN_MS)
-    expect(row.locator("[data-label='Used by']")).to_have_text("foreign")
+    expect(row.locator("[data-label='Owner']")).to_have_text("foreign")
     producer.commit_transaction(_DEADLINE_S)
     expect(row.locator(".pill")).to_have_text("CompleteCommit", timeout=_SEEN_MS)
     expect(row.locator("[data-label='Commits']")).to_have_text("1")
@@ -115,9 +115,7 @@ def test_one_id_is_followed_from_its_own_page(site: Site, page: Page, make_topic
 
 
 @pytest.mark.parametrize("path", ["/transactions", "/groups"])
-def test_the_lists_are_accessible_with_what_is_in_them(
-    site: Site, page: Page, make_topic: MakeTopic, path: str
-) -> None:
+def test_the_lists_are_accessible_with_their_content(site: Site, page: Page, make_topic: MakeTopic, path: str) -> None:
     topic, name = make_topic(), unique_name("listed")
     producer = producer_of(site.bootstrap_servers, name)
     producer.init_transactions(_DEADLINE_S)

@@ -54,7 +54,7 @@ def lose_at_abort(patch: pytest.MonkeyPatch, before: Callable[[], None]) -> None
 @pytest.mark.parametrize("lose", [lose_at_commit, lose_at_abort])
 @pytest.mark.parametrize("word", [False, None], ids=["server says no", "journal says no"])
 @pytest.mark.parametrize("drains", [False, True], ids=["running", "draining"])
-def test_superseded_attempt_that_loses_its_producer_leaves_the_rightful_one_alone(
+def test_superseded_attempt_that_loses_its_producer_leaves_the_current_one_alone(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, lose: Lose, word: bool | None, drains: bool
 ) -> None:
     pipeline = make_pipeline(partitions=1)
@@ -87,7 +87,7 @@ def test_superseded_attempt_that_loses_its_producer_leaves_the_rightful_one_alon
     pipeline.assert_whole()
 
 
-def test_without_the_question_a_superseded_attempt_fences_the_rightful_one(
+def test_without_the_question_a_superseded_attempt_fences_the_current_one(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""
@@ -215,7 +215,7 @@ def test_fenced_first_init_without_a_server_is_tried_again(
     pipeline.assert_whole()
 
 
-def test_without_an_id_nobody_is_asked(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_id_there_is_no_question(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = make_pipeline(partitions=1, processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE)
     made: list[IdempotentProducer] = []
     init, commit = IdempotentProducer.init, IdempotentProducer.commit

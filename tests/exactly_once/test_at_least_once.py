@@ -44,7 +44,7 @@ def primed(make_pipeline: MakePipeline, protocol: GroupProtocol = GroupProtocol.
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
-def test_commit_that_a_frozen_broker_does_not_answer_is_given_up_and_nothing_is_lost(
+def test_commit_that_a_frozen_broker_does_not_answer_is_abandoned_and_nothing_is_lost(
     kafka: KafkaCluster, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
 ) -> None:
     pipeline = primed(make_pipeline, protocol)
@@ -104,7 +104,7 @@ def test_drain_does_not_wait_for_a_commit_that_is_not_answered(
     assert not pipeline.audit().lost
 
 
-def test_refused_commit_is_heard_of_without_another_one_and_its_records_are_read_again(
+def test_refused_commit_is_received_without_another_one_and_its_records_are_read_again(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = primed(make_pipeline)

@@ -76,7 +76,7 @@ def test_partition_under_suspicion_does_not_slow_the_others(make_pipeline: MakeP
     pipeline.assert_whole()
 
 
-def test_note_of_a_death_is_not_taken_away_before_it_was_heard(make_pipeline: MakePipeline) -> None:
+def test_note_of_a_death_is_not_removed_before_it_was_read(make_pipeline: MakePipeline) -> None:
     """Aborted records move the position of a partition that has delivered nothing and whose note is not read yet."""
     pipeline = make_pipeline(partitions=1)
     connection = {"bootstrap.servers": pipeline.bootstrap_servers}
@@ -101,7 +101,7 @@ def test_note_of_a_death_is_not_taken_away_before_it_was_heard(make_pipeline: Ma
     pipeline.assert_whole()
 
 
-def test_worker_killed_by_somebody_else_condemns_no_record(
+def test_worker_killed_from_outside_condemns_no_record(
     make_pipeline: MakePipeline, start_process: StartProcess
 ) -> None:
     """Many deaths in a row, none of them a record's doing."""

@@ -52,7 +52,9 @@ def test_drain_commits_a_checkpoint_long_before_its_interval_is_over(make_pipeli
     pipeline.assert_whole()
 
 
-def test_killed_task_leaves_what_a_drain_would_not(make_pipeline: MakePipeline, start_process: StartProcess) -> None:
+def test_killed_task_leaves_open_what_a_drain_would_end(
+    make_pipeline: MakePipeline, start_process: StartProcess
+) -> None:
     """The negative control of the drain: the verifier sees the open transaction and the member that never left."""
     pipeline = make_pipeline(commit_interval_ms=60_000, transaction_timeout_ms=90_000)
     pipeline.feed(500)

@@ -73,7 +73,7 @@ def test_without_the_question_two_attempts_fence_each_other_for_ever(
 
 
 @pytest.mark.parametrize(("word", "end"), [(True, TaskEnd.DRAINED), (False, TaskEnd.SUPERSEDED)])
-def test_servers_word_goes_before_the_journal(make_pipeline: MakePipeline, word: bool, end: TaskEnd) -> None:
+def test_servers_answer_goes_before_the_journal(make_pipeline: MakePipeline, word: bool, end: TaskEnd) -> None:
     """The journal would say "taken over" to both."""
     pipeline = make_pipeline(partitions=1)
     with running(pipeline.specification()) as task:
@@ -133,7 +133,7 @@ def read(journal: IdJournal) -> list[TransactionState | Undecodable | None]:
 
 
 @pytest.mark.core
-def test_journal_tells_timeout_from_takeover(make_pipeline: MakePipeline) -> None:
+def test_journal_distinguishes_timeout_from_takeover(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)
 
     def verdict(task: int, *, taken: bool, is_open: bool, timeout_ms: int) -> IdLoss:

@@ -77,7 +77,7 @@ def test_every_record_of_a_window_is_in_a_file_once(
     assert result.gaps == ()
 
 
-def test_what_steps_drop_and_files_refuse_is_not_looked_for(make_pipeline: MakePipeline, tmp_path: Path) -> None:
+def test_records_that_steps_drop_or_files_refuse_are_not_expected(make_pipeline: MakePipeline, tmp_path: Path) -> None:
     """A user that is an object names no partition: such a record goes to the dead letters, and is expected there."""
     letters = unique_name("letters")
     pipeline = make_pipeline(
@@ -100,7 +100,7 @@ def test_what_steps_drop_and_files_refuse_is_not_looked_for(make_pipeline: MakeP
         delete_topics(pipeline.bootstrap_servers, [letters])
 
 
-def test_what_a_file_refuses_for_its_types_is_found_among_the_dead_letters(
+def test_outputs_that_a_file_refuses_for_their_types_are_among_the_dead_letters(
     make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:
     letters = unique_name("letters")
@@ -124,7 +124,7 @@ def test_what_a_file_refuses_for_its_types_is_found_among_the_dead_letters(
         delete_topics(pipeline.bootstrap_servers, [letters])
 
 
-def test_a_deleted_file_is_a_dangling_reference_and_what_was_in_it_is_lost(
+def test_a_deleted_file_is_a_dangling_reference_and_its_records_are_lost(
     make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:
     pipeline = make_pipeline(value_of=json_value, files=file_sink(tmp_path))
@@ -183,7 +183,7 @@ def test_records_that_a_sink_drops_are_lost(
     assert (result.counts.duplicated, result.counts.dangling) == (Tally(), Tally())
 
 
-def test_a_record_that_came_from_nowhere_is_told_with_its_id(
+def test_an_unexpected_record_is_reported_with_its_id(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No input has its id: its text is read in the file."""

@@ -130,7 +130,7 @@ def delete(files: list[Path]) -> None:
 
 
 @pytest.mark.parametrize(("spoil", "files"), [(change, 1), (truncate, 1), (swap, 2), (delete, 1)])
-def test_file_that_is_not_what_was_uploaded_stops_the_pipeline(
+def test_file_that_differs_from_its_upload_stops_the_pipeline(
     make_pipeline: MakePipeline,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -210,7 +210,7 @@ def test_record_that_a_file_lacks_or_has_twice_stops_the_pipeline(
     assert f"{len(doubled)} are too many" in found.message
 
 
-def test_without_verification_nobody_notices(
+def test_without_verification_it_is_not_noticed(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: the same fault, and the pipeline drains."""

@@ -31,7 +31,7 @@ def pipeline() -> Generator[TestPipeline]:
 
 
 @pytest.mark.slow
-def test_who_was_not_fenced_goes_on_and_who_was_ends_as_superseded(
+def test_unfenced_attempt_continues_and_a_fenced_one_ends_as_superseded(
     pipeline: TestPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(pipeline.specification()) as task:

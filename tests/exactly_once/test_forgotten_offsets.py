@@ -66,7 +66,7 @@ def told(task: TaskThread) -> tuple[RecordedOffset, ...]:
         (ProcessingGuarantee.EXACTLY_ONCE_V2, StartPosition.LATEST),
     ],
 )
-def test_group_that_was_deleted_while_the_pipeline_was_stopped_is_not_begun_anew(
+def test_group_that_was_deleted_while_the_pipeline_was_stopped_does_not_start_as_new(
     make_pipeline: MakePipeline, guarantee: ProcessingGuarantee, start: StartPosition
 ) -> None:
     pipeline = make_pipeline(partitions=1, processing_guarantee=guarantee)
@@ -87,7 +87,7 @@ def test_group_that_was_deleted_while_the_pipeline_was_stopped_is_not_begun_anew
     assert pipeline.audit().duplicated == ()
 
 
-def test_without_what_was_recorded_a_deleted_group_doubles_or_skips(make_pipeline: MakePipeline) -> None:
+def test_without_recorded_offsets_a_deleted_group_duplicates_or_skips(make_pipeline: MakePipeline) -> None:
     """The negative control: 100 records come out twice, or are skipped."""
     doubled, skipped = make_pipeline(partitions=1), make_pipeline(partitions=1)
     for pipeline in (doubled, skipped):
@@ -134,7 +134,7 @@ def test_group_that_is_deleted_between_two_attempts_of_a_run_is_known_to_the_ser
 
 
 @pytest.mark.core
-def test_resumed_at_what_was_recorded_nothing_is_lost_or_doubled(make_pipeline: MakePipeline) -> None:
+def test_resumed_at_recorded_offsets_nothing_is_lost_or_duplicated(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=2)
     pipeline.feed(EACH)
     first = drained(pipeline, records=2 * EACH)
@@ -151,7 +151,7 @@ def test_resumed_at_what_was_recorded_nothing_is_lost_or_doubled(make_pipeline: 
     pipeline.assert_whole()
 
 
-def test_topic_made_anew_while_the_pipeline_was_stopped_is_begun_as_a_new_one(make_pipeline: MakePipeline) -> None:
+def test_topic_recreated_while_the_pipeline_was_stopped_starts_as_a_new_one(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(EACH)
     first = drained(pipeline, records=EACH)

@@ -103,7 +103,7 @@ def run_behind_with_aborts(pipeline: TestPipeline, monkeypatch: pytest.MonkeyPat
     return failed_behind
 
 
-def test_what_was_polled_ahead_of_a_checkpoint_that_aborts_is_read_again(
+def test_records_polled_ahead_of_a_checkpoint_that_aborts_are_read_again(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
 ) -> None:
     pipeline = make_pipeline()
@@ -191,7 +191,7 @@ class InCallbackError(Exception):
     """Raised by a rebalance callback."""
 
 
-def test_raw_callback_that_raises_inside_consume_loses_what_was_gathered(make_pipeline: MakePipeline) -> None:
+def test_raw_callback_that_raises_inside_consume_loses_gathered_records(make_pipeline: MakePipeline) -> None:
     """The negative control, on the client itself: this is why our callbacks never raise."""
     pipeline = make_pipeline(partitions=2)
     settings = {

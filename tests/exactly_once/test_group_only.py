@@ -67,7 +67,7 @@ def test_offsets_for_the_group_alone_are_taken_while_a_member_owns_the_partition
 
 
 @pytest.mark.parametrize("member", [GroupProtocol.CONSUMER], indirect=True)
-def test_who_never_subscribed_in_a_group_of_kip_848_is_refused(member: Member) -> None:
+def test_consumer_that_never_subscribed_is_refused_in_a_group_of_kip_848(member: Member) -> None:
     """Its metadata carries a member id that it has made up."""
     outsider = Consumer({"group.id": member.group, "group.protocol": "consumer", "bootstrap.servers": "", **QUIET})
     with pytest.raises(KafkaException) as refused:

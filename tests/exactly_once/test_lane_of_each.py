@@ -189,7 +189,7 @@ def test_partition_that_is_added_gets_its_producer_without_a_restart(make_pipeli
     pipeline.assert_whole()
 
 
-def test_every_incarnation_is_told_however_short_it_was_held(make_pipeline: MakePipeline) -> None:
+def test_every_incarnation_is_reported_however_short_it_was_held(make_pipeline: MakePipeline) -> None:
     """A second task comes and goes at once: the first one releases ids and inits them again."""
     pipeline = make_pipeline(partitions=4, **V1)
     told: set[tuple[str | None, int, int]] = set()

@@ -119,7 +119,7 @@ async def test_offsets_carry_the_epoch_of_the_record_before_them_and_are_compare
     await brokers.close()
 
 
-def test_offset_without_an_epoch_skips_what_is_there_now(own_broker: KafkaCluster) -> None:
+def test_offset_without_an_epoch_skips_later_records(own_broker: KafkaCluster) -> None:
     """The negative control: 50 of the 100 records that can be read are skipped, without a report."""
     pipeline = TestPipeline.create(own_broker.bootstrap_servers, partitions=1)
     pipeline.feed(EACH)

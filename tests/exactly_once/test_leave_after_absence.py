@@ -22,7 +22,7 @@ GROUP_ONLY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("word", ["no", ""], ids=["the server names another", "the server is away"])
-def test_who_slept_past_its_session_takes_no_id_unless_it_may(
+def test_task_away_for_a_session_takes_no_id_unless_it_may(
     make_pipeline: MakePipeline, tmp_path: Path, word: str
 ) -> None:
     """The group assigns its partition to it again; its lease may be over. Without an answer it continues (rule 8)."""

@@ -58,7 +58,7 @@ def test_first_batch_after_an_assignment_that_is_dropped_is_a_gap(
 
 
 @pytest.mark.core
-def test_going_back_behind_what_is_committed_is_an_overlap(
+def test_rewind_behind_the_committed_offset_is_an_overlap(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
 ) -> None:
     seek = Membership.seek

@@ -61,7 +61,7 @@ def go_back_to_an_old_answer(pipeline: TestPipeline, monkeypatch: pytest.MonkeyP
     return [snapshot.state for snapshot in task.control.snapshots]
 
 
-def test_nobody_goes_back_behind_what_was_confirmed_to_him(
+def test_no_task_rewinds_behind_its_own_confirmed_commit(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = make_pipeline(partitions=1)
@@ -70,7 +70,9 @@ def test_nobody_goes_back_behind_what_was_confirmed_to_him(
     pipeline.assert_whole()
 
 
-def test_who_believes_an_old_answer_doubles(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_that_believes_an_old_answer_duplicates(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The negative control."""
 
     def believe(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:

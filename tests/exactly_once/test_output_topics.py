@@ -182,7 +182,7 @@ def test_sink_that_is_deleted_under_load_stops_the_pipeline_and_stays_deleted(
     assert not exists(pipeline.bootstrap_servers, pipeline.sink)
 
 
-def test_sink_that_is_made_anew_with_fewer_partitions_stops_the_pipeline(make_pipeline: MakePipeline) -> None:
+def test_sink_that_is_recreated_with_fewer_partitions_stops_the_pipeline(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=4, transaction_timeout_ms=3_000)
     pipeline.feed(20)
     with running(pipeline.specification()) as task:
@@ -263,7 +263,7 @@ def look_by_demo(specification: TaskSpecification, topic: str) -> None:
         look_by_demo,
     ],
 )
-def test_no_client_of_ours_creates_the_topic_that_it_looks_for(
+def test_no_client_of_fenceline_creates_the_topic_that_it_looks_up(
     make_pipeline: MakePipeline, look: Callable[[TaskSpecification, str], None]
 ) -> None:
     pipeline, missing = make_pipeline(partitions=1), unique_name("misspelt")

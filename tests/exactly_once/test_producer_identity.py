@@ -34,7 +34,7 @@ class WithFailedOutput(NamedTuple):
     first: ProducerIdentity
 
 
-def test_a_task_tells_the_producer_id_and_epoch_that_the_coordinator_gave_it(make_pipeline: MakePipeline) -> None:
+def test_a_task_reports_the_producer_id_and_epoch_that_the_coordinator_gave_it(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(10)
     for _ in range(2):
@@ -75,7 +75,7 @@ def test_an_idle_producers_statistics_are_taken_out_of_it(
         task.drain()
 
 
-def test_topic_that_may_not_be_looked_up_is_not_said_to_be_missing(
+def test_topic_that_may_not_be_looked_up_is_not_reported_as_missing(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = make_pipeline(partitions=1)
@@ -133,7 +133,7 @@ def test_epoch_that_an_abort_has_taken_is_known_before_anything_else_happens(
     assert not producer.may_have_bumped
 
 
-def test_epoch_that_an_unanswered_abort_takes_is_nobody_elses(
+def test_epoch_that_an_unanswered_abort_takes_is_our_own(
     kafka: KafkaCluster, with_failed_output: WithFailedOutput
 ) -> None:
     """The client continues when the call is abandoned; the journal shows an init like another producer's."""

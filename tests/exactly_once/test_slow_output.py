@@ -86,7 +86,7 @@ def test_records_come_through_at_the_speed_of_the_output_side(
         pipeline.assert_whole()
 
 
-def test_without_smaller_checkpoints_nothing_is_ever_committed_and_that_is_said(
+def test_without_smaller_checkpoints_nothing_is_ever_committed_and_that_is_reported(
     slow: ProxiedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""

@@ -112,7 +112,7 @@ def test_a_request_unanswered_and_records_over_their_linger_make_the_client_spin
     client.wait_for_spinning()
 
 
-def test_records_that_linger_until_the_flush_leave_together_and_nobody_spins(
+def test_records_that_linger_until_the_flush_leave_together_and_no_thread_spins(
     frozen: Callable[[int], Watched],
 ) -> None:
     client = frozen(30_000)

@@ -88,7 +88,7 @@ def test_latest_is_resolved_once_and_an_idle_partition_loses_nothing_over_a_rest
     pipeline.assert_whole()
 
 
-def test_client_that_resets_by_itself_skips_in_silence(
+def test_client_that_resets_by_itself_skips_undetected(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: the same story with the client's own reset."""
@@ -171,7 +171,7 @@ def test_partition_that_is_added_later_is_read_from_its_beginning(
 @pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("start_position", list(StartPosition))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_records_deleted_before_they_were_read_are_told_and_the_rest_is_read(
+def test_records_deleted_before_they_were_read_are_reported_and_the_rest_is_read(
     make_pipeline: MakePipeline, start_position: StartPosition, guarantee: ProcessingGuarantee
 ) -> None:
     pipeline = make_pipeline(partitions=1, start_position=start_position, processing_guarantee=guarantee)
@@ -193,7 +193,7 @@ def test_records_deleted_before_they_were_read_are_told_and_the_rest_is_read(
 
 @pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
-def test_loss_in_an_idle_partition_is_told_once_and_committed(
+def test_loss_in_an_idle_partition_is_reported_once_and_committed(
     make_pipeline: MakePipeline, protocol: GroupProtocol
 ) -> None:
     """Nothing is left to be read there, so no later checkpoint would commit it."""
@@ -229,7 +229,7 @@ def test_log_that_ends_before_the_committed_offset_stops_the_pipeline(make_pipel
     assert committed(pipeline) == {0: 500}
 
 
-def test_log_that_has_grown_again_before_anybody_looked_stops_the_pipeline(
+def test_log_that_has_grown_again_before_the_check_stops_the_pipeline(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has met an end before the committed offset; by now the offset is in the log, but of other records."""
@@ -255,7 +255,7 @@ def test_log_that_has_grown_again_before_anybody_looked_stops_the_pipeline(
 
 @pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
-def test_topic_made_anew_while_running_is_read_from_its_beginning(
+def test_topic_recreated_while_running_is_read_from_its_beginning(
     make_pipeline: MakePipeline, protocol: GroupProtocol
 ) -> None:
     pipeline = make_pipeline(

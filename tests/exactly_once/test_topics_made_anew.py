@@ -24,7 +24,7 @@ def read_then_make_anew(pipeline: TestPipeline, task: TaskThread) -> None:
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
-def test_topic_made_anew_unnoticed_stops_the_pipeline(make_pipeline: MakePipeline, protocol: GroupProtocol) -> None:
+def test_topic_recreated_unnoticed_stops_the_pipeline(make_pipeline: MakePipeline, protocol: GroupProtocol) -> None:
     """A KIP-848 group may have taken the old partitions away already, and given the new ones at the old offset."""
     pipeline = make_pipeline(partitions=1, group_protocol=protocol)
     with running(pipeline.specification()) as task:
@@ -34,7 +34,7 @@ def test_topic_made_anew_unnoticed_stops_the_pipeline(make_pipeline: MakePipelin
     assert f"{pipeline.source} was deleted and recreated while it was read" in str(error)
 
 
-def test_without_a_look_at_its_id_what_lies_below_the_old_position_is_lost_in_silence(
+def test_without_a_check_of_its_id_records_below_the_old_position_are_lost_undetected(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""
@@ -53,7 +53,7 @@ def test_without_a_look_at_its_id_what_lies_below_the_old_position_is_lost_in_si
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
-def test_topic_that_is_deleted_under_a_task_is_told(make_pipeline: MakePipeline, protocol: GroupProtocol) -> None:
+def test_topic_that_is_deleted_under_a_task_is_reported(make_pipeline: MakePipeline, protocol: GroupProtocol) -> None:
     pipeline = make_pipeline(partitions=1, group_protocol=protocol)
     with running(pipeline.specification()) as task:
         pipeline.feed(10)

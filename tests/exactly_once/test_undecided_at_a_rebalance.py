@@ -17,7 +17,7 @@ DEADLINE_S = 20
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-def test_a_partition_that_the_client_has_given_up_over_undecided_offsets_is_read_once_they_are_decided(
+def test_a_partition_that_the_client_has_stopped_over_pending_offsets_is_read_once_they_are_decided(
     kafka: KafkaCluster, is_paused: bool
 ) -> None:
     """librdkafka 2.16.0 starts it without an offset then, and says that none was committed: it stops there for good."""

@@ -121,7 +121,7 @@ def lose_one_answer(*, arrives: bool) -> Commit:
 
 @pytest.mark.core
 @pytest.mark.parametrize("arrives", [True, False], ids=["commit arrived", "commit did not arrive"])
-def test_lost_answer_neither_loses_nor_doubles(
+def test_lost_answer_neither_loses_nor_duplicates(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
     pipeline = make_pipeline()
@@ -165,7 +165,7 @@ def test_fence_that_answers_a_commit_leaves_its_outcome_unknown(
     pipeline.assert_whole()
 
 
-def test_unknown_outcome_taken_for_an_abort_doubles(
+def test_unknown_outcome_taken_for_an_abort_duplicates(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: going back to where the checkpoint began instead of asking what is committed."""

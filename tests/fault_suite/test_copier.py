@@ -17,7 +17,7 @@ from workers.loop.records.batching import BatchSize
 COPIER = Copier(records=750, aborted=0.5, seed=1)
 
 
-def test_a_worker_that_nobody_asks_is_left_as_it_is() -> None:
+def test_a_worker_without_a_request_is_left_as_it_is() -> None:
     assert copier.makers({}) == []
     assert len(copier.makers(COPIER.environment())) == 1
 

@@ -46,7 +46,7 @@ def test_an_empty_ledger_is_no_row_of_zeros() -> None:
     assert rows_of(page([])) == []
 
 
-def test_runs_are_summed_and_each_is_told(tmp_path: Path) -> None:
+def test_runs_are_summed_and_each_is_listed(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
     for entry in (RUN, msgspec.structs.replace(RUN, seed=8, records=1)):
         append(entry, ledger)
@@ -68,7 +68,7 @@ def test_runs_are_summed_and_each_is_told(tmp_path: Path) -> None:
         ({"lost": None, "duplicated": None, "dangling": None, "failure": "no rest"}, "**not judged; `no rest`**"),
     ],
 )
-def test_what_was_wrong_is_told_and_counts_as_failed(change: dict[str, int | str | None], said: str) -> None:
+def test_an_error_is_listed_and_counts_as_failed(change: dict[str, int | str | None], said: str) -> None:
     rows = rows_of(page([msgspec.structs.replace(RUN, **change)]))
     assert ["runs that failed", "1"] in rows
     assert any(said in row for row in rows)

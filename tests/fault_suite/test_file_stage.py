@@ -43,7 +43,7 @@ def test_faults_of_requests_depend_on_the_seed_alone_and_every_kind_comes(tmp_pa
     assert counted[Fault.HELD] + counted[Fault.UNANSWERED] < REQUESTS / 100
 
 
-def test_who_is_frozen_stands_at_every_point_of_files_too(tmp_path: Path, lake: Bucket) -> None:
+def test_workers_are_frozen_at_every_point_of_files_too(tmp_path: Path, lake: Bucket) -> None:
     stage = FileStage(1, tmp_path, brokers=1, lake=lake)
     points = {stage.point_of(fault) for fault in islice(faults(1, FREEZING), 200)}
     assert points == {None, *Point, *FilePoint}

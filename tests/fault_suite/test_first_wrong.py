@@ -31,7 +31,7 @@ def marked(cut: Cut, topic: str) -> list[str]:
     return [line for name, lines in cut.lines.items() if name.startswith(topic) for line in lines if line[0] == ">"]
 
 
-def test_the_recorded_pipeline_has_doubled_its_records(judged: Verdict) -> None:
+def test_the_recorded_pipeline_has_duplicated_its_records(judged: Verdict) -> None:
     assert (judged.expected, judged.duplicated.count) == (220, 200)
 
 
@@ -53,7 +53,7 @@ def test_its_input_and_the_offsets_that_passed_it_are_there(doubled: Cut) -> Non
     assert [line.rpartition(": {")[2] for line in passed] == ["0: 220}"] * 2
 
 
-def test_what_coordinators_wrote_of_both_producers_is_there(doubled: Cut) -> None:
+def test_the_coordinators_records_of_both_producers_are_included(doubled: Cut) -> None:
     said = [line for name, lines in doubled.lines.items() if name.startswith("__transaction_state") for line in lines]
     committed = {found[1] for line in said if (found := re.search(r"CompleteCommit, producer (\d+)", line))}
     writers = {
@@ -63,7 +63,7 @@ def test_what_coordinators_wrote_of_both_producers_is_there(doubled: Cut) -> Non
     assert committed == writers
 
 
-def test_what_is_far_away_is_not_cut_out() -> None:
+def test_batches_far_away_are_not_included() -> None:
     first, last = Where(source=(0, 0)), Where(source=(0, 219))
     assert cut(first, logs, TOPICS).lines != cut(last, logs, TOPICS).lines
     shown = [line for line in cut(first, logs, TOPICS).lines[f"{TOPICS.sink}-0"] if line[0] == ">"]

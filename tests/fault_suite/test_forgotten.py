@@ -67,7 +67,7 @@ def test_a_resume_at_latest_is_reported_with_its_losses() -> None:
     assert contradictions(world) != []
 
 
-def test_a_group_that_was_begun_anew_without_a_resume_is_reported() -> None:
+def test_a_group_that_started_as_new_without_a_resume_is_reported() -> None:
     world = deleted()
     world.resume({1: 4})
     world.transaction(FIRST, ids(0, 0, 4), {0: 4})
@@ -120,7 +120,7 @@ def test_the_offset_log_of_a_resume_elsewhere_is_contradicted(begins: int, said:
     assert said in (found.failure or "")
 
 
-def test_what_an_attempt_that_was_killed_has_not_said_is_no_contradiction() -> None:
+def test_a_missing_report_of_a_killed_attempt_is_no_contradiction() -> None:
     """It may have begun at the recorded offset, without a report."""
     killed = Written(1, 0, (told(assigned(0, 1), partition=1),), life=1)
     assert checked([BEFORE, after(20), killed], group="g", resumed=RESUMED).contradictions == 0

@@ -225,7 +225,7 @@ def test_every_point_has_its_place(steps: list[str], producer: TransactionalProd
     assert {step for step in steps if step.isupper()} == {point.name for point in Point}
 
 
-def test_without_a_request_nobody_stops(tmp_path: Path) -> None:
+def test_without_a_request_no_worker_stops(tmp_path: Path) -> None:
     points = FreezePoints(tmp_path)
     points.ask(Point.IN_REVOKE, pid=os.getpid() + 1)
     points.ask(Point.BEFORE_COMMIT)

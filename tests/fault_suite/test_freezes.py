@@ -21,13 +21,13 @@ CLASSIC = Timeouts(session_s=4, transaction_s=10, look_s=1)
         (Timeouts(session_s=30, transaction_s=10, look_s=1), 12.0, Outlasted.TRANSACTION),
     ],
 )
-def test_who_stood_still_has_outlasted_what_is_shorter(
+def test_a_frozen_worker_has_outlasted_shorter_timeouts(
     timeouts: Timeouts, stood_s: float, outlasted: Outlasted
 ) -> None:
     assert timeouts.outlasted(stood_s) is outlasted
 
 
-def test_freezes_are_counted_by_place_and_the_log_says_what_each_has_outlasted() -> None:
+def test_freezes_are_counted_by_place_and_the_log_has_the_outlasted_timeouts() -> None:
     freezes = Freezes()
     assert "for 12.5 s: outlasted both of session (4 s)" in freezes.stood(Point.IN_REVOKE, 12.54, CLASSIC)
     freezes.stood(Point.IN_REVOKE, 1.0, CLASSIC)

@@ -37,7 +37,7 @@ ROUND = st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans(), st.boolea
 
 
 @given(rounds=st.lists(ROUND, max_size=12), bumps=st.booleans())
-def test_whatever_workers_commit_and_abort_is_exact(rounds: list[Round], bumps: bool) -> None:
+def test_every_order_of_commits_and_aborts_is_exact(rounds: list[Round], bumps: bool) -> None:
     """Two workers write at once, a partition each, which they swap now and then. bumps: epochs as since KIP-890."""
     world, reached = World(ids=20), [0, 0]
     for number, (one, other, commits, swap) in enumerate([*rounds, (40, 40, True, False)]):
@@ -67,7 +67,7 @@ def test_offsets_that_came_without_an_output_are_a_loss() -> None:
     assert wrong(verdict) == {"lost", "torn"}
 
 
-def test_what_nobody_has_consumed_is_lost_and_not_torn() -> None:
+def test_an_input_that_is_not_consumed_is_lost_and_not_torn() -> None:
     world = World()
     world.transaction(FIRST, ids(0, 0, 3), {0: 3})
     world.transaction(SECOND, ids(1, 0, 4), {1: 4})
@@ -98,13 +98,13 @@ def test_an_id_that_comes_three_times_is_one_duplicate() -> None:
     assert world.verdict().duplicated.count == 1
 
 
-def test_an_output_outside_of_a_transaction_is_shown_though_nobody_committed_it() -> None:
+def test_an_output_outside_of_a_transaction_counts_as_returned_without_a_commit() -> None:
     world = whole()
     world.write(FIRST, Input(1, 0), is_transactional=False)
     assert wrong(world.verdict()) == {"duplicated", "uncommitted"}
 
 
-def test_a_reader_that_is_shown_what_was_aborted_is_told_of_it() -> None:
+def test_aborted_records_that_a_consumer_gets_are_reported() -> None:
     world = whole()
     shown = {partition: list(world.shown(partition)) for partition in world.sink}
     aborted = world.sink[0][0]
@@ -123,7 +123,7 @@ def test_ids_of_a_source_partition_that_changed_places_are_out_of_order() -> Non
 
 
 @pytest.mark.parametrize("value", [b"2:00000000 x", b"0:00000004 x", b"hello", b"", b":1 x", b"1: x"])
-def test_what_is_no_id_of_the_source_is_unexpected(value: bytes) -> None:
+def test_an_output_that_is_no_id_of_the_source_is_unexpected(value: bytes) -> None:
     world = whole()
     world.append(0, FIRST, [value], is_transactional=True)
     world.end(FIRST, COMMIT)

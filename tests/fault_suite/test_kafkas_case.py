@@ -128,7 +128,7 @@ def stage(
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 @pytest.mark.parametrize("bounce", [killed_copiers, drained_copiers, killed_brokers, restarted_brokers])
 @pytest.mark.parametrize(("partitions", "sink_partitions"), [(2, 3), (1, 1)], ids=["spread", "ordered"])
-def test_every_record_is_copied_once_whoever_goes_down(
+def test_every_record_is_copied_once_with_copiers_or_brokers_down(
     stage: TaskStage, tmp_path: Path, bounce: Bounce, partitions: int
 ) -> None:
     for proxy in stage.cluster.proxies:

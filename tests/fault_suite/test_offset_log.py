@@ -63,7 +63,7 @@ def test_gap_that_a_killed_attempt_may_have_filled_is_no_contradiction(killed: W
     assert asked(FIRST, BEHIND_A_GAP, at_its_end) == 1
 
 
-def test_process_that_was_killed_before_it_said_anything_has_filled_nothing() -> None:
+def test_process_that_was_killed_before_its_first_report_has_filled_nothing() -> None:
     assert asked(FIRST, BEHIND_A_GAP, Written(2, 0, ())) == 1
 
 
@@ -73,7 +73,7 @@ def test_nothing_recorded_is_nothing_asked() -> None:
     ) == Asked(None)
 
 
-def test_a_line_that_was_cut_off_is_one_that_was_never_said(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_off_counts_as_never_reported(tmp_path: Path) -> None:
     folder = tmp_path / "task-1-attempt-12"
     folder.mkdir()
     line = msgspec.json.encode(DRAINED)
@@ -85,7 +85,7 @@ def finding(start: int) -> dict[str, Any]:
     return {"topic": "in", "partition": 0, "kind": "gap", "start": start, "message": f"from {start}"}
 
 
-def test_what_was_marked_live_and_is_not_found_any_more_counts_too() -> None:
+def test_a_contradiction_that_only_the_live_check_found_counts_too() -> None:
     now = {"standing": "contradicted", "partitions": [{"contradictions": 1, "findings": [finding(5)]}]}
     assert Asked.of_server(now, [finding(5), finding(9)]) == Asked(2, ("in-0: from 5", "in-0: found live: from 9"))
     calm: dict[str, Any] = {"standing": "consistent", "partitions": [{"contradictions": 0, "findings": []}]}
@@ -124,7 +124,7 @@ def at_the_ends(pipeline: TestPipeline) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("off", [(), (Switch.REWIND,)], ids=["as it is", "without going back"])
-def test_a_process_whose_loop_goes_on_after_an_abort_is_found_by_what_it_wrote(
+def test_a_process_whose_loop_continues_after_an_abort_is_found_by_its_report(
     kafka: KafkaCluster, tmp_path: Path, seed: int, off: tuple[Switch, ...]
 ) -> None:
     pipeline = TestPipeline.create(kafka.bootstrap_servers, partitions=2)

@@ -46,7 +46,7 @@ def test_an_empty_ledger_is_no_row_of_zeros() -> None:
     assert rows_of(page([])) == []
 
 
-def test_runs_are_summed_and_each_is_told() -> None:
+def test_runs_are_summed_and_each_is_listed() -> None:
     other = msgspec.structs.replace(RUN, seed=8, faults=1, records=1, by_kind={Kind.WORKER_KILLED: KindFigures(1, 4.0)})
     rows = rows_of(page([RUN, other]))
     assert ["records", "12,346"] in rows
@@ -57,7 +57,7 @@ def test_runs_are_summed_and_each_is_told() -> None:
     assert all(not row[0].startswith(f"`{Kind.BROKER_KILLED}") for row in rows), "what was not done has no row"
 
 
-def test_what_frozen_workers_outlasted_is_told_of_the_runs_that_noted_it() -> None:
+def test_outlasted_timeouts_are_listed_for_the_runs_that_noted_them() -> None:
     assert "No run has recorded it yet." in page([RUN])
     noting = msgspec.structs.replace(RUN, freezes={"in-revoke": {Outlasted.SESSION: 2, Outlasted.BOTH: 1}})
     text = page([RUN, noting, noting])
@@ -66,7 +66,7 @@ def test_what_frozen_workers_outlasted_is_told_of_the_runs_that_noted_it() -> No
     assert ["before-commit", "0", "0", "0", "0"] in rows_of(text), "a point without a freeze is listed too"
 
 
-def test_what_brokers_have_shown_is_told_apart_and_is_no_failure() -> None:
+def test_aborted_records_that_brokers_returned_are_counted_apart_and_no_failure() -> None:
     looking = msgspec.structs.replace(RUN, seed=8, shown_aborted=0)
     shown = msgspec.structs.replace(RUN, seed=9, shown_aborted=1_750)
     assert "aborted records that brokers returned, of" not in page([RUN]), "not searched: that is no zero"
@@ -79,7 +79,7 @@ def test_what_brokers_have_shown_is_told_apart_and_is_no_failure() -> None:
     assert verdicts == {"7": fine, "8": fine, "9": f"{fine}; 1,750 aborted records returned by brokers"}
 
 
-def test_what_was_wrong_is_told_with_its_run() -> None:
+def test_an_error_is_listed_with_its_run() -> None:
     failed = msgspec.structs.replace(RUN, lost=5, failure="lost: 5 | such as 0:1", changed_since_commit=True)
     rows = rows_of(page([failed]))
     assert ["runs that failed", "1"] in rows
@@ -102,7 +102,7 @@ def test_a_run_without_a_verdict_is_no_row_of_zeros() -> None:
     assert run[5:8] == ["not known", "not known", said]
 
 
-def test_what_a_run_that_never_came_to_rest_has_doubled_counts_and_what_it_lost_is_not_known() -> None:
+def test_duplicates_of_a_run_that_never_came_to_rest_count_and_its_losses_are_unknown() -> None:
     restless = msgspec.structs.replace(RUN, seed=8, judged=False, lost=None, duplicated=2, failure="never at rest")
     rows = rows_of(page([RUN, restless]))
     assert ["faults", "3"] in rows
@@ -111,14 +111,14 @@ def test_what_a_run_that_never_came_to_rest_has_doubled_counts_and_what_it_lost_
     assert run[5:8] == ["12,345", "678", "**2 duplicated; not judged: lost; `never at rest`**"]
 
 
-def test_every_kind_of_fault_says_what_bounds_its_standstill() -> None:
+def test_every_kind_of_fault_has_the_bound_of_its_standstill() -> None:
     every = msgspec.structs.replace(RUN, by_kind={kind: KindFigures(1, 1.0) for kind in Kind})
     bounds = {row[0].strip("`"): row[3] for row in rows_of(page([every])) if row[0].strip("`") in set(Kind)}
     assert set(bounds) == set(Kind)
     assert {kind for kind, bound in bounds.items() if bound == "not known"} == set()
 
 
-def test_a_failed_run_is_explained_or_said_not_to_be() -> None:
+def test_a_failed_run_is_explained_or_listed_as_unexplained() -> None:
     assert "failed runs" not in page([RUN])
     assert "seed 7: not understood yet." in page([msgspec.structs.replace(RUN, duplicated=1)])
     for date, why in EXPLAINED.items():

@@ -67,7 +67,7 @@ def test_at_every_point_some_workers_sleep_past_their_session_and_past_their_tra
 
 
 @given(SEEDS)
-def test_faults_last_as_the_table_says_and_hit_somebody_who_is_there(seed: int) -> None:
+def test_faults_last_as_in_the_table_and_hit_a_present_target(seed: int) -> None:
     for fault in first(40, seed):
         assert any(shortest <= fault.lasts_s <= longest for shortest, longest in LASTS_S[fault.kind])
         assert fault.of([7]) == 7
@@ -91,7 +91,7 @@ def test_a_fault_is_on_the_disk_before_it_is_done_and_after(tmp_path: Path) -> N
     assert (after.at_s, after.done, after.failed) == (3.25, ("worker 1, pid 17",), None)
 
 
-def test_a_fault_that_could_not_be_done_is_told_and_ends_the_run(tmp_path: Path) -> None:
+def test_a_fault_that_could_not_be_done_is_reported_and_ends_the_run(tmp_path: Path) -> None:
     log = FaultLog(tmp_path / "faults.jsonl")
     with pytest.raises(RuntimeError), log.doing(first(1, 5)[0]):
         raise RuntimeError("no target")
@@ -131,7 +131,7 @@ def test_a_gap_after_a_fault_is_still_its_gap_and_partitions_are_apart() -> None
     assert standstills.by_kind == {Kind.WORKER_KILLED: 6.0}
 
 
-def test_a_partition_stands_still_from_when_it_should_flow() -> None:
+def test_a_standstill_begins_when_records_should_flow() -> None:
     standstills = Standstills()
     standstills.begun(Kind.PARTITION_ADDED, 1.0)
     standstills.expected(4, 2.0)
@@ -187,7 +187,7 @@ def test_runs_are_added_up_and_those_that_failed_are_counted(tmp_path: Path) -> 
     assert list(added.by_kind) == [Kind.BROKER_KILLED, Kind.SLOW]
 
 
-def test_what_was_outlasted_is_added_up_and_a_line_that_does_not_say_it_is_read(tmp_path: Path) -> None:
+def test_outlasted_timeouts_are_added_up_and_a_line_without_them_is_read(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     ledger.append(entry(freezes={"in-revoke": {Outlasted.BOTH: 1, Outlasted.NEITHER: 2}}), path)
     ledger.append(entry(freezes={"anywhere": {Outlasted.SESSION: 1}, "in-revoke": {Outlasted.BOTH: 1}}), path)
@@ -203,7 +203,7 @@ def test_what_was_outlasted_is_added_up_and_a_line_that_does_not_say_it_is_read(
     }
 
 
-def test_of_a_run_without_a_whole_verdict_nothing_is_added_but_what_was_wrong_and_how_long_it_stood_still() -> None:
+def test_a_run_without_a_whole_verdict_adds_only_its_errors_and_its_freezes() -> None:
     """The other effects of its faults are unknown."""
     by_kind = {Kind.SLOW: KindFigures(2, 180.0)}
     unjudged = entry(judged=False, failure="never at rest", lost=None, duplicated=3, by_kind=by_kind)

@@ -119,7 +119,7 @@ def client(proxy: BrokerProxy) -> Generator[Client]:
 
 
 @given(bodies=st.lists(st.binary(min_size=4, max_size=50)), pieces=st.lists(st.integers(1, 20), min_size=1))
-def test_frames_come_out_whole_whatever_the_pieces(bodies: list[bytes], pieces: list[int]) -> None:
+def test_frames_come_out_whole_from_pieces_of_any_size(bodies: list[bytes], pieces: list[int]) -> None:
     stream, found, splitter, turn = b"".join(map(frame, bodies)), list[bytes](), FrameSplitter(), 0
     while stream:
         size = pieces[turn % len(pieces)]
@@ -162,7 +162,7 @@ def test_cut_ends_the_connections_that_stand_and_lets_new_ones_come(proxy: Broke
     again.close()
 
 
-def test_refused_nobody_gets_through_until_it_is_healed(proxy: BrokerProxy, client: Client) -> None:
+def test_refused_clients_do_not_get_through_until_it_is_healed(proxy: BrokerProxy, client: Client) -> None:
     proxy.refuse()
     assert client.heard() == b""
     refused = Client(proxy.port)
@@ -187,7 +187,7 @@ def test_stalled_to_the_broker_requests_arrive_late_and_none_is_lost(
     wait_for(lambda: len(broker.asked) == 2, _WITHIN_S, lambda: f"both requests; it was asked {broker.asked}")
 
 
-def test_stalled_to_the_client_the_broker_has_done_what_nobody_hears_of(
+def test_stalled_to_the_client_the_broker_has_acted_without_an_answer(
     proxy: BrokerProxy, client: Client, broker: FakeBroker
 ) -> None:
     proxy.impose(Conditions(stalled=frozenset({Direction.TO_CLIENT})))
@@ -218,7 +218,7 @@ def test_slow_takes_as_long_as_the_bytes_need(proxy: BrokerProxy, client: Client
     assert time.monotonic() - began >= 0.2
 
 
-def test_what_was_slow_is_quick_from_the_moment_on_at_which_it_is_healed(proxy: BrokerProxy, client: Client) -> None:
+def test_a_slow_connection_is_quick_as_soon_as_it_is_healed(proxy: BrokerProxy, client: Client) -> None:
     proxy.impose(Conditions(bytes_per_s=10))
     client.ask(request(PRODUCE, 1, b"x" * 2_000))
     assert client.heard(_QUIET_S) is None
@@ -253,7 +253,7 @@ def test_a_loss_happens_once(proxy: BrokerProxy, client: Client) -> None:
     assert len(proxy.lost) == 1
 
 
-def test_only_what_fits_is_lost(proxy: BrokerProxy, client: Client) -> None:
+def test_only_a_frame_that_fits_is_lost(proxy: BrokerProxy, client: Client) -> None:
     proxy.lose(Loss(Part.REQUEST, transactional_id="another"))
     proxy.lose(Loss(Part.REQUEST, is_commit=False))
     client.ask(end_transaction(1))
@@ -265,7 +265,9 @@ def test_only_what_fits_is_lost(proxy: BrokerProxy, client: Client) -> None:
     assert client.heard() == b""
 
 
-def test_a_silent_loss_stands_still_before_it_is_cut(proxy: BrokerProxy, client: Client, broker: FakeBroker) -> None:
+def test_a_kept_loss_holds_the_connection_before_it_is_cut(
+    proxy: BrokerProxy, client: Client, broker: FakeBroker
+) -> None:
     proxy.lose(Loss(Part.REQUEST, silence_s=0.5))
     client.ask(end_transaction(1))
     client.ask(request(PRODUCE, 2))

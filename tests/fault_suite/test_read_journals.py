@@ -25,7 +25,7 @@ from tests.fault_suite.logs_as_written import (
 )
 
 
-def test_a_commit_of_an_older_offset_is_told() -> None:
+def test_a_commit_of_an_older_offset_is_reported() -> None:
     world = whole()
     world.offsets(SECOND, {0: 1})
     world.end(SECOND, COMMIT)
@@ -56,7 +56,7 @@ def test_a_source_with_an_id_missing_or_twice_is_refused() -> None:
         judge.input(Input(0, 0), 1, b"")
 
 
-def test_the_journal_tells_what_is_open_aborted_or_outside_of_a_transaction() -> None:
+def test_the_journal_shows_open_and_aborted_offsets_and_those_outside_of_a_transaction() -> None:
     world = World()
     world.transaction(FIRST, [], {0: 1}, ABORT)
     world.offsets(FIRST, {0: 1})
@@ -70,7 +70,7 @@ def test_the_journal_tells_what_is_open_aborted_or_outside_of_a_transaction() ->
     assert (other.open, other.aborted, other.consumed, other.untransacted) == ([], 0, [], [])
 
 
-def test_a_log_tells_what_no_marker_has_ended() -> None:
+def test_a_log_shows_transactions_without_a_marker() -> None:
     world = whole()
     world.write(SECOND, Input(0, 0))
     log = DecidedLog()

@@ -45,7 +45,7 @@ def journal_of(version: str, group: str) -> GroupJournal:
     return journal
 
 
-def test_what_kafkas_copier_did_is_exact(version: str) -> None:
+def test_the_log_of_kafkas_copier_is_exact(version: str) -> None:
     judge, (log, found) = Judge(), copies(version)
     for number in range(10):
         judge.input(Input(0, number), number, str(Input(0, number)).encode())
@@ -64,13 +64,13 @@ def test_a_transaction_that_is_left_open_is_seen_in_both_logs(version: str) -> N
     assert log.open == journal_of(version, "waiting").open == [Writer(5, 0)]
 
 
-def test_what_was_fenced_and_timed_out_is_not_committed(version: str) -> None:
+def test_fenced_and_timed_out_transactions_are_not_committed(version: str) -> None:
     log, _ = copies(version)
     committed = [offset for offset in range(28) if log.committed_at(offset)]
     assert committed == [0, 4, 6, 8, 9, 10, 11, 13, 14, 15, 16, 18, 19, 23]
 
 
-def test_a_consumer_that_commits_by_itself_is_told_as_outside_of_a_transaction(version: str) -> None:
+def test_a_consumer_that_commits_by_itself_counts_as_outside_of_a_transaction(version: str) -> None:
     journal = journal_of(version, "classic")
     assert (journal.consumed, len(journal.untransacted)) == ([], 2)
 

@@ -32,6 +32,6 @@ def test_at_rest_nothing_contradicts() -> None:
         ({"untransacted": ["partition 0 to 5"]}, "1 offsets outside of a transaction, first: partition 0 to 5"),
     ],
 )
-def test_each_thing_that_is_not_at_rest_is_told(changes: dict[str, Any], told: str) -> None:
+def test_each_thing_that_is_not_at_rest_is_reported(changes: dict[str, Any], told: str) -> None:
     (contradiction,) = AtRest(**{**WELL, **changes}).contradictions()
     assert contradiction.startswith(told)

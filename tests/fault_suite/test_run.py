@@ -24,7 +24,7 @@ from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
 
 
-def test_a_run_that_did_not_come_to_its_end_is_told_and_leaves_its_folder(tmp_path: Path) -> None:
+def test_a_run_that_did_not_come_to_its_end_is_entered_and_leaves_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "7-1"
     folder.mkdir()
     made = Run(7, folder)
@@ -246,7 +246,7 @@ def test_a_fault_that_came_too_late_is_not_counted_and_another_one_takes_its_pla
     assert "NotDoneError: it has ended by itself" in log[1]
 
 
-def test_a_fault_that_has_hit_nobody_ends_the_run_and_is_not_counted(clock: Clock, tmp_path: Path) -> None:
+def test_a_fault_without_a_target_ends_the_run_and_is_not_counted(clock: Clock, tmp_path: Path) -> None:
     entry = entry_of(Scene(clock, ["done", None, "done"]), tmp_path, at_most=3)
     assert (entry.faults, entry.is_exact) == (1, False)
     assert "the target of slow was not reported" in (entry.failure or "")
@@ -258,9 +258,7 @@ def test_a_fault_that_could_not_be_done_does_not_keep_the_judge_from_judging(clo
     assert entry.failure == "AssertionError: no driver"
 
 
-def test_of_a_run_that_does_not_come_to_rest_is_judged_what_is_there_and_not_what_is_missing(
-    clock: Clock, tmp_path: Path
-) -> None:
+def test_a_run_that_does_not_come_to_rest_is_judged_without_missing_records(clock: Clock, tmp_path: Path) -> None:
     entry = entry_of(Scene(clock, ["done"], facts=Known(is_through=False), settles_at_s=200), tmp_path, at_most=1)
     assert (entry.judged, entry.is_exact) == (False, False)
     assert (entry.lost, entry.duplicated, entry.torn, entry.out_of_order) == (None, 2, 0, 0)
@@ -270,12 +268,12 @@ def test_of_a_run_that_does_not_come_to_rest_is_judged_what_is_there_and_not_wha
     assert entry.longest_standstill_s == 200.0
 
 
-def test_who_had_what_is_kept_while_those_who_are_silent_are_still_at_work(clock: Clock, tmp_path: Path) -> None:
+def test_owners_are_recorded_while_quiet_workers_are_still_at_work(clock: Clock, tmp_path: Path) -> None:
     entry_of(Scene(clock, ["done"], facts=Known(is_through=False), settles_at_s=200), tmp_path, at_most=1)
     assert (tmp_path / SILENCE).read_text() == "# not at rest\nat 200 s in-0 has no owner; at work\n\n"
 
 
-def test_a_fault_after_which_nothing_flows_leaves_who_had_what(
+def test_a_fault_without_outputs_after_it_leaves_a_record_of_owners(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "FLOWS_WITHIN_S", 0.0)
@@ -285,9 +283,7 @@ def test_a_fault_after_which_nothing_flows_leaves_who_had_what(
     assert (tmp_path / SILENCE).read_text() == "# after slow, number 0\nat 0 s in-0 has no owner; at work\n\n"
 
 
-def test_when_all_has_come_out_and_somebody_does_not_drain_what_is_lost_is_judged_too(
-    clock: Clock, tmp_path: Path
-) -> None:
+def test_losses_are_judged_too_when_all_has_come_out_and_a_task_does_not_drain(clock: Clock, tmp_path: Path) -> None:
     entry = entry_of(Scene(clock, ["done"], drains=False), tmp_path, at_most=1)
     assert (entry.judged, entry.lost, entry.is_exact) == (True, 0, False)
     assert entry.failure == "AssertionError: task 1 goes on"
@@ -296,7 +292,7 @@ def test_when_all_has_come_out_and_somebody_does_not_drain_what_is_lost_is_judge
 @pytest.mark.parametrize(
     ("asked", "is_exact"), [(Asked(0), True), (Asked(None), True), (Asked(2, ("in-0: gap: 10 to 14",)), False)]
 )
-def test_a_run_whose_tasks_recorded_what_contradicts_has_failed(
+def test_a_run_whose_tasks_recorded_contradictions_has_failed(
     clock: Clock, tmp_path: Path, asked: Asked, is_exact: bool
 ) -> None:
     entry = entry_of(Scene(clock, ["done"], asked=asked), tmp_path, at_most=1)
@@ -304,7 +300,7 @@ def test_a_run_whose_tasks_recorded_what_contradicts_has_failed(
     assert ("the offset log: 2 contradictions, such as in-0: gap: 10 to 14" in (entry.failure or "")) is not is_exact
 
 
-def test_a_run_that_was_cut_off_is_told_and_has_no_verdict(clock: Clock, tmp_path: Path) -> None:
+def test_a_run_that_was_cut_off_is_entered_without_a_verdict(clock: Clock, tmp_path: Path) -> None:
     scene = Scene(clock, ["done", CutOffError("SIGTERM")])
     entry = entry_of(scene, tmp_path, at_most=3)
     assert (entry.judged, entry.faults, entry.failure) == (False, 1, "CutOffError: SIGTERM")
@@ -319,7 +315,7 @@ def test_when_all_has_come_out_the_drain_is_no_standstill(clock: Clock, tmp_path
     assert entry.longest_standstill_s == 0.0
 
 
-def test_records_that_the_source_does_not_have_any_more_are_told(
+def test_records_that_the_source_does_not_have_any_more_are_reported(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records that brokers lost at the end of the source leave no gap there, and none are missing in the sink."""

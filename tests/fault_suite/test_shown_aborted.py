@@ -50,7 +50,7 @@ def test_the_replica_beside_it_proves_nothing() -> None:
         assert hidden(recorded("broker-2"), producer_id, 60_000) == []
 
 
-def test_only_what_lies_before_the_noted_offset_is_hidden_by_it() -> None:
+def test_only_records_before_the_noted_offset_are_hidden_by_it() -> None:
     first, second = Entry(1, 0, 4, 8), Entry(1, 5, 9, 10)
     assert hidden(index_of(first, second), 1, 12) == [5, 6, 7], "a fetch of what lies behind looks further"
     assert hidden(index_of(first, second), 2, 12) == [], "another producer's"
@@ -126,7 +126,7 @@ def read(batch: RecordBatch) -> list[tuple[int, bytes | None]]:
 
 
 @pytest.mark.parametrize("replicas", [[WRONG], [RIGHT, WRONG]])
-def test_what_an_index_proves_is_told_apart_and_the_rest_is_exact(replicas: list[AbortedIndex]) -> None:
+def test_records_proven_by_an_index_are_counted_apart_and_the_rest_is_exact(replicas: list[AbortedIndex]) -> None:
     verdict = judged(scene(), 2, 4, 6, replicas=replicas)
     assert verdict.is_exact, str(verdict)
     assert verdict.shown_aborted.examples == ("0:00000000 at offset 2 of partition 0",)
@@ -145,12 +145,12 @@ def test_a_proof_of_other_records_is_none() -> None:
     assert (wrong(verdict), verdict.shown_aborted.count) == ({"duplicated", "torn", "uncommitted"}, 0)
 
 
-def test_what_was_shown_only_as_aborted_is_lost() -> None:
+def test_a_record_returned_only_as_aborted_is_lost() -> None:
     verdict = judged(scene(), 2, 6, replicas=[WRONG])
     assert (wrong(verdict), verdict.shown_aborted.count) == ({"lost", "torn"}, 1)
 
 
-def test_what_is_not_aborted_is_not_told_apart_whatever_an_index_says() -> None:
+def test_a_record_that_is_not_aborted_is_not_counted_apart_with_any_index() -> None:
     committed = index_of(Entry(1, 0, 1, 6), Entry(1, 4, 5, 6))
     assert judged(scene(), 4, 6, replicas=[committed]).shown_aborted.count == 0
     world = scene()
@@ -183,7 +183,7 @@ def test_bytes_that_are_not_those_of_the_input_are_altered_also_where_they_were_
         ([2, 4, 6], [6], [WRONG], 0, True),
     ],
 )
-def test_two_readers_may_differ_by_what_is_proven_and_by_nothing_else(
+def test_two_consumers_may_differ_by_proven_records_and_by_nothing_else(
     fresh: list[int], followed: list[int], replicas: list[AbortedIndex], shown_to_another: int, is_other: bool
 ) -> None:
     log, judge = DecidedLog(replicas), Judge()

@@ -114,7 +114,7 @@ def test_a_transaction_that_lacks_its_offsets_shifts_those_of_its_own_epoch_only
     assert examples[1].startswith("outputs in partitions that are not those of its transaction, which are []: ")
 
 
-def test_what_is_held_back_behind_an_open_transaction_is_neither_lost_nor_torn() -> None:
+def test_records_behind_an_open_transaction_are_neither_lost_nor_torn() -> None:
     world = World()
     world.write(Writer(9, 0), Input(0, 0))
     world.transaction(FIRST, ids(0, 0, 3), {0: 3})
@@ -125,7 +125,7 @@ def test_what_is_held_back_behind_an_open_transaction_is_neither_lost_nor_torn()
     assert not held_back.is_exact
 
 
-def test_of_what_has_not_come_out_yet_only_what_is_missing_is_not_judged() -> None:
+def test_before_all_has_come_out_only_missing_records_are_not_judged() -> None:
     world = whole()
     world.inputs.append(Input(1, 4))
     world.transaction(Writer(9, 0), ids(0, 2, 4), {0: 4})
@@ -133,7 +133,7 @@ def test_of_what_has_not_come_out_yet_only_what_is_missing_is_not_judged() -> No
     assert (verdict.lost, wrong(verdict)) == (None, {"duplicated"})
 
 
-def test_what_a_coordinator_has_not_completed_may_lack_its_markers() -> None:
+def test_a_transaction_that_is_not_complete_may_lack_its_markers() -> None:
     world = whole()
     world.write(FIRST, *ids(0, 0, 1))
     world.offsets(FIRST, {0: 4})
@@ -142,7 +142,7 @@ def test_what_a_coordinator_has_not_completed_may_lack_its_markers() -> None:
     assert [one.is_complete for one in world.coordinated()[FIRST.producer_id]] == [True, True, False]
 
 
-def test_a_coordinators_last_word_before_the_end_is_what_it_has_decided() -> None:
+def test_a_coordinators_last_record_before_the_end_is_its_decision() -> None:
     """An append that was not confirmed in time stays in the log beside the one that was."""
     world = whole()
     known = world.coordinated()

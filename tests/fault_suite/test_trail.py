@@ -52,7 +52,7 @@ def test_values_cannot_run_into_one_another() -> None:
     assert trail_of([(0, 0, b"1 1 x"), (0, 1, b"")]).difference(trail_of([(0, 0, b"1"), (0, 1, b" x")])) is not None
 
 
-def test_what_only_one_has_seen_may_be_no_difference() -> None:
+def test_records_of_only_one_consumer_may_be_no_difference() -> None:
     records = many(10)
     less = [record for record in records if record[1] not in (3, 4, 9)]
     seen: list[tuple[int, int]] = []

@@ -64,7 +64,7 @@ def workers(launched: Launched) -> Generator[Workers]:
     workers.close()
 
 
-def test_who_was_sent_away_is_started_again_only_when_brought_back(workers: Workers, launched: Launched) -> None:
+def test_a_task_that_was_sent_away_is_restarted_only_when_brought_back(workers: Workers, launched: Launched) -> None:
     workers.send_away()
     assert not any(one.is_running for one in launched.sleepers)
     workers.replace(0)
@@ -84,9 +84,7 @@ def test_a_task_that_has_ended_is_started_again_with_the_next_attempt(workers: W
     assert workers.name(1).startswith("task 1, attempt 1, pid ")
 
 
-def test_a_frozen_one_is_not_ended_and_who_was_replaced_is_not_started_again(
-    workers: Workers, launched: Launched
-) -> None:
+def test_a_frozen_worker_is_not_ended_and_a_replaced_one_is_not_restarted(workers: Workers, launched: Launched) -> None:
     frozen = workers.current(0)
     assert workers.send(0, signal.SIGSTOP) == frozen.pid
     wait_for(lambda: is_stopped(frozen.pid), _WITHIN_S, "a frozen process")
@@ -100,7 +98,7 @@ def test_a_frozen_one_is_not_ended_and_who_was_replaced_is_not_started_again(
     assert launched.attempts == [(0, 0), (1, 0), (0, 1), (1, 1)]
 
 
-def test_who_has_ended_by_itself_cannot_be_hit(launched: Launched) -> None:
+def test_a_worker_that_has_ended_by_itself_cannot_be_hit(launched: Launched) -> None:
     """The kernel takes signals for it until its exit code was read."""
     untended = Workers(0, launched)
     task = untended.add()
@@ -115,13 +113,13 @@ def test_who_has_ended_by_itself_cannot_be_hit(launched: Launched) -> None:
         untended.close()
 
 
-def test_a_drain_ends_everybody_and_starts_nobody(workers: Workers, launched: Launched) -> None:
+def test_a_drain_ends_all_workers_and_starts_none(workers: Workers, launched: Launched) -> None:
     workers.drain()
     assert not any(sleeper.is_running for sleeper in launched.sleepers)
     assert len(launched.attempts) == 2
 
 
-def test_a_start_that_fails_is_told_when_it_is_drained(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_is_reported_when_it_is_drained(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_launched: Launched, _task: int, _attempt: int) -> Sleeper:
         raise OSError("no room")
 
@@ -146,7 +144,7 @@ def test_a_task_that_is_retired_drains_and_is_the_first_to_be_added_again(worker
     assert workers.tasks == [0, 1, 2]
 
 
-def test_who_was_replaced_while_it_lived_is_told_once_to_end(workers: Workers, launched: Launched) -> None:
+def test_an_attempt_that_was_replaced_while_it_lived_is_drained_once(workers: Workers, launched: Launched) -> None:
     former = workers.name(0)
     workers.replace(0)
     assert workers.end_former() == [former]

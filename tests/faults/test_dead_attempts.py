@@ -78,7 +78,7 @@ def ends(running: RunningPipeline) -> list[dict[str, Any]]:
     return list(running.server.get(f"/fencing?pipeline={running.name}&cause=dead_task")["items"])
 
 
-def test_what_a_killed_worker_left_open_is_ended_while_its_next_attempt_waits(running: RunningPipeline) -> None:
+def test_open_transaction_of_a_killed_worker_is_ended_while_its_next_attempt_waits(running: RunningPipeline) -> None:
     with measured(running, "Python worker, its next attempt held back"):
         victim = running.tasks()[0]
         for _ in range(HELD_BACK_AFTER - 1):

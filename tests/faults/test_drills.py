@@ -53,7 +53,7 @@ def is_stopped(drill: dict[str, Any]) -> bool:
 
 @pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("kind", ["freeze_instance", "kill_instance", "freeze_server"])
-def test_a_drill_is_done_and_told_and_nothing_is_lost(running: RunningPipeline, kind: str) -> None:
+def test_a_drill_is_done_and_reported_and_nothing_is_lost(running: RunningPipeline, kind: str) -> None:
     ordinal = None if kind == "freeze_server" else 0
     drill_id = order(running, kind, ordinal=ordinal, for_s=FREEZE_S)
     drill = until(running, drill_id, "ended", 120)

@@ -82,7 +82,7 @@ def test_every_record_is_in_one_file_that_a_committed_reference_names(drained: R
     assert len(found.orphans) >= USERS - 1
 
 
-def test_who_lists_the_folder_instead_sees_records_twice(drained: RunningPipeline, root: Path) -> None:
+def test_a_list_of_the_folder_shows_records_twice(drained: RunningPipeline, root: Path) -> None:
     """The negative control: it is the references that make it once."""
     times = Counter(str(record["id"]) for path in root.rglob("*.avro") for record in records_of(path))
     assert set(times) == set(drained.pipeline.fed)
@@ -151,7 +151,7 @@ def test_files_read_does_not_pass_over_a_referenced_file_that_is_gone(drained: R
     assert gone.name in done.stderr
 
 
-def test_what_was_just_uploaded_is_too_young_to_be_called_an_orphan(drained: RunningPipeline, root: Path) -> None:
+def test_a_new_upload_is_too_young_to_be_called_an_orphan(drained: RunningPipeline, root: Path) -> None:
     audited = audit_files(drained.pipeline, root)
     findings = collected(drained)
     assert findings["orphans"] == []
@@ -159,7 +159,7 @@ def test_what_was_just_uploaded_is_too_young_to_be_called_an_orphan(drained: Run
     assert findings["tallies"]["referenced"]["files"] == len(audited.references)
 
 
-def test_collect_names_exactly_what_no_reference_names_and_deletes_only_that(
+def test_collect_names_exactly_the_unreferenced_files_and_deletes_only_those(
     drained: RunningPipeline, root: Path
 ) -> None:
     """Two hours later: only their references tell files from orphans."""

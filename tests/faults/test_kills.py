@@ -94,7 +94,7 @@ def test_a_killed_master_that_comes_back_changes_nothing(running: RunningPipelin
     assert {o: t.pid for o, t in running.tasks().items()} == {o: t.pid for o, t in before.items()}
 
 
-def test_a_killed_server_adopts_what_runs_and_starts_nothing_twice(running: RunningPipeline) -> None:
+def test_a_killed_server_adopts_running_instances_and_starts_nothing_twice(running: RunningPipeline) -> None:
     leases, before = running.leases(), running.tasks()
     with measured(running, "server"):
         running.server.kill()

@@ -73,7 +73,7 @@ def test_a_drain_leaves_everything_whole(running: RunningPipeline) -> None:
     assert not verifier.has_open_transaction(pipeline.bootstrap_servers, pipeline.sink)
 
 
-def test_too_few_slots_are_said_and_a_kill_ends_it(
+def test_too_few_slots_are_reported_and_a_kill_ends_it(
     server: ServerProcess, kafka: KafkaCluster, spark_cluster: SparkCluster
 ) -> None:
     pipeline = TestPipeline.create(

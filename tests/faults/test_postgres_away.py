@@ -114,7 +114,7 @@ def test_a_frozen_postgres_stops_no_data(running: RunningPipeline, postgres: Emb
     stay_away(running, fault=f"Postgres frozen, {away_s} s", away_s=away_s, begin=postgres.pause, end=postgres.resume)
 
 
-def test_what_happened_meanwhile_is_told_later(running: RunningPipeline, postgres: EmbeddedPostgres) -> None:
+def test_events_of_the_time_are_reported_later(running: RunningPipeline, postgres: EmbeddedPostgres) -> None:
     """A worker dies while it cannot be recorded: its next attempt, and the fencing, are known afterwards."""
     before = running.tasks()[0]
     task = running.task_process(0)

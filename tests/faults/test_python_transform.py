@@ -47,7 +47,7 @@ def transform(request: pytest.FixtureRequest, server: ServerProcess) -> Transfor
 
 
 @pytest.mark.faults(keep=1)
-def test_a_worker_that_dies_in_an_uploaded_function_loses_and_doubles_nothing(running: RunningPipeline) -> None:
+def test_a_worker_that_dies_in_an_uploaded_function_loses_and_duplicates_nothing(running: RunningPipeline) -> None:
     before = running.tasks()
     with measured(running, "Python worker with a Python transform"):
         os.kill(before[0].pid, signal.SIGKILL)

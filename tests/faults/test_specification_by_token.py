@@ -116,7 +116,7 @@ def launch(server: ServerProcess, pipeline: TestPipeline) -> Generator[Launch]:
         process.wait(20)
 
 
-def test_a_driver_runs_what_it_fetched_with_its_token_and_nothing_after_its_end(
+def test_a_driver_runs_its_fetched_specification_and_nothing_after_its_end(
     server: ServerProcess, pipeline: TestPipeline, launch: Launch
 ) -> None:
     pipeline.feed(200)

@@ -22,7 +22,7 @@ from tests.mutations.switches import VARIABLE, Switch, environment_of, makers
 @pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.protection for mutation in MUTATIONS])
-def test_without_a_protection_records_are_lost_or_doubled(
+def test_without_a_protection_records_are_lost_or_duplicated(
     kafka: KafkaCluster, tmp_path: Path, mutation: Mutation, protocol: GroupProtocol
 ) -> None:
     played = play(mutation, bootstrap_servers=kafka.bootstrap_servers, folder=tmp_path, protocol=protocol, say=print)
@@ -30,7 +30,7 @@ def test_without_a_protection_records_are_lost_or_doubled(
 
 
 @pytest.mark.parametrize("switch", Switch)
-def test_what_is_switched_off_is_there_and_is_called_alike(switch: Switch) -> None:
+def test_every_switched_off_method_exists_with_the_same_arguments(switch: Switch) -> None:
     seam = seam_of(switch)
     original = inspect.signature(getattr(seam.owner, seam.name)).parameters.values()
     instead = inspect.signature(seam.value).parameters.values()
@@ -38,7 +38,7 @@ def test_what_is_switched_off_is_there_and_is_called_alike(switch: Switch) -> No
 
 
 @pytest.mark.parametrize("switch", Switch)
-def test_what_was_switched_off_is_on_again_afterwards(switch: Switch) -> None:
+def test_every_protection_is_on_again_afterwards(switch: Switch) -> None:
     seam = seam_of(switch)
     before = getattr(seam.owner, seam.name)
     with switched_off([switch]):
@@ -46,14 +46,14 @@ def test_what_was_switched_off_is_on_again_afterwards(switch: Switch) -> None:
     assert getattr(seam.owner, seam.name) is before
 
 
-def test_a_seam_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_seam_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     seam = seam_of(Switch.REWIND)
     monkeypatch.delattr(seam.owner, seam.name)
     with pytest.raises(AttributeError, match=seam.name):
         seam_of(Switch.REWIND)
 
 
-def test_a_worker_is_told_by_its_environment() -> None:
+def test_a_worker_gets_its_switches_from_its_environment() -> None:
     (make,) = makers(environment_of([Switch.REWIND, Switch.CONFIRMED]))
     wanted = [seam_of(Switch.REWIND), seam_of(Switch.CONFIRMED)]
     assert [(seam.owner, seam.name) for seam in make()] == [(seam.owner, seam.name) for seam in wanted]
@@ -69,7 +69,7 @@ def test_every_switch_is_a_protection_or_a_guard() -> None:
     assert {*protections, *guards} == set(Switch)
 
 
-def test_the_page_says_what_was_found_of_every_mutation() -> None:
+def test_the_page_has_the_results_of_every_mutation() -> None:
     found = results.read()
     assert results.missing_scenes(found) == []
     assert results.PAGE.read_text("utf-8") == results.page(found), "make it again: make mutations"
@@ -82,7 +82,7 @@ def test_the_page_says_what_was_found_of_every_mutation() -> None:
             assert getattr(run.neither, mutation.sees), mutation.protection
 
 
-def test_a_mutation_that_nobody_notices_is_a_contradiction() -> None:
+def test_an_unnoticed_mutation_is_a_contradiction() -> None:
     mutation = MUTATIONS[0]
     exact, doubled = Found(expected=9, lost=0, duplicated=0), Found(expected=9, lost=0, duplicated=3)
     seen = Played(as_it_is=exact, guards_alone=exact, protection_alone=exact, neither=doubled)

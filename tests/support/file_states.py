@@ -113,7 +113,7 @@ async def add_orphans(plane: ControlPlane) -> Mapping[str, str]:
         if name == "files-looking":
             at_work = await begun(plane, await asked(plane, name))
             assert at_work is not None
-            await told(plane, at_work[0], "812 files; waiting until what is open in files-looking is decided")
+            await told(plane, at_work[0], "812 files; waiting for open transactions in files-looking")
         if name == "files-collected":
             at_work = await begun(plane, await collecting(plane, look.id, name))
             assert at_work is not None

@@ -20,7 +20,7 @@ from app.products.files.store.orphan_looks import OrphanLookStore
 from tests.support.control_plane import ANNA, ControlPlane
 
 ROOT = "file:///lake"
-MARGIN = "1590 s: rotation 30, uploads 60, a member that stands still 300, transaction.max.timeout.ms 900, clocks 300"
+MARGIN = "1590 s: rotation 30, uploads 60, pause of a member 300, transaction.max.timeout.ms 900, clocks 300"
 
 
 def root_findings(at: datetime, **fields: Any) -> RootFindings:

@@ -82,7 +82,7 @@ def test_quick_kinds_of_tests_come_first(tmp_path: Path) -> None:
     ]
 
 
-def test_seed_decides_what_is_drawn(tmp_path: Path) -> None:
+def test_seed_decides_the_draw(tmp_path: Path) -> None:
     draws = {seed: collected(tmp_path, "--seed", str(seed)) for seed in (1, 2)}
     for names in draws.values():
         assert sum(name.startswith("test_sampled") for name in names) == 2
@@ -120,7 +120,7 @@ def test_timed_tests_are_drawn_until_the_time_is_spent() -> None:
     assert len(draws) == 2
 
 
-def test_each_test_is_in_one_suite_and_what_is_heavy_in_none_that_runs_beside_others(tmp_path: Path) -> None:
+def test_each_test_is_in_one_suite_and_a_heavy_one_in_none_that_runs_beside_others(tmp_path: Path) -> None:
     whole = sorted(collected(tmp_path, "--all", "--seed", "1"))
     quick, core, more = (collected(tmp_path, "--all", "--seed", "1", "--suite", suite) for suite in Suite)
     assert {name.partition("[")[0] for name in quick} == {"test_pure_variants", "test_pure", "test_on_database"}

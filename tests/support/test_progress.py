@@ -33,7 +33,7 @@ def done(name: str) -> pytest.TestReport:
     return pytest.TestReport(name, ("file", 1, name), {}, "passed", None, "teardown", duration=1.0)
 
 
-def test_time_left_is_by_what_tests_took_and_by_how_fast_this_machine_is(terminal: Terminal) -> None:
+def test_time_left_is_by_the_recorded_seconds_and_the_speed_of_this_machine(terminal: Terminal) -> None:
     progress = Progress(cast(pytest.Config, terminal), SECONDS)
     progress.pytest_xdist_node_collection_finished(list(SECONDS))
     progress.pytest_runtest_logreport(done("short"))

@@ -26,7 +26,7 @@ def pytest_configure(config):
 """
 
 
-def test_a_run_says_what_passed_and_what_did_not(pytester: pytest.Pytester) -> None:
+def test_a_run_has_the_passed_and_the_failed_tests(pytester: pytest.Pytester) -> None:
     pytester.run("git", "init", "--quiet")
     pytester.run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "-m", "one")
     pytester.makeconftest(CONFTEST)

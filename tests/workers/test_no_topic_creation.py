@@ -44,7 +44,7 @@ def test_every_module_that_makes_a_client_locks_it() -> None:
     assert set(unlocked) == OF_A_TASK
 
 
-def test_a_task_s_clients_are_locked_whatever_the_cluster_says() -> None:
+def test_a_task_s_clients_are_locked_against_the_clusters_settings() -> None:
     specification = TaskSpecification(
         pipeline="p",
         run_id="r",

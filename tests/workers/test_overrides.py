@@ -65,7 +65,7 @@ def test_an_accepted_spark_key_reaches_the_submission(name: str) -> None:
     assert spark({name: MARK})[name] == MARK
 
 
-def test_what_the_loop_sets_over_an_override_is_refused_and_not_ignored() -> None:
+def test_an_override_that_the_loop_sets_itself_is_refused_and_not_ignored() -> None:
     for configs, check in ((consumers, check_consumer_overrides), (producers, check_producer_overrides)):
         names = {name for config in configs({}) for name in config} - {"bootstrap.servers"}
         overridden = {name for name in names for config in configs({name: MARK}) if config.get(name, MARK) != MARK}
@@ -75,7 +75,7 @@ def test_what_the_loop_sets_over_an_override_is_refused_and_not_ignored() -> Non
             assert f"`{name}` cannot be set" in problem.message
 
 
-def test_what_a_submission_sets_over_a_key_is_refused_and_not_ignored() -> None:
+def test_a_key_that_a_submission_sets_itself_is_refused_and_not_ignored() -> None:
     overridden = {name for name in spark({}) if spark({name: MARK})[name] != MARK}
     assert "spark.cores.max" in overridden
     for name in overridden:

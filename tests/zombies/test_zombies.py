@@ -19,7 +19,7 @@ _AT_ONCE = 4
 
 
 @pytest.mark.slow
-def test_zombies_of_a_guided_migration_double_nothing_and_one_of_the_switch_in_one_step_does(
+def test_zombies_of_a_guided_migration_duplicate_nothing_and_one_of_the_switch_in_one_step_does(
     kafka: KafkaCluster, tmp_path: Path, rng: random.Random
 ) -> None:
     """Each freeze point forward and back, the rest of each case drawn; they mostly wait, so several at once."""
@@ -38,7 +38,7 @@ def test_zombies_of_a_guided_migration_double_nothing_and_one_of_the_switch_in_o
         assert [said for said in pool.map(played, enumerate(cases)) if said is not None] == []
 
 
-def test_the_page_says_what_was_found_of_every_case() -> None:
+def test_the_page_has_the_results_of_every_case() -> None:
     found = results.read()
     assert results.missing(found) == []
     assert results.PAGE.read_text("utf-8") == results.page(results.kept()), "make it again: make zombies"

@@ -10,7 +10,8 @@ import msgspec
 
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.runs.recorded_offset import RecordedOffset
-from app.core.wire.heartbeat import Counters, DesiredTaskState, EventKind, PartitionProgress, TaskState
+from app.core.runs.task import LoopStatus
+from app.core.wire.heartbeat import Counters, DesiredTaskState, EventKind
 from app.core.wire.specification import PartitionMapping
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
@@ -46,22 +47,10 @@ class ProducerIdentity(msgspec.Struct, frozen=True):
     transactional_id: str | None = None
 
 
-class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+class TaskSnapshot(LoopStatus, frozen=True, kw_only=True):
     """The state of the loop; a new object each time, so that another thread may read it."""
 
-    state: TaskState
-    member_id: str | None = None
-    generation: int | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
-    partitions: tuple[PartitionProgress, ...] = ()
     confirmed: tuple[RecordedOffset, ...] = ()
-    counters: Counters = Counters()
-    commit_latency_p50_ms: float | None = None
-    commit_latency_p99_ms: float | None = None
-    open_transaction_age_ms: int | None = None
-    last_error: str | None = None
-    not_progressing_ms: int | None = None
 
 
 class Control(Protocol):

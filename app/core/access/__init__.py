@@ -1,1 +1,1 @@
-"""Who may do what, once, and who did it: tokens, idempotency, the command log."""
+"""Access: tokens, sessions, idempotency and the command log."""

@@ -1,4 +1,4 @@
-"""Who is asking, tokens, one-time login links, and the command log."""
+"""The current user, tokens, one-time login links, and the command log."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ router = APIRouter()
 
 @router.get("/me", responses=refusals(), tags=["access"])
 async def who_am_i(principal: CurrentPrincipal) -> Shown[Principal]:
-    """Whose credential this is, and its role."""
+    """Return the user and role of this credential."""
     return principal
 
 
 @router.get("/tokens", responses=refusals(), tags=["access"])
 async def list_tokens(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> Shown[Items[Token]]:
-    """All tokens, revoked ones too, newest first; never their secrets."""
+    """List all tokens, revoked ones too, newest first; never their secrets."""
     return Items(await tokens.list_tokens(uow, by=by))
 
 
@@ -38,7 +38,7 @@ async def list_tokens(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)])
 async def create_token(
     body: access.TokenGiven, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.CREATE_TOKEN)]
 ) -> access.NewToken:
-    """Make a token. Its secret is in this answer and nowhere else, so there is no idempotency key here."""
+    """Create a token. Its secret is in this answer and nowhere else, so there is no idempotency key here."""
     token, secret = await tokens.create_token(
         uow, name=body.name, role=body.role, by=by, why=body.why, now=wiring.clock.now()
     )
@@ -54,7 +54,7 @@ async def revoke_token(
     by: Annotated[Principal, may(Verb.REVOKE_TOKEN)],
     why: Annotated[Why, Query()] = None,
 ) -> None:
-    """Revoke the valid token of this name; sessions that began with it end, their event streams too."""
+    """Revoke the valid token of this name; its sessions end, with their event streams."""
     await tokens.revoke_token(uow, name=name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()
 
@@ -63,7 +63,7 @@ async def revoke_token(
 async def list_sessions(
     uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.VIEW_SESSIONS)]
 ) -> Shown[Items[Session]]:
-    """Every browser that is logged in, newest first, with the token or one-time link that it began with."""
+    """List every browser that is logged in, newest first, with the token or one-time link of its login."""
     found = await tokens.list_sessions(uow, by=by, now=wiring.clock.now())
     return Items(found)
 
@@ -76,7 +76,7 @@ async def end_session(
     by: Annotated[Principal, may(Verb.END_SESSION)],
     why: Annotated[Why, Query()] = None,
 ) -> None:
-    """Log a browser out; its event streams end, too."""
+    """Log a browser out; its event streams end too."""
     await tokens.end_session(uow, id, by=by, why=why, now=wiring.clock.now())
     await uow.commit()
 
@@ -91,5 +91,5 @@ async def list_commands(
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Command]]:
-    """Who did what to which thing, when and why; newest first."""
+    """List commands with user, target, reason and time, newest first."""
     return await command_log.list_commands(uow, target=target, after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""The command log: who did what to which thing, when and why. Every change writes one row in its own transaction."""
+"""The command log: user, target, reason and time of each change. Every change writes one row in its own transaction."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from app.kit.access import Role, Verb
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """One change. `target` is `<noun>:<name or id>`; `details` holds what changed, never a secret.
+    """One change. `target` is `<noun>:<name or id>`; `details` has the change, never a secret.
 
-    outcome: one short sentence on what came of it.
+    outcome: the result in one short sentence.
     """
 
     id: int

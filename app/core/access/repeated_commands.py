@@ -1,4 +1,4 @@
-"""Commands that may be sent twice: the same Idempotency-Key with the same request gets the first answer again."""
+"""Commands that may be sent twice: a repetition with the same Idempotency-Key gets the first answer again."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Key = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="A word of your choice (a UUID). The same request with the same key is carried out once.",
+        description="A text of your choice (a UUID). The same request with the same key is carried out once.",
     ),
 ]
 
 
 class Once:
-    """Carries out the command of one request, and commits; a repetition is answered from memory.
+    """Carries out the command of one request; a repetition gets the stored answer.
 
-    Key, effect and answer are one transaction: after a crash either all of them are there or none.
-    A refusal is not remembered, as nothing was done.
+    Key, effect and answer are one transaction, which the route commits: after a crash either all of them exist or none.
+    A refusal is not stored, since it changed nothing.
     """
 
     def __init__(
@@ -46,11 +46,9 @@ class Once:
         self._key = key
 
     async def do(self, act: Callable[[], Awaitable[object]], *, status: int = 200) -> Response:
-        """Run `act` unless it was done already; the answer as JSON, as the route's `response_model` shows it."""
+        """Run `act` unless it was done already, without a commit; return the answer as JSON in `response_model`."""
         if self._key is None:
-            body = self._encoded(await act())
-            await self._uow.commit()
-            return _json(body, status)
+            return _json(self._encoded(await act()), status)
         known = await idempotency.recall(
             self._uow,
             key=self._key,
@@ -70,7 +68,6 @@ class Once:
             status=status,
             body=msgspec.json.decode(body),
         )
-        await self._uow.commit()
         return _json(body, status)
 
     def _encoded(self, answer: object) -> bytes:
@@ -79,7 +76,7 @@ class Once:
         return adapter.dump_json(adapter.validate_python(answer, from_attributes=True), by_alias=True)
 
     async def _fingerprint(self) -> str:
-        """What makes it the same request: method, address and body."""
+        """Return the SHA-256 of method, address and body, which identify a request."""
         url = self._request.url
         head = f"{self._request.method} {url.path}?{url.query}\n".encode()
         return hashlib.sha256(head + await self._request.body()).hexdigest()

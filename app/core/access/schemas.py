@@ -1,4 +1,4 @@
-"""Tokens, sessions and the command log at the edge."""
+"""Tokens, sessions and the command log in REST."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.kit.web.api.words import Name, Why
 
 @shows(access.Principal)
 class Principal:
-    """Who is asking."""
+    """The user of a request."""
 
 
 class TokenGiven(Body):
@@ -26,7 +26,7 @@ class TokenGiven(Body):
 
 
 class NewToken(Answer):
-    """`secret` is shown this once and not kept."""
+    """`secret` is shown only now and is not stored."""
 
     token: Shown[access.Token]
     secret: str
@@ -34,11 +34,11 @@ class NewToken(Answer):
 
 @shows(access.Session)
 class Session:
-    """One browser that is logged in. `token` or the one-time link is what it began with."""
+    """One browser with a login. It began with `token` or with the one-time link."""
 
 
 @shows(command.Command)
 class Command:
-    """Who did what to which thing, when and why."""
+    """One command with its user, target, reason and time."""
 
     details: dict[str, Json]

@@ -17,7 +17,7 @@ from app.kit.web.http_protocol import authenticated
 
 
 async def principal_of(wiring: WebWiring, credential: Credential) -> Principal | None:
-    """Whose credential this is now; None when it is unknown, expired or revoked."""
+    """Return the owner of this credential now; None if it is unknown, expired or revoked."""
     async with wiring.unit_of_work() as uow:
         now = wiring.clock.now()
         if credential.is_session:
@@ -31,7 +31,7 @@ async def principal_of(wiring: WebWiring, credential: Credential) -> Principal |
 
 
 async def principals_of(wiring: WebWiring, session_secrets: Collection[str]) -> dict[str, Principal]:
-    """Whose these browsers' sessions are now, by secret; those that are unknown, expired or revoked are left out."""
+    """Return the owners of these browsers' sessions now, by secret; invalid ones are left out."""
     async with wiring.unit_of_work() as uow:
         found = await tokens.get_sessions(uow, session_secrets, now=wiring.clock.now())
         await uow.commit()
@@ -49,7 +49,7 @@ async def _current_principal(request: Request, wiring: WebWiringDep) -> Principa
 
 
 CurrentPrincipal = Annotated[Principal, Depends(_current_principal)]
-"""Who is asking; pages send a browser that nobody is logged in with to /login."""
+"""The user of the request; pages send a browser without a login to /login."""
 
 
 @dataclass(frozen=True)
@@ -64,5 +64,5 @@ class Allowed:
 
 
 def may(verb: Verb) -> Any:
-    """`by: Annotated[Principal, may(Verb.START_RUN)]` on every route that is not open to everybody."""
+    """`by: Annotated[Principal, may(Verb.START_RUN)]` on every route that needs a login."""
     return Depends(Allowed(verb))

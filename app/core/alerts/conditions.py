@@ -21,6 +21,7 @@ from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.kit.storable import moment_of_ms
+from app.kit.words import duration, duration_s
 
 ABORTED_WITHIN_MS = 15_000
 """A coordinator checks for transactions that timed out every 10 s, by its default."""
@@ -156,7 +157,7 @@ def resolved(alert: Alert, *, now: datetime) -> Alert:
         alert,
         state=AlertState.RESOLVED,
         at=now,
-        sentence=f"Over after {lasted_s:.0f} s. It was: {alert.sentence}",
+        sentence=f"Over after {duration_s(lasted_s)}. It was: {alert.sentence}",
     )
 
 
@@ -225,14 +226,14 @@ def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, n
     cluster, live, state = one.cluster, one.live, one.live.state
     is_overdue = least_ms > state.timeout_ms + ABORTED_WITHIN_MS
     bound = "over, and its coordinator has not ended it" if is_overdue else "not over yet"
-    age = f"{least_ms / 1000:.0f} s" if is_exact else f"at least {least_ms / 1000:.0f} s"
+    age = duration(least_ms) if is_exact else f"at least {duration(least_ms)}"
     return Alert(
         kind=AlertKind.TRANSACTION_OPEN,
         state=AlertState.RAISED,
         subject=subject,
         at=moment_of_ms(now_ms - least_ms),
         sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age} "
-        f"({state.status.word}); its timeout of {state.timeout_ms / 1000:g} s is {bound}. "
+        f"({state.status.word}); its timeout of {duration(state.timeout_ms)} is {bound}. "
         "read_committed consumers of its partitions are blocked.",
         page="/stuck?" + urlencode({"cluster": cluster.name}),
         cluster=cluster.name,
@@ -264,7 +265,7 @@ def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: 
     behind = f"{journal.lag_records} records are not read yet" if journal.lag_records else "leaders do not answer"
     age_s = (now - as_of).total_seconds()
     sentence = (
-        f"The observer is behind in {journal.topic} of {cluster.name}: its state is {age_s:.0f} s old, "
+        f"The observer is behind in {journal.topic} of {cluster.name}: its state is {duration_s(age_s)} old, "
         f"{journal.problem or behind}."
     )
     return [_about_observer(AlertKind.OBSERVER_BEHIND, cluster, journal, sentence, at=as_of)]

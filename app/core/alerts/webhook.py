@@ -13,6 +13,7 @@ from app.core.alerts.alert import Alert, AlertKind
 from app.core.alerts.target import origin_of, problem_of_url
 from app.core.clusters import secret_reference
 from app.kit.errors import Problem
+from app.kit.words import duration_s
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 RESERVED_NAMES = frozenset({"stream"})
@@ -22,7 +23,7 @@ MAX_WEBHOOKS = 50
 MAX_SECRETS = 2
 LONGEST_URL = 1_000
 _GONE = 410
-# Not a word about the message: the receiver was too slow, not ready, or asked too often.
+# These do not concern the message: the receiver was too slow, not ready, or got too many requests.
 _TEMPORARY = frozenset({408, 425, 429})
 _CLOCKS_AGREE_S = 60
 
@@ -134,9 +135,9 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What the receiver said; text is the beginning of its body.
+    """The receiver's answer; text is the start of its body.
 
-    clock_ahead_s: its clock against ours, by the Date of its answer; 0 when it gave none.
+    clock_ahead_s: its clock against the server's, by the Date of its answer; 0 without one.
     """
 
     status: int
@@ -149,29 +150,30 @@ class Answered(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """The receiver wants nothing more, ever."""
+        """The receiver wants no more deliveries at all."""
         return self.status == _GONE
 
     @property
     def is_refusal(self) -> bool:
-        """The receiver is well and will not have this message: others need not wait for it."""
+        """The receiver works but rejects this message, so others need not wait for it."""
         return 400 <= self.status < 500 and self.status not in _TEMPORARY
 
     @property
     def problem(self) -> str:
-        """Why it was not delivered, as a sentence."""
+        """Return why it was not delivered, as a sentence."""
         if 300 <= self.status < 400:
-            return f"the receiver answers {self.status} and sends us elsewhere, where we do not go: correct the address"
+            return f"the receiver redirects with {self.status}, which Fenceline does not follow: correct the address"
         if self.is_gone:
             return "the receiver answers 410: it wants no more, so the webhook is paused"
         if self.is_refusal:
-            return f"the receiver refuses it with {self.status}{self._clocks}"
+            return f"the receiver rejects it with {self.status}{self._clocks}"
         return f"the receiver answers {self.status}"
 
     @property
     def _clocks(self) -> str:
-        """A signature carries our time, and receivers refuse one that is five minutes off."""
+        """The difference of the clocks, as receivers reject signatures whose time is five minutes off."""
         if abs(self.clock_ahead_s) < _CLOCKS_AGREE_S:
             return ""
         way = "ahead of" if self.clock_ahead_s > 0 else "behind"
-        return f"; its clock is {abs(self.clock_ahead_s)} s {way} ours, and a receiver may refuse a signature for that"
+        apart = f"its clock is {duration_s(abs(self.clock_ahead_s))} {way} the server's"
+        return f"; {apart}, and it may reject signatures for that"

@@ -1,1 +1,1 @@
-"""Which options of clients and of Spark a pipeline may name."""
+"""Allow lists: the options of clients and of Spark that a pipeline may set."""

@@ -1,4 +1,4 @@
-"""What the value of a client or Spark option may be. Values are text, as they stand in a definition."""
+"""The allowed values of a client or Spark option. Values are text, as in a definition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ValueRule(Protocol):
     """One kind of value with its bounds."""
 
     def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, as the end of a sentence that begins with the option's name; None if nothing."""
+        """Return the problem of `value`, as the end of a sentence that begins with the option's name; None if none."""
         ...
 
 
@@ -96,7 +96,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Anything that `unsafe` lets pass: for options that only an administrator's list allows."""
+    """Any text that `unsafe` accepts: for options that only an administrator's list allows."""
 
     def problem(self, value: str) -> str | None:  # noqa: ARG002 - the protocol's signature
         return None
@@ -106,9 +106,9 @@ BOOLEAN = OneOf(("true", "false"))
 
 
 def unsafe(value: str) -> str | None:
-    """Why no option may have this value, whatever its rule; None if it may.
+    """Return why no option may have this value, with any rule; None if it may.
 
-    A value that begins with `-` could be read as a flag where it reaches a command line.
+    A value that begins with `-` could be read as a flag on a command line.
     """
     if not value.strip():
         return "has no value"

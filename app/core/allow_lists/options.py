@@ -1,7 +1,7 @@
-"""Which client overrides, Spark conf keys and Spark masters a pipeline may name.
+"""The client overrides, Spark conf keys and Spark masters that a pipeline may name.
 
-Allow-lists, never deny-lists: an option is accepted because it is listed, in `client_options` and `spark_options` or by
-the administrator's settings. Options that the loop itself depends on stay locked whatever the settings say.
+Allow lists, never deny lists: an option is accepted because it is listed, in `client_options` and `spark_options` or by
+the administrator's settings. Options that the loop itself depends on stay locked with any settings.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from app.kit.errors import Problem
 
 
 class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the administrator's settings add to the built-in lists.
+    """The additions of the administrator's settings to the built-in lists.
 
     spark_masters: masters as they are written, or patterns with `*` such as `spark://spark-*.example.org:7077`.
-    file_roots: patterns of the roots that files may be written under; none: any. Executors write with rights of their
-        own, so this is the administrator's to narrow.
+    file_roots: patterns of the roots that files may be written under; none: any. Executors have their own permissions,
+        so the administrator may narrow this.
     python_transforms: whether authors may upload Python code at all.
-    unisolated_validation: whether such a file is validated also where it cannot be isolated from the server.
+    unisolated_validation: whether such a file is also validated if it cannot be isolated from the server.
     secret_paths: folders and files of the server that a file under validation must not see.
     """
 
@@ -40,7 +40,7 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OptionList(msgspec.Struct, frozen=True, kw_only=True):
-    """One allow-list: `noun` is how a sentence calls an entry, `setting` what an administrator widens it with."""
+    """One allow list: `noun` names an entry in sentences, `setting` is the administrator's addition to it."""
 
     field: str
     noun: str
@@ -83,22 +83,22 @@ _SPARK = _OptionList(
 
 
 def check_consumer_overrides(overrides: Mapping[str, str], *, also_allowed: Collection[str] = ()) -> list[Problem]:
-    """One problem for each override that the consumer's allow-list and `also_allowed` do not accept."""
+    """Return one problem for each override that the consumer's allow list and `also_allowed` do not accept."""
     return _check(overrides, _CONSUMER, also_allowed)
 
 
 def check_producer_overrides(overrides: Mapping[str, str], *, also_allowed: Collection[str] = ()) -> list[Problem]:
-    """One problem for each override that the producer's allow-list and `also_allowed` do not accept."""
+    """Return one problem for each override that the producer's allow list and `also_allowed` do not accept."""
     return _check(overrides, _PRODUCER, also_allowed)
 
 
 def check_spark_conf(conf: Mapping[str, str], *, also_allowed: Collection[str] = ()) -> list[Problem]:
-    """One problem for each key that the Spark allow-list and `also_allowed` do not accept."""
+    """Return one problem for each key that the Spark allow list and `also_allowed` do not accept."""
     return _check(conf, _SPARK, also_allowed)
 
 
 def check_spark_master(master: str, *, also_allowed: Collection[str] = ()) -> list[Problem]:
-    """A problem if the master has an unsupported form, or lies beyond this machine and is not in `also_allowed`."""
+    """Return a problem if the master has an unsupported form, or is beyond this machine and not in `also_allowed`."""
     try:
         parsed = spark_master.parse(master)
     except spark_master.SparkMasterError as error:
@@ -115,12 +115,12 @@ def check_spark_master(master: str, *, also_allowed: Collection[str] = ()) -> li
 
 
 def _is_allowed(host: MasterHost, patterns: Collection[str]) -> bool:
-    """One address at a time: a pattern's `*` must not reach across the comma between two masters."""
+    """Match one address at a time: a pattern's `*` must not reach across the comma between two masters."""
     return host.is_loopback or any(fnmatchcase(f"spark://{host.name}:{host.port}", pattern) for pattern in patterns)
 
 
 def canonical(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The overrides of a Kafka client with librdkafka's other names replaced by those of `client_options`."""
+    """Return the overrides of a Kafka client with librdkafka's other names replaced by those of `client_options`."""
     return {client_options.ALIASES.get(name, name): value for name, value in overrides.items()}
 
 

@@ -1,4 +1,4 @@
-"""The Spark masters that a pipeline may name, and what each form means here."""
+"""The Spark masters that a pipeline may name, and the meaning of each form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SparkMasterKind(StrEnum):
 
 
 class MasterHost(NamedTuple):
-    """Where one standalone master listens; the name is in lower case."""
+    """The address of one standalone master; the name is in lower case."""
 
     name: str
     port: int
@@ -38,12 +38,12 @@ class SparkMaster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SparkMasterError(Exception):
-    """The text is not a master that Fenceline can use; the message says what it would accept."""
+    """The text is not a supported master; the message has the supported forms."""
 
 
 DEFAULT_WEB_PORT = 8080
-"""Where a standalone master has its web page unless it was told otherwise."""
-ACCEPTED_FORMS = "`local`, `local[2]` (2 slots) or `spark://host:port`"
+"""The default port of a standalone master's web page."""
+ACCEPTED_FORMS = "`local`, `local[2]` (2 cores) or `spark://host:port`"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _LOCAL = re.compile(r"local(?:\[(?P<slots>[1-9][0-9]{0,3})\])?", re.ASCII)
 _ADDRESS = re.compile(
@@ -79,9 +79,9 @@ def _why_not(master: str) -> str:
         return f"`{master}`: leave the number of retries out, Fenceline adds its own; write `local[k]`"
     if master.startswith("local["):
         return (
-            f"`{master}`: name the number of slots, from 1 to 9999, as in `local[2]`, or write `local` for one a task"
+            f"`{master}`: name the number of cores, from 1 to 9999, as in `local[2]`, or write `local` for one a task"
         )
     if master.startswith(("k8s://", "yarn")):
         kind = "Kubernetes" if master.startswith("k8s://") else "YARN"
         return f"{kind} is not supported yet; this release starts instances on {ACCEPTED_FORMS}"
-    return f"`{master}` is not a Spark master that Fenceline knows; write {ACCEPTED_FORMS}"
+    return f"`{master}` is not a Spark master that Fenceline supports; write {ACCEPTED_FORMS}"

@@ -24,7 +24,7 @@ CONF: dict[str, ValueRule] = {
     "spark.log.level": OneOf(("ERROR", "WARN", "INFO", "DEBUG")),
     "spark.memory.fraction": Decimal(0.1, 0.9),
     "spark.memory.storageFraction": Decimal(0, 0.9),
-    # Below Kafka's session timeout Spark would start a second attempt beside one that only hangs.
+    # Below Kafka's session timeout Spark would start a second attempt beside one that is only blocked.
     "spark.network.timeout": Duration(60, _HOUR_S),
     "spark.rpc.askTimeout": Duration(10, _HOUR_S),
     "spark.rpc.lookupTimeout": Duration(10, _HOUR_S),
@@ -34,12 +34,12 @@ CONF: dict[str, ValueRule] = {
     "spark.shuffle.compress": BOOLEAN,
 }
 
-_SHAPE = "the fields instances and tasks_per_instance decide how many tasks and cores there are"
+_SHAPE = "the fields instances and tasks_per_instance set the number of tasks and cores"
 _ONE_ATTEMPT = "it could run two attempts of one task side by side"
-_RETRIES = "the loop has its own back-off and gives up by itself"
+_RETRIES = "the loop has its own back-off and ends by itself"
 _RUNS_CODE = "it runs code that is not part of the pipeline"
 _OURS = "Fenceline sets it"
-_TRUST = "it opens ports or hands out data that Fenceline guards"
+_TRUST = "it opens ports or exposes data that Fenceline protects"
 
 LOCKED: dict[str, str] = {
     "spark.app.name": "Fenceline names the application, so that its run can be found",
@@ -56,7 +56,7 @@ LOCKED: dict[str, str] = {
     "spark.master": "the field spark.master sets it",
     "spark.python.worker.reuse": "a reused worker could keep the group membership of a task that has ended",
     "spark.stage.maxConsecutiveAttempts": _RETRIES,
-    "spark.submit.deployMode": "the form of the master decides it",
+    "spark.submit.deployMode": "the form of the master sets it",
     "spark.task.cpus": _SHAPE,
     "spark.task.maxFailures": _RETRIES,
 }
@@ -70,8 +70,8 @@ LOCKED_PREFIXES: tuple[tuple[str, str], ...] = (
     ("spark.fenceline.", _OURS),
     ("spark.pyspark.", _RUNS_CODE),
     ("spark.speculation", _ONE_ATTEMPT),
-    ("spark.task.reaper.", "it ends the attempts that hang"),
+    ("spark.task.reaper.", "it ends blocked attempts"),
     ("spark.ui.enabled", _TRUST),
     ("spark.ui.killEnabled", _TRUST),
 )
-"""Whatever begins with one of these is refused, even where an administrator's list names it."""
+"""Keys with one of these prefixes are refused, even if an administrator's list names them."""

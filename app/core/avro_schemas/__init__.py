@@ -1,1 +1,1 @@
-"""Avro schemas of files: inferred from JSON values or given beforehand, compared, and told apart by fingerprint."""
+"""Avro schemas of files: inferred from JSON values or given, compared, and identified by fingerprint."""

@@ -1,4 +1,4 @@
-"""From a shape to the Avro schema of a file."""
+"""The Avro schema of a file from a shape."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from app.core.avro_schemas.names import COMPLEX, ENTRIES_FIELD, PRIMITIVES, avro
 from app.core.avro_schemas.shape import Kind, Shape
 
 AvroSchema = str | list[Any] | dict[str, Any]
-"""An Avro schema as JSON has it: the name of a type, a union, or an object."""
+"""An Avro schema as JSON: the name of a type, a union, or an object."""
 
 
 def avro_schema(shape: Shape, name: str) -> dict[str, Any]:
-    """The Avro record schema for all objects of `shape`, the same for every run; `name` is the record's, made valid.
+    """Return the Avro record schema for all objects of `shape`; `name` is the record's, made valid.
 
-    Fields stand in the order of their names. A field that was null or missing is a union with null, first and as its
-    default: Avro knows no missing field, so both are read as null. A name that Avro does not allow is escaped, and the
-    field's property `json` has it as it was. An object with more names than a record may have is a map; if that is the
-    record itself, the map is the only field of it, whose property `json` is null.
+    Fields are in the order of their names. A field that was null or missing is a union with null, first and as its
+    default: Avro has no missing field, so both are read as null. A name that Avro does not allow is escaped, and the
+    field's property `json` has the original. An object with more names than a record may have is a map. If that is the
+    record itself, the map is its only field, whose property `json` is null.
 
-    Schemas with the same Parsing Canonical Form are the same schema: nothing else in them is free.
+    Schemas with the same Parsing Canonical Form are the same schema: they differ in nothing else.
     """
     if shape.kinds != Kind.OBJECT:
         raise ValueError("a file's records are objects: its shape has no other kind")
@@ -34,7 +34,7 @@ def avro_schema(shape: Shape, name: str) -> dict[str, Any]:
 
 
 class _Naming:
-    """Gives each record a name from its place. Names that would meet are counted, in the order of the fields."""
+    """Gives each record a name from its place. Equal names are numbered, in the order of the fields."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

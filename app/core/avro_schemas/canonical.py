@@ -1,4 +1,4 @@
-"""Avro's Parsing Canonical Form and the fingerprint of it, as the specification of Avro 1.12 has them."""
+"""Avro's Parsing Canonical Form and its fingerprint, by the specification of Avro 1.12."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
 def fingerprint(schema: AvroSchema) -> str:
-    """SHA-256 of the Parsing Canonical Form, in hexadecimal.
+    """Return the SHA-256 of the Parsing Canonical Form, in hexadecimal.
 
-    What readers need not know is not in it: defaults, documentation, aliases, properties, logical types.
+    The form leaves out defaults, documentation, aliases, properties and logical types.
     """
     return hashlib.sha256(canonical_form(schema).encode()).hexdigest()
 
 
 def canonical_form(schema: AvroSchema) -> str:
-    """The Parsing Canonical Form of a valid schema."""
+    """Return the Parsing Canonical Form of a valid schema."""
     return _form(schema, "")
 
 
 def full_name(name: str, namespace: str) -> str:
-    """The name with its namespace: a name with a dot has its own."""
+    """Return the name with its namespace: a name with a dot has its own."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 

@@ -1,4 +1,4 @@
-"""The policy `bad_record`: which values may not widen what is known to a union of types."""
+"""The policy `bad_record`: values that would widen a known type to a union."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from app.core.avro_schemas.shape import MAX_FIELDS, NOTHING, Kind, Shape, merge
 
 
 def conflict(known: Shape, found: Shape) -> str | None:
-    """Where and how `found` would make a union of types out of `known`; None if it would not.
+    """Return where and how `found` would make a union of types of `known`; None if it would not.
 
-    Null, missing and new fields are no conflict, nor is an integer among doubles, unless it lies beyond ±2^53 and the
-    double would be another number. Two types within `found` itself, such as in one array, are a conflict. A union that
-    is known already, from a time of another policy, takes what it has.
+    Null, missing and new fields are no conflict. Nor is an integer among `double` values, unless it is beyond ±2^53 and
+    the double would be another number. Two types within `found` itself, such as in one array, are a conflict. A union
+    that is known already, from a time with another policy, accepts its types.
     """
     return _conflict(known, merge(known, found), ())
 
 
 def type_words(shape: Shape) -> tuple[str, ...]:
-    """The types at a place, as Avro calls them, without null; more than one are a union."""
+    """Return Avro's names of the types at a place, without null; more than one are a union."""
     kinds = shape.kinds
     words: list[str] = []
     if kinds & Kind.BOOLEAN:
@@ -47,7 +47,7 @@ def _conflict(known: Shape, merged: Shape, place: Place) -> str | None:
             return found
     if merged.values is not None:
         if known.names is not None:
-            # What had a type for each name has one for all from now on.
+            # Each name had its own type; now one type is for all.
             found = _conflict(NOTHING, merged.values, (*place, VALUES))
             return (
                 None if found is None else f"{found}; {place_text(place)} has more than {MAX_FIELDS} names, so is a map"
@@ -70,6 +70,6 @@ def _sentence(known: tuple[str, ...], merged: tuple[str, ...], place: Place, is_
     if not known:
         return f"{where} has values of several types: {', '.join(merged)}"
     if is_by_number:
-        return f"{where} has integers beyond ±2^53 and numbers with a fraction, which no one type of Avro holds exactly"
+        return f"{where} has integers beyond ±2^53 and numbers with a fraction, which no Avro type holds exactly"
     new = [word for word in merged if word not in known] or list(merged)
     return f"{where} is {' or '.join(new)}, and was {' or '.join(known)} until now"

@@ -1,4 +1,4 @@
-"""In words, how a schema differs from another: what a history of schemas says between two of them."""
+"""The differences of two schemas as sentences, for the history of schemas."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from app.core.avro_schemas.names import ITEMS, VALUES, Place, is_entries, json_n
 _WIDER: Final = frozenset(
     {("int", "long"), ("int", "double"), ("long", "double"), ("float", "double"), ("int", "float")}
 )
-"""Types of which every value, or nearly every, is a value of the second."""
+"""Types whose values all, or nearly all, are values of the second."""
 
 
 def differences(before: AvroSchema, after: AvroSchema) -> list[str]:
-    """A sentence for each thing that is another in `after`, in the order of the places; empty if none is.
+    """Return a sentence for each difference in `after`, in the order of the places; empty if there is none.
 
-    Raises SchemaError if one of them is no schema.
+    Raises SchemaError if one of them is not a schema.
     """
     one, other = expanded(before), expanded(after)
     found = list(_differences(one, other, ()))
     if not found and canonical_form(before) != canonical_form(after):
-        found.append("the names of records or the order of fields are others; what the fields hold is the same")
+        found.append("the names of records or the order of fields differ; the content of the fields is the same")
     return found
 
 
@@ -84,13 +84,13 @@ def _of_records(before: dict[str, Any], after: dict[str, Any], place: Place) -> 
         if name not in olds:
             yield f"{place_text(here)} is new: {_words(news[name])}"
         elif name not in news:
-            yield f"{place_text(here)} is gone; it was {_words(olds[name])}"
+            yield f"{place_text(here)} is removed; it was {_words(olds[name])}"
         else:
             yield from _differences(olds[name], news[name], here)
 
 
 def _kind(schema: AvroSchema) -> str:
-    """What a branch of a union is called; a logical type is a type of its own."""
+    """Return the name of a union's branch; a logical type is a type of its own."""
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     return f"{type_of(schema)} ({logical})" if logical else type_of(schema)
 

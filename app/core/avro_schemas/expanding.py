@@ -1,4 +1,4 @@
-"""A valid schema with each name replaced by what it stands for, so that who walks it needs no table of names."""
+"""A valid schema with each name replaced by its definition, so that readers of it need no table of names."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from app.core.avro_schemas.names import PRIMITIVES
 from app.core.avro_schemas.shape import MAX_DEPTH
 
 MAX_TYPES: Final = 10_000
-"""How many types a schema may have when it is written out; names that are used again and again multiply."""
+"""The largest number of types of an expanded schema; names that are used repeatedly multiply."""
 
 
 class SchemaError(ValueError):
-    """What is not an Avro schema, or not one that can be walked; the message says where and why."""
+    """The text is not an Avro schema, or not a supported one; the message has the place and the reason."""
 
 
 def expanded(schema: AvroSchema) -> AvroSchema:
-    """The schema with its named types written out wherever they are used.
+    """Return the schema with its named types written out at each use.
 
     A primitive type is its name, or an object if it has a logical type; named types have full names. Raises SchemaError
-    for a name that is not defined, for one that is used inside its own definition, for what is no schema at
-    all, and for more than MAX_TYPES types.
+    for an undefined or recursive name, for a value that is not a schema, and for more than MAX_TYPES types.
     """
     return _Expanding().expand(schema, "")
 
@@ -55,7 +54,7 @@ class _Expanding:
         if isinstance(schema, list):
             return self._union([self.expand(branch, namespace) for branch in cast("list[object]", schema)])
         if not isinstance(schema, dict):
-            raise SchemaError(f"{schema!r} is no schema: one is a name, a list or an object")
+            raise SchemaError(f"{schema!r} is not a schema: one is a name, a list or an object")
         whole = cast("dict[str, Any]", schema)
         type_ = whole.get("type")
         match type_:
@@ -72,16 +71,16 @@ class _Expanding:
             case None:
                 raise SchemaError(f"a schema without a `type`: {str(whole)[:100]}")
             case _:
-                raise SchemaError(f"the `type` of {str(whole)[:100]} is none of Avro's; a name stands alone")
+                raise SchemaError(f"the `type` of {str(whole)[:100]} is not one of Avro's; a name stands alone")
 
     def _named(self, name: str, namespace: str) -> AvroSchema:
         if name in PRIMITIVES:
             return name
         full = full_name(name, namespace)
         if full in self._open:
-            raise SchemaError(f"`{name}` has itself within; a recursive type is not supported")
+            raise SchemaError(f"`{name}` contains itself; a recursive type is not supported")
         if full not in self._defined:
-            raise SchemaError(f"`{name}` is no type of Avro, and not defined before it is used")
+            raise SchemaError(f"`{name}` is not a type of Avro, and not defined before it is used")
         self._count(self._sizes[full])
         return self._defined[full]
 
@@ -95,7 +94,7 @@ class _Expanding:
         if not isinstance(name, str):
             raise SchemaError(f"{type_} without a name")
         if not isinstance(schema.get("namespace", ""), str):
-            raise SchemaError(f"the namespace of `{name}` is no text")
+            raise SchemaError(f"the namespace of `{name}` is not text")
         full = full_name(name, schema.get("namespace", namespace))
         if full in self._defined or full in self._open:
             raise SchemaError(f"`{full}` is defined twice")
@@ -115,7 +114,7 @@ class _Expanding:
 
     def _field(self, field: object, record: str) -> dict[str, Any]:
         if not isinstance(field, dict):
-            raise SchemaError(f"`{record}` has a field that is no object")
+            raise SchemaError(f"`{record}` has a field that is not an object")
         whole = cast("dict[str, Any]", field)
         if not isinstance(whole.get("name"), str):
             raise SchemaError(f"`{record}` has a field without a name")

@@ -1,7 +1,7 @@
-"""Whether a JSON value fits an Avro schema, and if not, where and why.
+"""The place and reason if a JSON value does not fit an Avro schema.
 
-A value fits if it reads back as it was: an integer fits a `double` up to ±2^53 only; a field that the schema does not
-name fits nowhere, as it would be lost; a field may be missing only if it can be null, which is what it is read as.
+A value fits if reading returns it unchanged. An integer fits a `double` up to ±2^53 only. A field that is not in the
+schema does not fit, as it would be lost. A field may be missing only if it can be null, as which it is read.
 All schemas here are expanded (expanding.py).
 """
 
@@ -19,7 +19,7 @@ _MAX_INT: Final = (1 << 31) - 1
 _DAY_MS: Final = 86_400_000
 _FIRST_DAY: Final = -719_162
 _LAST_DAY: Final = 2_932_896
-"""The days of the years 1 to 9999, counted from 1970: what Python can read back."""
+"""The days of the years 1 to 9999, counted from 1970: the range of Python."""
 
 RANGES: Final = {
     ("int", None): (-_MAX_INT - 1, _MAX_INT),
@@ -29,23 +29,23 @@ RANGES: Final = {
     ("long", "timestamp-millis"): (_FIRST_DAY * _DAY_MS, (_LAST_DAY + 1) * _DAY_MS - 1),
     ("long", "timestamp-micros"): (_FIRST_DAY * _DAY_MS * 1000, (_LAST_DAY + 1) * _DAY_MS * 1000 - 1),
 }
-"""The integers that a type with a logical type, or None, holds exactly."""
+"""The integers that a type with a logical type, or None, represents exactly."""
 KINDS: Final = {
     **{name: name for name in ("null", "boolean", "array", "double")},
     **dict.fromkeys(("int", "long"), "integer"),
     **dict.fromkeys(("string", "enum"), "text"),
     **dict.fromkeys(("record", "map"), "object"),
 }
-"""Types that a JSON value cannot tell apart, under one word. Those that are missing cannot come from JSON."""
+"""Types that a JSON value does not distinguish, under one name. Types that are not listed cannot come from JSON."""
 
 
 def type_of(schema: AvroSchema) -> str:
-    """The type of an expanded schema; a list of branches is `union`."""
+    """Return the type of an expanded schema; a list of branches is `union`."""
     return schema if isinstance(schema, str) else "union" if isinstance(schema, list) else cast(str, schema["type"])
 
 
 def branches_of(schema: AvroSchema) -> list[AvroSchema]:
-    """The branches of a union; of another schema, the schema itself."""
+    """Return the branches of a union; for another schema, the schema itself."""
     return cast("list[AvroSchema]", schema) if isinstance(schema, list) else [schema]
 
 
@@ -54,7 +54,8 @@ def is_nullable(schema: AvroSchema) -> bool:
 
 
 def integer_range(schema: AvroSchema) -> tuple[int, int]:
-    """The smallest and the largest integer that `int`, `long` or `double`, perhaps with a logical type, holds exactly.
+    """Return the smallest and the largest integer that `int`, `long` or `double`, with a logical type or not,
+    represents.
 
     Raises KeyError for another type.
     """
@@ -63,9 +64,9 @@ def integer_range(schema: AvroSchema) -> tuple[int, int]:
 
 
 def misfit(schema: AvroSchema, value: Any, place: Place = ()) -> str | None:
-    """Where and why a decoded JSON value does not fit a schema that has no problems (given.py); None if it fits.
+    """Return where and why a decoded JSON value does not fit a schema without problems (given.py); None if it fits.
 
-    place: where the value stands in its record.
+    place: of the value in its record.
     """
     if isinstance(schema, list):
         return _union_misfit(schema, value, place)
@@ -125,7 +126,7 @@ def _record_misfits(record: dict[str, Any], value: dict[str, Any], place: Place)
 
 
 def _accepts_kind(schema: AvroSchema, value: Any) -> bool:
-    """Whether a misfit lies within the value, or in its size, rather than in its type."""
+    """Return whether a misfit is inside the value, or in its size, rather than in its type."""
     match KINDS[type_of(schema)], value:
         case ("array", list()) | ("object", dict()) | ("text", str()):
             return True

@@ -1,7 +1,7 @@
-"""A schema given beforehand: whether JSON values can be written with it.
+"""Checks of a given schema: whether JSON values can be written with it.
 
-Whatever fits it must read back as it was, so `float`, which would round most numbers, and `bytes` and `fixed`, which
-JSON does not have, are refused. Which values fit is said by fitting.py.
+Reading must return a fitting value unchanged. So `float`, which would round most numbers, and `bytes` and `fixed`,
+which JSON does not have, are refused. fitting.py decides which values fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCI
 
 
 def problems(schema: Any) -> list[str]:
-    """Everything for which this cannot be the schema of a file sink's records; empty if it can."""
+    """Return all reasons why this cannot be the schema of a file sink's records; empty if it can."""
     try:
         whole = expanded(schema)
     except SchemaError as error:
@@ -68,7 +68,7 @@ def _union_problems(branches: list[AvroSchema], place: Place) -> Iterator[str]:
         type_ = type_of(branch)
         kind = KINDS.get(type_)
         if kind is not None and kind in seen:
-            yield f"{place_text(place)}: a value from JSON cannot tell `{seen[kind]}` and `{type_}` of a union apart"
+            yield f"{place_text(place)}: a value from JSON does not distinguish `{seen[kind]}` and `{type_}` of a union"
         elif kind is not None:
             seen[kind] = type_
         yield from _problems(branch, place)
@@ -114,10 +114,10 @@ def _symbol_problems(enum: dict[str, Any], where: str) -> Iterator[str]:
         return
     texts = [symbol for symbol in cast("list[object]", symbols) if isinstance(symbol, str)]
     if len(texts) != len(cast("list[object]", symbols)):
-        yield f"{where}: a symbol of the enum is no text"
+        yield f"{where}: a symbol of the enum is not text"
     if len(set(texts)) != len(texts):
-        yield f"{where}: a symbol of the enum is there twice"
+        yield f"{where}: a symbol of the enum occurs twice"
     for text in texts:
         yield from _name_problem(text, where, is_field=True)
     if "default" in enum and enum["default"] not in texts:
-        yield f"{where}: the default of the enum is none of its symbols"
+        yield f"{where}: the default of the enum is not one of its symbols"

@@ -1,4 +1,4 @@
-"""Names: those of JSON, which may be any text, those of Avro, which may not, and places in a value for a sentence."""
+"""Names in JSON, which may be any text, names in Avro, which may not, and places in a value for a sentence."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "doubl
 COMPLEX: Final = frozenset({"record", "enum", "array", "map", "fixed", "union", "error"})
 
 ENTRIES_FIELD: Final = "_x_entries"
-"""The only field of a record that stands for an object with too many names: all of them, as a map. No `avro_name`."""
+"""The only field of a record that replaces an object with too many names: all of them, as a map. No `avro_name`."""
 
 Place = tuple[str, ...]
-"""The way to a part of a value: names of fields, `[]` for the items of an array, `*` for the values of a map."""
+"""The path to a part of a value: names of fields, `[]` for the items of an array, `*` for the values of a map."""
 
 _NAME = re.compile(r"(?!_x)[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9]", re.ASCII)
 
 
 def avro_name(text: str) -> str:
-    """A name that Avro allows, another one for every text; a text that is one already is unchanged.
+    """Return a name that Avro allows, unique for every text; a text that is one already is unchanged.
 
-    Others become `_x` and the text, with `_<code point in hexadecimal>_` for whatever is no letter or digit. A text
-    that begins with `_x` is treated as one of them, so that no two texts share a name.
+    Others become `_x` and the text, with `_<code point in hexadecimal>_` for each character that is not a letter or
+    digit. A text that begins with `_x` is treated as one of them, so that no two texts share a name.
     """
     if _NAME.fullmatch(text):
         return text
@@ -35,18 +35,20 @@ def avro_name(text: str) -> str:
 
 
 def json_name(field: dict[str, Any]) -> str:
-    """How a field of an Avro record is called in JSON."""
+    """Return the name in JSON of a field of an Avro record."""
     return field.get("json", field["name"])
 
 
 def is_entries(schema: dict[str, Any]) -> bool:
-    """Whether a record schema stands for an object with too many names: its only field has all of them as a map."""
+    """Return whether a record schema replaces an object with too many names: its only field has all of them as a
+    map.
+    """
     fields = schema["fields"]
     return len(fields) == 1 and fields[0]["name"] == ENTRIES_FIELD and fields[0].get("json", "") is None
 
 
 def place_text(place: Place) -> str:
-    """How a sentence calls a place: `legs[].from`, `tags.*`; the record as a whole is `the record`."""
+    """Return a place in the form for sentences: `legs[].from`, `tags.*`; the record as a whole is `the record`."""
     text = ""
     for step in place:
         if step == ITEMS:

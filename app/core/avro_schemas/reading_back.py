@@ -1,4 +1,4 @@
-"""From the values that a reader of Avro returns to the JSON values that were written."""
+"""The way back from the values of an Avro reader to the JSON values that were written."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _Conversion = Callable[[Any], Any]
 
 
 def json_values(schema: AvroSchema) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-    """A function from a record, as fastavro reads it with this schema, to the JSON object that was written.
+    """Return a function from a record, as fastavro reads it with this schema, to the JSON object that was written.
 
-    None where the record is that object already: no name was escaped, and no logical type makes a date of a number. A
-    field that was missing is null, and an integer among doubles is a double of the same value.
+    None if the record is that object already: no name was escaped, and no logical type makes a date of a number. A
+    field that was missing is null, and an integer among `double` values is a `double` of the same value.
     """
     return _conversion(expanded(schema))
 
@@ -67,7 +67,7 @@ def _of_union(branches: list[AvroSchema]) -> _Conversion | None:
 
 
 def _python_type(branch: AvroSchema) -> type:
-    """What a value is read as, of a branch that has a conversion; no two branches of a union share one."""
+    """Return the Python type of a branch with a conversion; no two branches of a union share one."""
     match branch:
         case {"type": "array"}:
             return list

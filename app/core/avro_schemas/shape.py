@@ -1,12 +1,12 @@
-"""The shape of JSON values: what an Avro schema for all of them must be able to hold.
+"""The shape of JSON values: the values that an Avro schema for all of them must support.
 
-A shape is a point of a lattice and `merge` is its join, so it is commutative, associative and idempotent: the shape of
-a file depends on which records are in it, not on their order. For that a shape remembers what a schema need not say:
+A shape is a point of a lattice and `merge` is its join, so it is commutative, associative and idempotent. So the shape
+of a file depends on its records, not on their order. For that a shape also has facts that are not in the schema:
 
-- Whether an integer beyond ±2^53 was seen. Long and double become double only without one, as a double cannot hold it;
-  with one they stay a union of both. Any smaller integer fits wherever a double or a larger one does.
-- Whether a field was null or missing. Both are null in Avro, but where an object gets so many names that it becomes a
-  map, a missing name says nothing about its values.
+- An integer beyond ±2^53. Long and double become double only without one, as a double cannot represent it; with one
+  they stay a union of both. Any smaller integer fits into a double or a long.
+- A field that was null, or one that was missing. Both are null in Avro. But if an object gets so many names that it
+  becomes a map, a missing name has no effect on its values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.core.avro_schemas.names import ITEMS, Place, place_text
 from app.core.transforms.comparison import kind_of
 
 MAX_FIELDS: Final = 256
-"""An object that has more names, over all records, is a map."""
+"""An object with more names, over all records, is a map."""
 MAX_DEPTH: Final = 64
 """Objects and arrays nested deeper are refused."""
 MAX_EXACT: Final = 1 << 53
@@ -32,11 +32,11 @@ MIN_LONG: Final = -(1 << 63)
 
 
 class BadValueError(ValueError):
-    """A value that no schema of ours can hold; the message says where and why."""
+    """A value that no schema supports; the message has the place and the reason."""
 
 
 class Kind(IntFlag):
-    """What was seen at a place. BIG and DOUBLE come with INTEGER, whose values they hold as well."""
+    """The kinds at a place. BIG and DOUBLE include INTEGER, whose values they can represent."""
 
     NULL = 1
     BOOLEAN = 2
@@ -49,13 +49,13 @@ class Kind(IntFlag):
 
 
 class Shape:
-    """Immutable, and interned: equal shapes are the same object. Made by `shape_of` and `merge` only.
+    """Immutable, and interned: equal shapes are the same object. Created by `shape_of` and `merge` only.
 
     kinds: flags of Kind.
-    items: of arrays, what all items merge to; None: there were no arrays.
-    names, fields, required: of objects with few names: those in order, the shape of each, and whether every object had
-        it; names is None where there were no objects, or where they are a map.
-    values: of objects with many names, what all values merge to.
+    items: for arrays, the merged shape of all items; None: there were no arrays.
+    names, fields, required: for objects with few names: in order, the shape of each, and its presence in every object.
+        The names are None if there were no objects, or if they are a map.
+    values: for objects with many names, the merged shape of all values.
     """
 
     __slots__ = ("__weakref__", "fields", "items", "kinds", "names", "required", "values")
@@ -68,7 +68,7 @@ class Shape:
     values: Shape | None
 
     def field(self, name: str) -> Shape | None:
-        """The shape of the field `name`; None where there is none."""
+        """Return the shape of the field `name`; None if there is none."""
         return self.fields[self.names.index(name)] if self.names is not None and name in self.names else None
 
 
@@ -100,7 +100,7 @@ def _intern(
 
 
 NOTHING: Final = _intern(0)
-"""The shape of no value at all: merged with another it is the other."""
+"""The shape of no value: merged with another one it is the other."""
 _INTEGER: Final = _intern(Kind.INTEGER)
 _BIG: Final = _intern(Kind.INTEGER | Kind.BIG)
 _LEAVES: Final[dict[type, Shape]] = {
@@ -112,13 +112,13 @@ _LEAVES: Final[dict[type, Shape]] = {
 
 
 def shape_of(record: object) -> Shape:
-    """The shape of one decoded JSON object, or raises BadValueError."""
+    """Return the shape of one decoded JSON object. Raises BadValueError."""
     if not isinstance(record, dict):
         raise BadValueError(f"the value is {kind_of(record)}; a file's records are JSON objects")
     try:
         return _of(record, 1)
     except BadValueError as error:
-        # Only now is it worth the time to find out where.
+        # The place is only searched for here, since that takes time.
         raise BadValueError(f"{place_text(_place_of_bad(cast(object, record), 1) or ())}: {error}") from None
 
 
@@ -140,10 +140,10 @@ def _of(value: Any, depth: int) -> Shape:
         return _record(tuple(value), fields)
     if kind is list:
         return _intern(Kind.ARRAY, items=_merge_all([_of(item, depth + 1) for item in value]))
-    raise BadValueError(f"{kind_of(value)} is no JSON value")
+    raise BadValueError(f"{kind_of(value)} is not a JSON value")
 
 
-# Most records have the names of another, in the order of it.
+# Most records have the names of another one, in its order.
 @lru_cache(maxsize=2048)
 def _record(names: tuple[str, ...], fields: tuple[Shape, ...]) -> Shape:
     if len(names) > MAX_FIELDS:
@@ -158,13 +158,13 @@ def _record(names: tuple[str, ...], fields: tuple[Shape, ...]) -> Shape:
 
 
 def merge(a: Shape, b: Shape) -> Shape:
-    """The least shape that holds all that `a` and `b` hold."""
+    """Return the smallest shape with all values of `a` and `b`."""
     if a is b or not b.kinds:
         return a
     return _merge(a, b) if a.kinds else b
 
 
-# Two thousand steps of files that grow alike: larger shapes than most, all at once, are about 20 MB.
+# Two thousand steps of similar files: shapes that are larger than most, all at once, are about 20 MB.
 @lru_cache(maxsize=2048)
 def _merge(a: Shape, b: Shape) -> Shape:
     kinds = a.kinds | b.kinds
@@ -203,7 +203,7 @@ def _merge_all(shapes: Iterable[Shape]) -> Shape:
 
 
 def _place_of_bad(value: object, depth: int) -> Place | None:
-    """Where the first part is that `_of` refuses by itself."""
+    """Return the place of the first part that `_of` refuses by itself."""
     if isinstance(value, dict) and depth <= MAX_DEPTH:
         parts = list(cast("dict[str, object]", value).items())
     elif isinstance(value, list) and depth <= MAX_DEPTH:

@@ -13,7 +13,7 @@ import msgspec
 from app.core.blocked.facts import ONGOING, KnownTransaction, Owner
 from app.core.blocked.wording import clock
 from app.core.clocks.clock_offset import ClockOffset
-from app.kit.words import count, span
+from app.kit.words import count, duration
 
 WAIT_AT_MOST_MS = 60_000
 """Wait for a transaction that ends by itself within this time."""
@@ -90,15 +90,15 @@ def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
     overdue_ms = age.least_ms - known.timeout_ms
     if overdue_ms > _OVERDUE_MS:
         overdue = (
-            f"Its coordinator, broker {known.coordinator_id}, should have ended it {span(overdue_ms)} ago by its own "
-            "clock"
+            f"Its coordinator, broker {known.coordinator_id}, should have ended it {duration(overdue_ms)} ago by its "
+            "own clock"
         )
         return Verdict.FENCE, f"{overdue}. Check that broker, and fence the id."
     if known.timeout_ms - age.most_ms <= WAIT_AT_MOST_MS:
         left_ms = known.timeout_ms - age.least_ms
-        when = f"in {span(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next check"
+        when = f"in {duration(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next check"
         return Verdict.WAIT, f"It ends by itself {when}. No action is required."
-    late = f"It would end by itself only at {clock(until_ms)}, in {span(known.timeout_ms - age.most_ms)}"
+    late = f"It would end by itself only at {clock(until_ms)}, in {duration(known.timeout_ms - age.most_ms)}"
     return Verdict.FENCE, f"{late}. If the process is dead, fence the id. If it is alive, fix it first."
 
 
@@ -107,7 +107,7 @@ def _without_its_age(known: KnownTransaction, asked: Asked) -> tuple[Verdict, st
     look_again = clock(asked.now_ms + known.timeout_ms + _OVERDUE_MS)
     how = (
         f"Its age is not known, because the clock of broker {known.coordinator_id} is not measured. It ends by "
-        f"itself within {span(known.timeout_ms)}. If it is still open at {look_again}, check that broker."
+        f"itself within {duration(known.timeout_ms)}. If it is still open at {look_again}, check that broker."
     )
     return Verdict.WAIT if known.timeout_ms <= WAIT_AT_MOST_MS else Verdict.CANNOT_TELL, how
 
@@ -115,11 +115,11 @@ def _without_its_age(known: KnownTransaction, asked: Asked) -> tuple[Verdict, st
 def known_sentence(known: KnownTransaction, now_ms: int) -> str:
     """Return the coordinator's description of the transaction, as a continuation with "which"."""
     age, until_ms = known.age, known.times_out_at_ms(now_ms)
-    for_how_long = f" for {span(age.least_ms)}" if age is not None else ""
+    for_how_long = f" for {duration(age.least_ms)}" if age is not None else ""
     if age is None and known.start_ms >= 0:
         for_how_long = f" since {clock(known.start_ms)} by broker {known.coordinator_id}'s clock, which is not measured"
     ends = f": it ends at {clock(until_ms)}" if until_ms is not None else ""
-    timeout = f", timeout {span(known.timeout_ms)}{ends}" if known.has_timeout else ""
+    timeout = f", timeout {duration(known.timeout_ms)}{ends}" if known.has_timeout else ""
     state = "ongoing" if known.state == ONGOING else known.state
     return (
         f"which is {known.transactional_id}, {state}{for_how_long}, in {count(len(known.partitions), 'partition')}"

@@ -96,7 +96,9 @@ async def fence(
             clock=wiring.clock,
         )
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 @router.post("/transactions/preview-end", responses=refusals(404, 413))
@@ -143,4 +145,6 @@ async def end(
             clock=wiring.clock,
         )
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer

@@ -17,7 +17,7 @@ from app.core.blocked.advice import Asked, Verdict, advice_on, known_sentence
 from app.core.blocked.facts import KnownTransaction, LogEnds, OpenTransaction, PartitionFacts, Refused, with_ages
 from app.core.blocked.left_out import ADVICE, may_be_committed
 from app.core.blocked.wording import abort_line, clock, describe_line, end_line, fence_line
-from app.kit.words import count, span
+from app.kit.words import count, duration
 
 UNSEEN = (
     " First verify that you may describe all transactional ids. An id without that permission looks the same, and "
@@ -313,7 +313,7 @@ def _owner_link(asked: Asked, transactional_id: str) -> Link:
     heartbeat = (
         "without a heartbeat"
         if owner.heartbeat_ms is None
-        else f"last heartbeat {span(asked.now_ms - owner.heartbeat_ms)} ago"
+        else f"last heartbeat {duration(asked.now_ms - owner.heartbeat_ms)} ago"
     )
     return Link(f"whose owner is {owner.name}, {heartbeat}", Source.HEARTBEATS, asked.now_ms)
 

@@ -15,7 +15,7 @@ from app.core.blocked.diagnosis import UNSEEN, first_open, is_hanging
 from app.core.blocked.facts import ONGOING, KnownTransaction, OpenTransaction, PartitionFacts, Refused, with_age
 from app.core.blocked.left_out import ADVICE, may_be_committed
 from app.core.blocked.wording import abort_line, clock, describe_line, terminate_line
-from app.kit.words import count, span
+from app.kit.words import count, duration
 
 _JUST_BEGUN_MS = 10_000
 """A foreign producer sends no heartbeats. So a transaction as young as this counts as one of a live producer."""
@@ -92,7 +92,7 @@ def _fence_objections(known: KnownTransaction, asked: Asked) -> list[str]:
         )
         return [unmeasured]
     if age.least_ms < _JUST_BEGUN_MS:
-        return [f"its transaction began {span(age.least_ms)} ago, so its producer may be alive"]
+        return [f"its transaction began {duration(age.least_ms)} ago, so its producer may be alive"]
     return []
 
 

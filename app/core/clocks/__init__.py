@@ -1,1 +1,1 @@
-"""Brokers' clocks beside ours: how far apart they are, and what an age is worth by that."""
+"""The offsets of brokers' clocks from this server's, and ages that are computed with them."""

@@ -1,1 +1,1 @@
-"""What a cluster is, what may be said of it, and what it must offer."""
+"""Clusters: entries, surveys, and checks of definitions against them."""

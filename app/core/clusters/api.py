@@ -1,4 +1,4 @@
-"""Kafka clusters: the administrator's."""
+"""Kafka clusters over REST, for administrators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/clusters", tags=["clusters"])
 
 @router.get("", responses=refusals())
 async def list_clusters(uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Cluster]]:
-    """All registered clusters, by name."""
+    """List all registered clusters, by name."""
     return Items(await clusters.list_clusters(uow))
 
 
@@ -32,7 +32,7 @@ async def list_clusters(uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Sh
 async def register_cluster(
     body: ClusterGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.REGISTER_CLUSTER)]
 ) -> Response:
-    """Register a cluster that answers now; its id is what its brokers report."""
+    """Register a cluster that answers now; its id is the one that its brokers report."""
 
     async def act() -> Cluster:
         return await clusters.register_cluster(
@@ -47,18 +47,20 @@ async def register_cluster(
             now=wiring.clock.now(),
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/{name}", responses=refusals(404))
 async def get_cluster(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Cluster]:
-    """One cluster: its brokers, and the id by which they call it."""
+    """Return one cluster: its brokers' addresses and its cluster id."""
     return await clusters.get_cluster(uow, name)
 
 
 @router.get("/{name}/survey", responses=refusals(404))
 async def survey_cluster(name: NameInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]) -> ClusterSurvey:
-    """Brokers, features and settings, with what to think about; of at most half a minute ago."""
+    """Return brokers, features and settings with advice, of at most half a minute ago."""
     async with wiring.unit_of_work() as uow:
         cluster = await clusters.get_cluster(uow, name)
     return ClusterSurvey.of_answer(await wiring.surveys.of(cluster))
@@ -68,7 +70,7 @@ async def survey_cluster(name: NameInPath, wiring: WiringDep, _: Annotated[Princ
 async def probe_cluster(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.PROBE_CLUSTER)]
 ) -> Shown[ClusterDescription]:
-    """Ask its brokers now. 503 names the address, the error and how long was tried."""
+    """Ask its brokers now. 503 names the address, the error and the time of the attempts."""
     return await clusters.probe_cluster(uow, wiring.brokers, name)
 
 
@@ -80,6 +82,6 @@ async def remove_cluster(
     by: Annotated[Principal, may(Verb.REMOVE_CLUSTER)],
     why: Annotated[Why, Query()] = None,
 ) -> None:
-    """Forget a cluster that no pipeline names. Nothing in Kafka changes."""
+    """Remove a cluster that no pipeline names. Nothing in Kafka changes."""
     await clusters.remove_cluster(uow, name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()

@@ -1,8 +1,8 @@
-"""What we ask of Kafka brokers, apart from the data path.
+"""Requests to Kafka brokers, apart from the data path.
 
-`connection` is what Cluster.connection() returns: bootstrap.servers and security settings, secrets as references that
-the implementation resolves. Every call is bounded by `timeout_s` and raises BrokerUnreachableError, naming address,
-error and how long it was tried, or UnavailableError with the broker's own refusal.
+`connection` is the result of Cluster.connection(): bootstrap.servers and security settings, with secrets as references
+that the implementation resolves. Every call is bounded by `timeout_s`. It raises BrokerUnreachableError with address,
+error and time, or UnavailableError with the broker's own refusal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """`brokers` are the *advertised* addresses: what a client connects to after the first answer."""
+    """`brokers` are the *advertised* addresses, to which a client connects after the first answer."""
 
     cluster_id: str
     controller_id: int | None
@@ -49,7 +49,7 @@ SHARE = "share"
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none.
+    """A group as its coordinator describes it; `state` in Kafka's words, `Dead` if there is none.
 
     protocol: classic, consumer, streams or share.
     assignor: that of a classic group whose members have agreed on one.
@@ -71,7 +71,7 @@ class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionalIds(NamedTuple):
-    """Transactional ids by the producer ids that they have or had. `note`: a sentence where they may be fewer."""
+    """Transactional ids by their current and earlier producer ids. `note`: a sentence if some may be missing."""
 
     ids: dict[int, str]
     note: str | None = None
@@ -85,11 +85,11 @@ class Brokers(Protocol):
     async def reach_each(
         self, connection: Connection, brokers: Collection[Broker], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        """Raises BrokerUnreachableError that names each one that does not answer where it is advertised, and why."""
+        """Raises BrokerUnreachableError with each broker that does not answer at its advertised address, and why."""
         ...
 
     async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
-        """Each broker with its version and settings, and the cluster's features; what nobody tells is left open."""
+        """Return each broker with its version and settings, and the cluster's features; unreported ones are None."""
         ...
 
     async def facts(
@@ -101,23 +101,25 @@ class Brokers(Protocol):
         own_client_ids: Collection[str] = (),
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> ClusterFacts:
-        """What the checks of a pipeline need. Members whose client id begins with one of `own_client_ids` are ours."""
+        """Return the facts for a pipeline's checks. Members with a client id prefix in `own_client_ids` are not
+        foreign.
+        """
         ...
 
     async def topics(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, TopicFacts]:
-        """All topics that are not internal, by name; without their configuration."""
+        """Return all topics that are not internal, by name; without their configuration."""
         ...
 
     async def describe_group(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupDescription:
-        """Raises a FencelineError where its coordinator does not answer."""
+        """Raises a FencelineError if its coordinator does not answer."""
         ...
 
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
-        """The group's committed offsets, without those that an open transaction has pending."""
+        """Return the group's committed offsets, without the pending offsets of an open transaction."""
         ...
 
     async def truncated_offsets(
@@ -128,20 +130,20 @@ class Brokers(Protocol):
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[TruncatedOffset]:
-        """The group's committed offsets whose leader epoch ended before them, as the leaders say; those without an
-        epoch say nothing."""
+        """Return the group's committed offsets whose leader epoch ended before them, as the leaders report. Offsets
+        without an epoch are not checked."""
         ...
 
     async def offsets(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """Raises UnavailableError where the leader of one does not answer."""
+        """Raises UnavailableError if the leader of one does not answer."""
         ...
 
     async def offsets_of_each(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets | Refused]:
-        """The same, with the refusal of each partition whose leader does not answer."""
+        """Return the same, with the refusal of each partition whose leader does not answer."""
         ...
 
     async def offsets_at(
@@ -152,7 +154,7 @@ class Brokers(Protocol):
         timestamp_ms: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, int]:
-        """The first offset at or after the timestamp; the end where there is none."""
+        """Return the first offset at or after the timestamp; the end if there is none."""
         ...
 
     async def alter_offsets(
@@ -175,14 +177,14 @@ class Brokers(Protocol):
         limit: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Look:
-        """At least `limit` raw batches from `start` on; fewer at the log's end, or when they are very large.
+        """Return at least `limit` raw batches from `start` on; fewer at the log's end, or if they are very large.
 
-        Raises NotFoundError for a topic or partition that is not there, InvalidError for an offset that is not.
+        Raises NotFoundError for a topic or partition that does not exist, InvalidError for an offset out of range.
         """
         ...
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> TransactionalIds:
-        """Whose producer ids these are or were, as `__transaction_state` tells, else as the coordinators do."""
+        """Return the owners of these producer ids, from `__transaction_state`, else from the coordinators."""
         ...

@@ -18,7 +18,7 @@ app = typer.Typer(help="Kafka clusters that pipelines may name.", no_args_is_hel
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """All registered clusters."""
+    """List all registered clusters."""
     items = connect().get("/clusters")["items"]
     if as_json:
         print_json(items)
@@ -60,30 +60,30 @@ def register(
     if as_json:
         print_json(item)
     else:
-        say(f"registered {name}; its brokers call it {item['kafka_cluster_id']}")
+        say(f"registered {name}; its cluster id is {item['kafka_cluster_id']}")
 
 
 @app.command()
 def probe(name: ClusterName, as_json: AsJson = False) -> None:
-    """Ask the cluster's brokers now."""
+    """Ask the cluster's brokers for its id and addresses now."""
     with saying_that_it_waits(f"the brokers of {name}"):
         item = connect().post(f"/clusters/{name}/probe")
     if as_json:
         print_json(item)
         return
-    say(f"{name} answers; its brokers call it {item['cluster_id']}")
+    say(f"{name} answers; its cluster id is {item['cluster_id']}")
     console.print(
         table(
-            ("BROKER#", "ADVERTISED AS"),
+            ("BROKER#", "ADVERTISED ADDRESS"),
             ((str(b["id"]), f"{b['host']}:{b['port']}") for b in item["brokers"]),
-            empty="It names no brokers.",
+            empty="It has no brokers.",
         )
     )
 
 
 @app.command()
 def remove(name: ClusterName, why: Why = None, yes: Yes = False) -> None:
-    """Forget a cluster that no pipeline names. Nothing in Kafka changes."""
-    confirm_or_exit(f"Forget the cluster {name}?", is_confirmed=yes)
+    """Remove a cluster that no pipeline names. Nothing in Kafka changes."""
+    confirm_or_exit(f"Remove the cluster {name}?", is_confirmed=yes)
     connect().delete(f"/clusters/{name}", why=why)
     say(f"removed {name}")

@@ -1,4 +1,4 @@
-"""A Kafka cluster: how we reach it, and what it says about itself as far as checks and screens need it."""
+"""A Kafka cluster: its address, and the facts that checks and pages need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that pipelines may name. `kafka_cluster_id` is what the brokers reported when it was registered.
+    """A cluster that pipelines may name. `kafka_cluster_id` is the id that the brokers reported at its registration.
 
     client_config: librdkafka settings besides bootstrap.servers (security), with secrets as references only.
     """
@@ -21,17 +21,17 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str
 
     def connection(self) -> dict[str, str]:
-        """Everything a client needs in order to connect; secrets are still references."""
+        """Return all settings that a client needs to connect; secrets are still references."""
         return {**self.client_config, "bootstrap.servers": self.bootstrap_servers}
 
 
 class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic as the brokers describe it. None always means: its configuration may not be read, or was not asked for.
+    """One topic as the brokers describe it. None always means: its configuration may not be read, or was not requested.
 
-    retention_ms, retention_bytes: after which it loses its oldest records, if it `deletes` at all; -1: never.
+    retention_ms, retention_bytes: the bounds after which it loses its oldest records, if it `deletes`; -1: none.
     deletes, compacts: whether its `cleanup.policy` has `delete`, and `compact`.
-    unclean_leader_election: whether a replica that lacks acknowledged records may lead.
-    topic_id: as the brokers say it; None before Kafka 2.8.
+    unclean_leader_election: whether a replica without all acknowledged records may become leader.
+    topic_id: as the brokers report it; None before Kafka 2.8.
     """
 
     partitions: int
@@ -54,17 +54,17 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked of a cluster at one moment. None always means: the cluster did not say.
+    """The facts of a cluster at one moment. None always means: the cluster did not report it.
 
     cluster_id: as the brokers report it; two entries of Fenceline with the same one are the same cluster.
-    broker_version: (major, minor) of the *oldest* broker, derived from the API versions that it offers.
+    broker_version: (major, minor) of the *oldest* broker, derived from its API versions.
     offers_consumer_protocol: whether groups of KIP-848 (`group.protocol=consumer`) can be used.
-    topics: those of the asked ones that exist; a topic that is not here does not exist (or may not be seen).
+    topics: the existing ones of those requested; a topic that is not here does not exist (or may not be seen).
     transaction_max_timeout_ms: the broker setting `transaction.max.timeout.ms`.
     abort_sweep_ms: the longest `transaction.abort.timed.out.transaction.cleanup.interval.ms` of its brokers.
     group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a classic member's session timeout.
-    foreign_members: for each asked group its members that Fenceline did not start.
-    assignors: of the asked groups that are classic, the assignor that their members have agreed on.
+    foreign_members: for each requested group its members that Fenceline did not start.
+    assignors: for the classic groups among them, the assignor that their members have agreed on.
     """
 
     cluster_id: str | None = None

@@ -1,4 +1,4 @@
-"""Whether a definition can run on its cluster: what the brokers say, held against what the pipeline needs."""
+"""Checks of a definition against its cluster: the brokers' report and the requirements of the pipeline."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.core.pipelines.pipeline import (
 from app.kit.errors import Problem
 
 OLDEST_BROKER = (2, 5)
-"""KIP-447, by which a broker checks the group's generation when offsets join a transaction, is in 2.5 and later."""
+"""KIP-447, with the broker's check of the group's generation when offsets join a transaction, is in 2.5 and later."""
 
 OUR_ASSIGNOR = "cooperative-sticky"
-"""What tasks of a classic group join with (workers/loop/client_config.py)."""
+"""The assignor of tasks in a classic group (workers/loop/client_config.py)."""
 
 
 def check(definition: PipelineDefinition, facts: ClusterFacts, *, outputs: Mapping[str, str]) -> Iterator[Problem]:
-    """The problems that need the cluster's word. `outputs`: the topics written to, by the field that names each."""
+    """Yield the problems that need the cluster's report. `outputs`: the topics written to, by the field of each."""
     yield from _check_broker(definition, facts)
     yield from _check_sources(definition, facts)
     for field, topic in outputs.items():
@@ -79,14 +79,14 @@ def _check_output(field: str, topic: str, facts: ClusterFacts) -> Iterator[Probl
     yield from _check_election(field, topic, found)
     if found.min_insync_replicas is not None and found.min_insync_replicas > found.replication_factor:
         message = (
-            f"`{topic}` asks for {found.min_insync_replicas} in-sync replicas (min.insync.replicas) and has only "
+            f"`{topic}` requires {found.min_insync_replicas} in-sync replicas (min.insync.replicas) and has only "
             f"{found.replication_factor}: no write can succeed. Lower the one or raise the other"
         )
         yield Problem(field=field, message=message)
 
 
 def _check_tombstones(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
-    """Where a compacted source tells of deletions: a route looks at the value, and a deletion has none."""
+    """Yield a warning for tombstones of a compacted source: a route needs the value, and a tombstone has none."""
     steps = definition.transform.steps if isinstance(definition.transform, Steps) else ()
     routes = [index for index, step in enumerate(steps) if isinstance(step, Route)]
     compacted = [
@@ -103,9 +103,9 @@ def _check_tombstones(definition: PipelineDefinition, facts: ClusterFacts) -> It
 
 
 def _check_keys(field: str, topic: str, definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
-    """A broker refuses a record without a key where its topic is compacted; what can be known beforehand is a warning.
+    """Yield warnings for records without a key, which a broker refuses in a compacted topic.
 
-    References to files have keys, and so has every record of a compacted source as long as it is only passed on.
+    References to files have keys, and so has every record of a compacted source if it is only passed on.
     """
     found = facts.topics.get(topic)
     if found is None or not found.compacts or (definition.files is not None and topic == definition.sink_topic):
@@ -125,23 +125,23 @@ def _check_keys(field: str, topic: str, definition: PipelineDefinition, facts: C
 
 
 def _check_election(field: str, topic: str, found: TopicFacts | None) -> Iterator[Problem]:
-    """Where a replica without all acknowledged records may lead, records go, and others come under their offsets."""
+    """Yield a warning for unclean leader election: records are lost, and others get their offsets."""
     if found is not None and found.unclean_leader_election:
         message = (
-            f"`{topic}` has unclean.leader.election.enable=true: acknowledged records are lost when a replica without "
-            "them leads. Set it to false"
+            f"`{topic}` has unclean.leader.election.enable=true: acknowledged records are lost if a replica without "
+            "them becomes leader. Set it to false"
         )
         yield Problem(field=field, message=message, is_warning=True)
 
 
 def _durability(topic: str, found: TopicFacts) -> str | None:
-    """What could happen to acknowledged records, or to writing, when one broker is lost."""
+    """Return the effect of the loss of one broker on acknowledged records, or on writes."""
     replicas, least = found.replication_factor, found.min_insync_replicas
     if replicas == 1:
         return (
-            f"`{topic}` has one replica: acknowledged records are gone when its broker's disk is; and when that broker "
-            "is restarted within a transaction, aborted records may be shown, and committed ones be gone (Kafka 4.3). "
-            "Give it 3 replicas and min.insync.replicas=2 where that matters"
+            f"`{topic}` has one replica: acknowledged records are lost with its broker's disk. After a restart of that "
+            "broker within a transaction, aborted records may be visible, and committed ones be lost (Kafka 4.3). "
+            "If that matters, give it 3 replicas and min.insync.replicas=2"
         )
     if least == 1:
         return (
@@ -168,7 +168,7 @@ def _check_timeouts(definition: PipelineDefinition, facts: ClusterFacts) -> Iter
     sweep_ms = facts.abort_sweep_ms
     if is_transactional and sweep_ms is not None and sweep_ms > definition.transaction_timeout_ms:
         message = (
-            f"The brokers look for abandoned transactions every {sweep_ms} ms ({ABORT_SWEEP}). A dead task may block "
+            f"The brokers check for timed-out transactions every {sweep_ms} ms ({ABORT_SWEEP}). A dead task may block "
             f"readers for {definition.transaction_timeout_ms + sweep_ms} ms. Lower the brokers' setting to "
             f"{definition.transaction_timeout_ms} or less"
         )
@@ -200,9 +200,9 @@ def _check_members(definition: PipelineDefinition, facts: ClusterFacts) -> Itera
     assignor = facts.assignors.get(definition.group_id, "")
     if members and definition.group_protocol is GroupProtocol.CLASSIC and assignor not in ("", OUR_ASSIGNOR):
         message = (
-            f"The members of the group `{definition.group_id}` use the assignor `{assignor}`, ours is "
-            f"`{OUR_ASSIGNOR}`: brokers refuse to let ours join (INCONSISTENT_GROUP_PROTOCOL). "
-            "Stop them, or choose another group"
+            f"The members of the group `{definition.group_id}` use the assignor `{assignor}`, Fenceline's is "
+            f"`{OUR_ASSIGNOR}`: brokers refuse its members (INCONSISTENT_GROUP_PROTOCOL). "
+            "Stop the others, or choose another group"
         )
         yield Problem(field="group_id", message=message)
 

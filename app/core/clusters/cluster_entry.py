@@ -1,4 +1,4 @@
-"""What a cluster's entry may say: addresses that are allowed, security options, secrets as references only."""
+"""Checks of a cluster's entry: allowed addresses, security options, secrets as references only."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ SECURITY_OPTIONS = frozenset(
         "socket.connection.setup.timeout.ms",
     }
 )
-"""What a cluster's entry may set besides bootstrap.servers. None of them loads code or runs a command."""
+"""The options of an entry besides bootstrap.servers. None of them loads code or runs a command."""
 SECRET_OPTIONS = frozenset({"sasl.password", "ssl.key.password"})
 SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 SASL_MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
-"""Those that every client of ours speaks. librdkafka takes others and waits for what nobody tells it (AWS_MSK_IAM)."""
+"""Mechanisms of all clients. librdkafka accepts others and then waits for callbacks that do not exist (AWS_MSK_IAM)."""
 
 
 def host_and_port(address: str) -> tuple[str, str]:
-    """`host:port` or `[v6]:port` taken apart; the port is empty when there is none."""
+    """Split `host:port` or `[v6]:port`; the port is empty if there is none."""
     host, _, port = address.strip().rpartition(":")
     return (host.strip("[]"), port) if host else (address.strip(), "")
 
 
 def port_number(port: str) -> int | None:
-    """The number of a port, from 1 to 65535; None for any other text."""
+    """Return the number of a port, from 1 to 65535; None for any other text."""
     is_number = port.isascii() and port.isdecimal() and len(port) <= len("65535")
     return int(port) if is_number and 0 < int(port) <= 65_535 else None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine, by address or as `localhost`; a name that only looks so is not."""
+    """Return whether the host is this machine, by address or as `localhost`; a similar name is not."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -56,14 +56,14 @@ def is_loopback(host: str) -> bool:
 
 
 def is_allowed_address(address: str, patterns: Collection[str]) -> bool:
-    """Whether `host:port` is loopback or matches one of the administrator's `host:port` patterns."""
+    """Return whether `host:port` is loopback or matches one of the administrator's `host:port` patterns."""
     return is_loopback(host_and_port(address)[0]) or matches_an_address(address, patterns)
 
 
 def matches_an_address(address: str, patterns: Collection[str]) -> bool:
-    """Whether `host:port` matches one of the patterns; without a port a pattern means each.
+    """Return whether `host:port` matches one of the patterns; a pattern without a port matches any.
 
-    A `*` stands for one part between dots, as in certificates; alone it stands for every host, or every port.
+    A `*` matches one part between dots, as in certificates; alone it matches every host, or every port.
     """
     host, port = host_and_port(address)
     return any(_matches(host, port, pattern) for pattern in patterns)
@@ -80,7 +80,7 @@ def _matches(host: str, port: str, pattern: str) -> bool:
 def check_cluster(
     *, name: str, bootstrap_servers: str, client_config: Mapping[str, str], allowed_addresses: Collection[str]
 ) -> list[Problem]:
-    """Everything that is wrong with an entry, without asking the cluster."""
+    """Return all problems of an entry, without a request to the cluster."""
     problems: list[Problem] = []
     if not _NAME.fullmatch(name):
         problems.append(
@@ -104,7 +104,7 @@ def check_cluster(
                 Problem(
                     field=field,
                     message=f"{option} must be a reference, not the secret itself: env:FENCELINE_SECRET_NAME, or "
-                    "file:NAME for a file in the folder that FENCELINE_SECRETS_DIR names",
+                    "file:NAME for a file in the folder FENCELINE_SECRETS_DIR",
                 )
             )
         elif value.startswith("-"):
@@ -113,11 +113,11 @@ def check_cluster(
 
 
 def _login_problems(client_config: Mapping[str, str]) -> Iterator[Problem]:
-    """What is not spoken: it would be accepted and then wait for ever."""
+    """Yield unsupported protocols and mechanisms: librdkafka would accept them and then wait for ever."""
     protocol = client_config.get("security.protocol", "PLAINTEXT")
     if protocol.upper() not in SECURITY_PROTOCOLS:
         known = ", ".join(sorted(SECURITY_PROTOCOLS))
-        yield Problem(field="client_config.security.protocol", message=f"{protocol} is not spoken: use {known}")
+        yield Problem(field="client_config.security.protocol", message=f"{protocol} is not supported: use {known}")
     named = next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in client_config), None)
     mechanism = "" if named is None else client_config[named]
     if mechanism.upper() in SASL_MECHANISMS or (named is None and not protocol.upper().startswith("SASL")):
@@ -140,12 +140,12 @@ def not_allowed(address: str) -> str:
 
 
 def sent_on(address: str) -> str:
-    """That an advertised address is not allowed."""
-    return f"the cluster sends its clients on: {not_allowed(address)}"
+    """Return the problem of an advertised address that is not allowed."""
+    return f"the cluster advertises an address that is not allowed: {not_allowed(address)}"
 
 
 def check_advertised(addresses: Iterable[str], *, allowed_addresses: Collection[str]) -> list[Problem]:
-    """A cluster's brokers tell clients where to go next: those addresses must be allowed as well."""
+    """Check the addresses that a cluster's brokers advertise to clients: they must be allowed too."""
     return [
         Problem(field="bootstrap_servers", message=sent_on(address))
         for address in addresses

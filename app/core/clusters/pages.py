@@ -1,4 +1,4 @@
-"""Kafka clusters: which ones there are, registering one; and of one, is it set up for transactions and seen well?"""
+"""Kafka clusters: the list and registration; one cluster with its observer, transaction settings and brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.kit.web.pages.screen import Look, Screen
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
 SKEWED_MS = 5_000
-"""A clock that is so far from ours is worth a word."""
+"""A difference of clocks that is worth a mark."""
 _FIELDS = ("name", "bootstrap_servers", "client_config")
 
 
@@ -88,7 +88,7 @@ async def register(
         )
         await uow.commit()
     except FencelineError as error:
-        # A failed statement spoils its unit of work, so the page is looked up in a new one.
+        # A failed statement spoils its unit of work, so the page is read in a new one.
         async with wiring.unit_of_work() as fresh:
             problems = by_field(problems_of(error), fields=_FIELDS)
             shown = await _look(fresh, values=values, problems=problems, status=error.status)
@@ -99,7 +99,7 @@ async def register(
 def looking_at(wiring: Wiring, name: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, uow
-        # A unit of its own, and gone before the brokers are asked: the look's would keep its connection meanwhile.
+        # A unit of its own, ended before the brokers are asked: the page's unit would keep its connection meanwhile.
         async with wiring.unit_of_work() as fresh:
             cluster = await clusters.get_cluster(fresh, name)
             of_a_day = FencingFilter(since=now - FENCING_SPAN)
@@ -123,17 +123,15 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "open": sum(one.is_open for one in snapshot.transactions.values()),
             "journals": [_reading(status) for status in (snapshot.transaction_journal, snapshot.group_journal)],
         }
-        # What brokers say changes all the time: it is looked at every two seconds, and they are asked less often.
+        # The brokers' answers change all the time: the page is read every two seconds, and they are asked less often.
         return Screen(template="clusters/detail", title=name, context=context, concerns=frozenset())
 
     return look
 
 
 def clock_words(offset: ClockOffset) -> str:
-    """`in step`, `300.1 s behind`, `2.0 s ahead`."""
-    if abs(offset.middle_ms) < SAME_WITHIN_MS:
-        return "in step"
-    return f"{abs(offset.middle_ms) / 1000:,.1f} s {'behind' if offset.middle_ms > 0 else 'ahead'}"
+    """Return `in step`, `5 min behind`, `2 s ahead`."""
+    return "in step" if abs(offset.middle_ms) < SAME_WITHIN_MS else offset.distance
 
 
 def _reading(status: JournalStatus) -> Mapping[str, Any]:
@@ -156,7 +154,7 @@ async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Re
 async def probe(
     request: Request, wiring: WiringDep, uow: Uow, by: Annotated[Principal, may(Verb.PROBE_CLUSTER)], name: str
 ) -> Response:
-    """Ask the brokers now; the answer, or why there is none, is shown beside the cluster."""
+    """Ask the brokers now; the page shows the answer, or the reason against it, beside the cluster."""
     found: dict[str, object] = {"name": name, "description": None, "error": None}
     try:
         found["description"] = await clusters.probe_cluster(uow, wiring.brokers, name)
@@ -182,6 +180,6 @@ async def remove(
 
 
 def _options(text: str) -> dict[str, str]:
-    """Lines of `option=value`."""
+    """Parse lines of `option=value`."""
     lines = (line.partition("=") for line in text.splitlines() if line.strip())
     return {key.strip(): value.strip() for key, _, value in lines}

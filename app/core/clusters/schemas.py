@@ -1,4 +1,4 @@
-"""Clusters at the edge."""
+"""Clusters in REST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.kit.web.api.words import Name, Why
 
 
 class ClusterGiven(Body):
-    """A Kafka cluster to register; its brokers must answer now, because their cluster id is kept."""
+    """A Kafka cluster to register; its brokers must answer now, because their cluster id is stored."""
 
     name: Name
     bootstrap_servers: Annotated[str, Field(min_length=1, description="As host:port, several separated by commas.")]
@@ -35,29 +35,29 @@ class Cluster:
 
 @shows(brokers.ClusterDescription)
 class ClusterDescription:
-    """What the cluster said just now; `brokers` are the advertised addresses, to which clients connect."""
+    """The cluster's answer just now; `brokers` are the advertised addresses, to which clients connect."""
 
 
 @shows(survey.SurveyedBroker)
 class SurveyedBroker:
-    """A broker as it is advertised, with what it says of itself."""
+    """A broker as it is advertised, with its own report."""
 
-    version = "Major and minor, by what it offers; null: no answer came."
-    settings = "Those that matter here; null: not told."
+    version = "Major and minor, by its API versions; null: no answer came."
+    settings = "Those that matter for transactions; null: not reported."
 
 
 @shows(survey.Feature)
 class Feature:
-    """A feature of the cluster; level 0 is off, `newest` the highest that its brokers could have."""
+    """A feature of the cluster; level 0 is off, `newest` the highest that its brokers support."""
 
 
 @shows(survey.SettingLine)
 class SettingLine:
-    """A setting of the brokers: one value where all have the same. advice: empty where it is as it should be."""
+    """A setting of the brokers: one value if all have the same. advice: empty if there is none."""
 
 
 class ClusterSurvey(Answer):
-    """What a cluster says of itself, and what to think about for transactions."""
+    """The cluster's own report, with advice for transactions."""
 
     asked_at: Annotated[datetime, Field(description="The brokers are asked at most every half minute.")]
     problem: Annotated[str, Field(description="Why there is no answer; then the rest is empty.")]

@@ -1,6 +1,6 @@
-"""Secrets are named, never carried: `env:FENCELINE_SECRET_X`, or `file:NAME` in one configured folder.
+"""References to secrets: `env:FENCELINE_SECRET_X`, or `file:NAME` in one configured folder.
 
-The process that uses a secret resolves it; definitions, database, arguments, logs and pages only ever hold the name.
+The process that uses a secret resolves it; definitions, database, arguments, logs and pages only have the reference.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _FILE = re.compile(r"file:([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 def is_reference(value: str) -> bool:
-    """Whether `value` is a well-formed reference; a file's name has no folder in it."""
+    """Return whether `value` is a well-formed reference; a file's name has no folder in it."""
     return _ENVIRONMENT.fullmatch(value) is not None or _FILE.fullmatch(value) is not None
 
 
 def resolve(
     config: Mapping[str, str], *, environment: Mapping[str, str], read_file: Callable[[str], str]
 ) -> dict[str, str]:
-    """`config` with every reference replaced by its secret.
+    """Return `config` with every reference replaced by its secret.
 
-    read_file: gives the text of a file by its name inside the configured folder; may raise OSError.
+    read_file: returns the text of a file by its name inside the configured folder; may raise OSError.
     Raises InvalidError naming the option and the reference, never the secret.
     """
     return {option: _resolve(option, value, environment, read_file) for option, value in config.items()}

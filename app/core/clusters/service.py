@@ -28,10 +28,10 @@ async def register_cluster(
     now: datetime,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Cluster:
-    """Keep a cluster that answers now; its Kafka cluster id is what the brokers report.
+    """Store a cluster that answers now; its Kafka cluster id is the one that the brokers report.
 
-    Raises InvalidError with all problems, ConflictError when the name is taken, BrokerUnreachableError when no broker
-    answers, or one of them not at its advertised address.
+    Raises InvalidError with all problems, ConflictError if the name is taken. Raises BrokerUnreachableError if no
+    broker answers, or one of them not at its advertised address.
     """
     require(by, Verb.REGISTER_CLUSTER)
     problems = check_cluster(
@@ -66,7 +66,7 @@ async def register_cluster(
         target=f"cluster:{name}",
         why=why,
         now=now,
-        outcome=f"registered; the brokers call it {description.cluster_id}",
+        outcome=f"registered; its cluster id is {description.cluster_id}",
         details={"bootstrap_servers": bootstrap_servers, "kafka_cluster_id": description.cluster_id},
     )
     uow.notify("cluster", name)
@@ -74,7 +74,7 @@ async def register_cluster(
 
 
 async def list_clusters(uow: UnitOfWork) -> list[Cluster]:
-    """All clusters, by name."""
+    """Return all clusters, by name."""
     return await uow.of(ClusterStore).list_all()
 
 
@@ -85,7 +85,7 @@ async def get_cluster(uow: UnitOfWork, name: str) -> Cluster:
 async def probe_cluster(
     uow: UnitOfWork, brokers: Brokers, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ClusterDescription:
-    """What the cluster says now. Raises ConflictError when another cluster answers than the one that was registered."""
+    """Return the cluster's description now. Raises ConflictError if another cluster answers than the registered one."""
     cluster = await uow.of(ClusterStore).get(name)
     description = await brokers.describe_cluster(cluster.connection(), timeout_s=timeout_s)
     refuse_other_cluster(cluster, description.cluster_id)
@@ -94,7 +94,7 @@ async def probe_cluster(
 
 
 async def remove_cluster(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> None:
-    """Forget a cluster that no pipeline names. Raises ConflictError while one does."""
+    """Remove a cluster that no pipeline names. Raises ConflictError while one does."""
     require(by, Verb.REMOVE_CLUSTER)
     cluster = await uow.of(ClusterStore).get(name)
     await uow.of(ClusterStore).remove(name)
@@ -112,10 +112,9 @@ async def remove_cluster(uow: UnitOfWork, name: str, *, by: Principal, why: str 
 
 
 def refuse_other_cluster(cluster: Cluster, reported_id: str | None) -> None:
-    """Raise ConflictError when the address is another cluster's now: ids and mappings would belong to the wrong one."""
+    """Raise ConflictError if the address is another cluster's now: ids and mappings would belong to the wrong one."""
     if reported_id is not None and reported_id != cluster.kafka_cluster_id:
         raise ConflictError(
-            f"at {cluster.bootstrap_servers} a cluster with the id {reported_id} answers, but {cluster.name} was "
-            f"registered with the id {cluster.kafka_cluster_id}: correct the address, or register the new cluster "
-            "under a name of its own"
+            f"the cluster at {cluster.bootstrap_servers} has the id {reported_id}, but {cluster.name} has "
+            f"{cluster.kafka_cluster_id}: correct the address, or register another name"
         )

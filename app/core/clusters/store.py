@@ -14,7 +14,7 @@ from app.kit.errors import NotFoundError
 
 class ClusterStore(DatabaseStore):
     async def add(self, cluster: Cluster) -> None:
-        """Raises ConflictError when the name is taken."""
+        """Raises ConflictError if the name is taken."""
         await self._db.execute(
             sa.insert(clusters).values(
                 name=cluster.name,
@@ -29,7 +29,7 @@ class ClusterStore(DatabaseStore):
     async def get(self, name: str) -> Cluster:
         row = await self._db.row(sa.select(clusters).where(clusters.c.name == name))
         if row is None:
-            raise NotFoundError(f"there is no cluster {name}; `fenceline clusters list` shows those there are")
+            raise NotFoundError(f"there is no cluster {name}; `fenceline clusters list` shows all clusters")
         return _cluster(row)
 
     async def list_all(self) -> list[Cluster]:

@@ -1,4 +1,4 @@
-"""What a cluster says of itself, broker by broker, and what follows from it for transactions."""
+"""A survey of a cluster, broker by broker, with its consequences for transactions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class SurveyedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """host, port: as advertised. version: (major, minor) by the API versions that it offers; None: no answer came.
+    """host, port: as advertised. version: (major, minor) by its API versions; None: no answer came.
 
     settings: those of SETTINGS that it has; None: it did not answer, or they may not be read.
     """
@@ -22,7 +22,7 @@ class SurveyedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True):
-    """A feature of the cluster: level 0 is off. newest: the highest level that its brokers could have."""
+    """A feature of the cluster: level 0 is off. newest: the highest level that its brokers support."""
 
     name: str
     level: int
@@ -38,9 +38,9 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of the brokers. values: one where all have the same, more where they differ; empty: none says it.
+    """One setting of the brokers. values: one if all have the same, more if they differ; empty: none reports it.
 
-    meaning: what it does to transactions. advice: what to think about; empty: as it should be.
+    meaning: its effect on transactions. advice: empty if there is none.
     """
 
     name: str
@@ -70,7 +70,7 @@ _REPLICAS = 3
 
 
 def setting_lines(survey: Survey) -> tuple[SettingLine, ...]:
-    """Every setting that matters for transactions, with advice where the cluster's own value asks for it."""
+    """Return every setting that matters for transactions, with advice if the cluster's value needs it."""
     values: _Values = {
         name: sorted(
             {broker.settings[name] for broker in survey.brokers if broker.settings and name in broker.settings}
@@ -82,20 +82,20 @@ def setting_lines(survey: Survey) -> tuple[SettingLine, ...]:
         found = values[name]
         advice = " ".join(dict.fromkeys(said for value in found if (said := judge(value, values, len(survey.brokers)))))
         if len(found) > 1:
-            advice = f"The brokers differ: any of them may be the coordinator. {advice}".strip()
+            advice = f"The brokers differ, and any of them may be the coordinator. {advice}".strip()
         lines.append(SettingLine(name=name, values=tuple(found), meaning=meaning, advice=advice))
     return tuple(lines)
 
 
 def longest_ms(survey: Survey, setting: str) -> int | None:
-    """The longest time that any broker has for it, since any may be the coordinator; None while one does not say."""
+    """Return the longest time that any broker has for it, since any may be the coordinator; None if one has none."""
     values = [_number((broker.settings or {}).get(setting, "")) for broker in survey.brokers]
     known = [value for value in values if value is not None]
     return max(known) if known and len(known) == len(values) else None
 
 
 def feature_lines(survey: Survey) -> tuple[FeatureLine, ...]:
-    """The features that matter here, those first of which something follows."""
+    """Return the features that matter for transactions, those with advice first."""
     known = {feature.name: feature for feature in survey.features}
     return tuple(
         FeatureLine(
@@ -127,8 +127,8 @@ def _fewer_replicas(value: str, _: _Values, brokers: int) -> str:
     if replicas is None or replicas >= _REPLICAS:
         return ""
     if brokers < _REPLICAS:
-        return "While it has fewer than three brokers it cannot have more; the loss of one broker may lose this topic."
-    return f"With {brokers} brokers let it have three replicas: its loss is the loss of all that it says."
+        return "A cluster with fewer than three brokers cannot have more; the loss of one broker may lose this topic."
+    return f"With {brokers} brokers use three replicas: a loss of this topic loses all of its state."
 
 
 def _few_in_sync(value: str, values: _Values, _: int) -> str:
@@ -144,12 +144,12 @@ def _forgotten_before_groups(value: str, values: _Values, _: int) -> str:
         return ""
     if expiration_ms < _DAY_MS:
         return (
-            "A pipeline that rests longer than that loses its ids and their epochs, and with them what keeps an older "
-            "producer from writing. Let it be a week."
+            "A pipeline without transactions for longer loses its ids and their epochs, and with them the fencing of "
+            "older producers. Use a week."
         )
     retention = max((_number(one) or 0 for one in values["offsets.retention.minutes"]), default=0) * _MINUTE_MS
     if retention > expiration_ms:
-        return "Committed offsets live longer than the ids that wrote them: let the ids live as long."
+        return "Committed offsets live longer than the ids that wrote them: use the same time for the ids."
     return ""
 
 
@@ -162,79 +162,79 @@ def _number(value: str) -> int | None:
 
 SETTINGS: dict[str, tuple[str, _Judge]] = {
     GROUP_SESSION: (
-        "A member of a KIP-848 group that is silent for so long is put out, where the group has no time of its own.",
+        "The session timeout of members of KIP-848 groups, unless the group has its own.",
         _either,
     ),
     "transaction.max.timeout.ms": (
-        "The longest `transaction.timeout.ms` a producer may ask for: so long may one that died hold readers up.",
+        "The longest `transaction.timeout.ms` of a producer: a dead producer may block readers that long.",
         _longer_than(
             _MAX_TIMEOUT_MS,
-            "That is more than Kafka's own 15 minutes: whoever asks for it can hold readers up so long.",
+            "That is more than Kafka's default of 15 minutes: a dead producer can block readers that long.",
         ),
     ),
     ABORT_SWEEP: (
-        "How often the coordinator looks for transactions that timed out: they may live longer by that (KIP-447).",
+        "The interval of the coordinator's check for timed-out transactions: they may live longer by that (KIP-447).",
         _longer_than(
             _LOOK_EVERY_MS, "Readers wait so much longer for a producer that has died; KIP-447 made it 10,000 ms."
         ),
     ),
     "transaction.remove.expired.transaction.cleanup.interval.ms": (
-        "How often the coordinator forgets the ids that nobody has used for `transactional.id.expiration.ms`.",
-        _longer_than(_DAY_MS, "Ids stay in memory for so much longer than they should."),
+        "The interval at which the coordinator removes ids unused for `transactional.id.expiration.ms`.",
+        _longer_than(_DAY_MS, "Ids stay in memory for longer than they should."),
     ),
     ID_EXPIRATION: (
-        "An id that nobody uses for so long is forgotten, with its producer id and epoch.",
+        "An id without use for so long is removed, with its producer id and epoch.",
         _forgotten_before_groups,
     ),
     "producer.id.expiration.ms": (
-        "A partition forgets a producer that has written nothing for so long, and no longer knows its duplicates.",
-        _shorter_than(_MAX_TIMEOUT_MS, "It should be longer than any transaction may be open: a day is Kafka's own."),
+        "A partition forgets a producer that has written nothing for so long, and no longer detects its duplicates.",
+        _shorter_than(_MAX_TIMEOUT_MS, "It should be longer than any open transaction; Kafka's default is a day."),
     ),
     "offsets.retention.minutes": (
         "A group without members keeps its committed offsets for so long.",
         _shorter_than(
             7 * 24 * 60,
-            "A pipeline that rests longer than that begins again at its start position: what is there is read again "
-            "or left out. Kafka's own is a week.",
+            "A pipeline that is stopped for longer begins again at its start position: records are read again "
+            "or skipped. Kafka's default is a week.",
         ),
     ),
     "transaction.partition.verification.enable": (
-        "Whether a leader asks the coordinator before it takes the first record of a transaction (KIP-890).",
+        "A leader asks the coordinator before it accepts the first record of a transaction (KIP-890).",
         _is(
             "false",
-            "Without it a record that comes late opens a transaction that nobody ends. Switch it on.",
+            "Without it a late record opens a hanging transaction. Switch it on.",
         ),
     ),
     "transaction.two.phase.commit.enable": (
-        "Whether producers may have transactions that never time out (KIP-939).",
-        _is("true", "A producer that dies with such a transaction holds readers up until somebody ends it by hand."),
+        "Producers may have transactions without a timeout (KIP-939).",
+        _is("true", "A producer that dies with such a transaction blocks readers until an operator ends it."),
     ),
     "transaction.state.log.replication.factor": (
-        "Replicas of `__transaction_state`, which every transaction is decided in.",
+        "Replicas of `__transaction_state`, which has the state of every transaction.",
         _fewer_replicas,
     ),
-    "transaction.state.log.min.isr": ("How many of them have a record before it counts.", _few_in_sync),
+    "transaction.state.log.min.isr": ("In-sync replicas required for a write.", _few_in_sync),
     "offsets.topic.replication.factor": (
-        "Replicas of `__consumer_offsets`, which says how far every group has read.",
+        "Replicas of `__consumer_offsets`, which has the committed offsets of every group.",
         _fewer_replicas,
     ),
     "unclean.leader.election.enable": (
-        "Whether a replica that lacks records may lead.",
+        "Allow out-of-sync replicas to become leader.",
         _is("true", "Such a leader drops committed records, and markers of transactions with them."),
     ),
 }
-"""By name: what it means, and what is said of a value. Only these are asked of a cluster and shown."""
+"""By name: the meaning, and the advice for a value. Only these are read from a cluster and shown."""
 
 _FEATURES: dict[str, tuple[str, int, str]] = {
     "transaction.version": (
-        "2: an epoch for each transaction (KIP-890), so that nothing late can get into the next one.",
+        "2: an epoch for each transaction (KIP-890), so that no late record can get into the next one.",
         2,
         "Once all brokers are of 4.0 or later: `kafka-features.sh upgrade --feature transaction.version=2`.",
     ),
     "group.version": (
-        "1: groups of KIP-848, which rebalance without stopping everybody.",
+        "1: groups of KIP-848, which rebalance without stopping all members.",
         1,
         "Pipelines need it for `group_protocol: consumer`: `kafka-features.sh upgrade --feature group.version=1`.",
     ),
-    "metadata.version": ("What the brokers may write into the metadata; it follows the oldest release.", 0, ""),
+    "metadata.version": ("The format of the metadata; it follows the oldest release.", 0, ""),
 }

@@ -1,4 +1,4 @@
-"""What clusters say of themselves, asked at most every half minute, however many look."""
+"""Surveys of clusters, at most one every half minute, for any number of readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SurveyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surveys:
-    """Belongs to one event loop; whoever asks while the brokers are asked waits for the same answer."""
+    """Belongs to one event loop; concurrent callers wait for the same answer."""
 
     def __init__(self, brokers: Brokers, clock: Clock) -> None:
         self._brokers = brokers
@@ -36,7 +36,7 @@ class Surveys:
         self._asking: dict[str, asyncio.Lock] = {}
 
     async def of(self, cluster: Cluster) -> SurveyAnswer:
-        """Of now, or of at most KEPT_FOR ago; never raises because of the brokers."""
+        """Return the survey of now, or of at most KEPT_FOR ago; never raises because of the brokers."""
         async with self._asking.setdefault(cluster.name, asyncio.Lock()):
             known = self._answers.get(cluster.name)
             if known is None or known[0] != cluster or self._is_old(known[1]):

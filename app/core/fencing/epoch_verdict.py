@@ -24,6 +24,7 @@ from app.core.fencing.steps import IDLE, is_ended_by, is_init_after, is_next_own
 from app.core.journals.live_transactions import RecordedState
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.runs.task import EventKind
+from app.kit.words import duration
 
 RETRY_MS = 2_000
 """An init of an id with an open transaction is repeated: librdkafka does so after 0.5 s, Java after 1 s at most
@@ -235,8 +236,8 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
             Cause.TIMEOUT,
             Confidence.LIKELY if alternatives else Confidence.CERTAIN,
             abort,
-            f"The coordinator aborted the transaction of {_whose(key)} after {_seconds(story.lasted_ms)}: its timeout "
-            f"of {_seconds(abort.timeout_ms)} was over. {_lost(story)}",
+            f"The coordinator aborted the transaction of {_whose(key)} after {duration(story.lasted_ms)}: its timeout "
+            f"of {duration(abort.timeout_ms)} was over. {_lost(story)}",
             *alternatives,
         )
     if story.init is not None and (story.init_came_at_once or not could_be_own):
@@ -255,7 +256,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
         Confidence.OPEN,
         abort,
         f"The coordinator aborted the transaction of {_whose(key)}{_lasted('after', story)}, before its "
-        f"timeout of {_seconds(abort.timeout_ms)}: an init of its id was requested, and no answer is recorded. "
+        f"timeout of {duration(abort.timeout_ms)}: an init of its id was requested, and no answer is recorded. "
         f"{_lost(story)}",
         story.taker,
         Cause.OPERATOR_FENCE,
@@ -377,16 +378,12 @@ def _lost(story: _Story) -> str:
 
 def _lasted(preposition: str, story: _Story) -> str:
     """Return the time for which it was open; empty if another broker's clock ended it before its begin."""
-    return f" {preposition} {_seconds(story.lasted_ms)}" if story.lasted_ms >= 0 else ""
+    return f" {preposition} {duration(story.lasted_ms)}" if story.lasted_ms >= 0 else ""
 
 
 def _is_idle_since(story: _Story, init: RecordedState) -> str:
     if story.new_one_works:
         return ""
     differs = story.own is not None and init.timeout_ms != story.own.timeout_ms
-    timeout = f" and has another timeout ({_seconds(init.timeout_ms)}), as after FenceProducers" if differs else ""
+    timeout = f" and has another timeout ({duration(init.timeout_ms)}), as after FenceProducers" if differs else ""
     return f" The new producer has written nothing so far{timeout}."
-
-
-def _seconds(duration_ms: int) -> str:
-    return f"{duration_ms / 1000:.1f} s" if duration_ms >= 100 else f"{duration_ms} ms"

@@ -58,7 +58,7 @@ def _sentence(key: FencingKey, word: ClientWord, later: GroupRecord | None, *, t
         parts = f" and lost {', '.join(word.partitions)}" if word.partitions else ""
         said = f"The group{group.removeprefix(' of group')} continued without {word.who}{parts}."
     else:
-        said = f"The offsets of {word.who} were refused with {word.error}: it is no longer that member{group}."
+        said = f"The offsets of {word.who} were refused with {word.error}: its membership{group} is stale."
     if later is not None:
         said += f" It was at {noun} {word.generation}, the group reached {later.number}."
     again = f" This happened {times} times." if times > 1 else ""

@@ -6,7 +6,7 @@ import msgspec
 
 from app.core.hanging.hanging_transaction import HangingTransaction
 from app.core.hanging.search import Unclear
-from app.kit.words import span
+from app.kit.words import duration
 
 UNCLEAR_SHOWN = 100
 OVERDUE_AFTER_MS = 60_000
@@ -42,7 +42,9 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
         overdue_ms = now_ms - self.swept_ms - self.sweep_every_ms - 2 * self.sweep_took_ms
         if self.problem or self.swept_ms < 0 or overdue_ms < OVERDUE_AFTER_MS:
             return self.problem
-        return f"the last sweep of all partitions ended {span(now_ms - self.swept_ms)} ago, without a reported error"
+        return (
+            f"the last sweep of all partitions ended {duration(now_ms - self.swept_ms)} ago, without a reported error"
+        )
 
     def warning(self, now_ms: int) -> str:
         """Return the limits of the results, as a sentence; empty for a complete search."""

@@ -13,10 +13,10 @@ from app.core.hanging.pending import PendingHold
 from app.core.hanging.record import HangingRecord as DomainRecord
 from app.core.hanging.report import SearchReport
 from app.core.hanging.service import HangingLook
-from app.core.observing.schemas.reading import time_of
 from app.kit.page import Page
 from app.kit.web.api.bodies import Answer
 from app.kit.web.api.shown import shows, stands_for
+from app.kit.words import moment
 
 
 class HangingTransaction(Answer):
@@ -44,8 +44,8 @@ class HangingTransaction(Answer):
             transactional_id=one.transactional_id,
             is_corroborated=one.is_corroborated,
             sentence=one.sentence,
-            found_at=time_of(one.found_ms),
-            last_written_at=time_of(one.last_written_ms),
+            found_at=moment(one.found_ms),
+            last_written_at=moment(one.last_written_ms),
         )
 
 
@@ -74,7 +74,7 @@ class BlockingOffset(Answer):
     @classmethod
     def of_hold(cls, one: PendingHold) -> BlockingOffset:
         times_out_ms = -1 if one.times_out_ms is None else one.times_out_ms
-        return cls.of(one, since=time_of(one.since_ms), times_out_at=time_of(times_out_ms))
+        return cls.of(one, since=moment(one.since_ms), times_out_at=moment(times_out_ms))
 
 
 class UnclearPartition(Answer):
@@ -102,13 +102,13 @@ class HangingSearch(Answer):
 
     @classmethod
     def of_report(cls, report: SearchReport, *, now: datetime) -> HangingSearch:
-        swept_at = time_of(report.swept_ms)
+        swept_at = moment(report.swept_ms)
         return cls.of(
             report,
             problem=report.problem_at(int(now.timestamp() * 1000)),
             swept_at=swept_at,
             age_ms=None if swept_at is None else max(0, int((now - swept_at).total_seconds() * 1000)),
-            unclear=[UnclearPartition.of(one, since=time_of(one.since_ms)) for one in report.unclear],
+            unclear=[UnclearPartition.of(one, since=moment(one.since_ms)) for one in report.unclear],
         )
 
 

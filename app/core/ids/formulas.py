@@ -1,4 +1,4 @@
-"""How other frameworks name their transactional ids, so that those of an application that moves here can be imported.
+"""The formulas of other frameworks for transactional ids, to import the ids of an application that moves to Fenceline.
 
 Sources, read for this:
 - Kafka Streams, `exactly_once` (until 3.9; 4.0 removed it): `StreamsProducer` sets `applicationId + "-" + taskId`, and
@@ -24,10 +24,10 @@ _NUMBER = "number"
 
 
 class IdFormula(msgspec.Struct, frozen=True, kw_only=True):
-    """How the ids of one kind of application are made. Either it has one for each partition, or it counts them.
+    """The formula of one kind of application: it has one id for each partition, or numbers its ids.
 
-    pattern: with `{name}` where a value stands. meanings: what is to be given, in words, by name.
-    first: what a counting one counts from.
+    pattern: with `{name}` for each value. meanings: descriptions of the required values, by name.
+    first: the first number of a numbering formula.
     """
 
     name: str
@@ -38,11 +38,11 @@ class IdFormula(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Its ids are numbered; which partitions one of them writes for changes with every rebalance."""
+        """True if its ids are numbered; their partitions change with every rebalance."""
         return _NUMBER in _PLACE.findall(self.pattern)
 
     def id_of(self, values: Mapping[str, str], *, topic: str = "", partition: int = 0, number: int = 0) -> str:
-        """One id. `values` has what the meanings name."""
+        """Return one id. `values` has the values of `meanings`."""
         known = {**values, "topic": topic, "partition": str(partition), _NUMBER: str(number)}
         return _PLACE.sub(lambda match: known[match[1]], self.pattern)
 

@@ -1,6 +1,6 @@
-"""Ids of an application that moves here: read from CSV or made by a formula, and everything that speaks against them.
+"""Read the ids of an application that moves to Fenceline, from CSV or by a formula, and check them.
 
-An import is taken whole or not at all. It replaces nothing, and takes nothing from anybody.
+An import is atomic. It replaces no id, and takes none from another owner.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Place = tuple[str, int]
 
 
 class ImportWish(msgspec.Struct, frozen=True, kw_only=True):
-    """What shall be imported: `csv`, the ids that a formula makes, or a CSV whose missing ids the formula makes.
+    """The requested import: `csv`, the ids of a formula, or a CSV whose missing ids the formula adds.
 
-    csv: columns COLUMNS; a first line with their names may put them in another order. A line without topic and
-        partition is an id alone.
-    formula: the name of one of FORMULAS, with its `values`. count: how many ids a formula that counts shall make.
+    csv: columns COLUMNS; a first line with their names may change their order. A line without topic and partition is an
+    id alone.
+    formula: the name of one of FORMULAS, with its `values`. count: the number of ids of a numbering formula.
     """
 
     csv: str = ""
@@ -41,10 +41,10 @@ class ImportWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line. number: in the CSV, from 1; else in the order in which the formula made them.
+    """One line. number: in the CSV, from 1; else in the formula's order.
 
-    topic, partition: None for an id alone. is_known: it was imported before, and stays as it is.
-    problems: any of them refuses the whole import. warnings: to think about.
+    topic, partition: None for an id alone. is_known: imported before, and unchanged. problems: any of them refuses the
+    whole import. warnings: to review.
     """
 
     number: int
@@ -68,12 +68,12 @@ class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the lines are held against.
+    """The data for the checks of the lines.
 
-    partitions: of each source topic, as the brokers say; None: they did not.
-    assigned: the ids that partitions of the group have already. owners: of the ids, on this Kafka cluster.
-    of_tasks: which pipeline's tasks would use an id, whether it was ever started or not.
-    in_use: ids under which the journal saw something lately, with a sentence about it.
+    partitions: of each source topic, by the brokers; None: no answer.
+    assigned: the ids of partitions of the group. owners: of the ids, on this Kafka cluster.
+    of_tasks: by id, the pipeline whose tasks would use it, started or not.
+    in_use: ids with recent records in the journal, with a sentence about them.
     """
 
     pipeline: str
@@ -86,7 +86,7 @@ class ImportFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def formula_of(wish: ImportWish, *, group: str) -> tuple[IdFormula, dict[str, str]] | None:
-    """The formula with its values; the pipeline's own group where another is not given. Raises InvalidError."""
+    """Return the formula with its values; the group defaults to the pipeline's. Raises InvalidError."""
     if wish.formula is None:
         return None
     formula = FORMULAS.get(wish.formula)
@@ -108,12 +108,12 @@ def formula_of(wish: ImportWish, *, group: str) -> tuple[IdFormula, dict[str, st
     if missing or unknown:
         raise InvalidError((missing + unknown)[0].message, problems=missing + unknown)
     if formula.counts and not 1 <= wish.count <= MAX_LINES:
-        raise InvalidError(f"{formula.title} counts its ids: say how many, from 1 to {MAX_LINES:,}", field="count")
+        raise InvalidError(f"{formula.title} numbers its ids: enter how many, 1 to {MAX_LINES:,}", field="count")
     return formula, values
 
 
 def lines_of(wish: ImportWish, *, group: str, partitions: Mapping[str, int | None]) -> list[ImportLine]:
-    """The lines, not yet held against anything but themselves. Raises InvalidError when there can be none."""
+    """Return the lines, checked for their form only. Raises InvalidError if there are none."""
     made = formula_of(wish, group=group)
     if not wish.csv.strip():
         if made is None:
@@ -123,18 +123,18 @@ def lines_of(wish: ImportWish, *, group: str, partitions: Mapping[str, int | Non
         raise InvalidError(f"a CSV may have {MAX_CSV_CHARACTERS:,} characters at most", field="csv")
     if made is not None and made[0].counts:
         raise InvalidError(
-            f"{made[0].title} has no id of a partition, so it cannot complete lines: leave the CSV out", field="formula"
+            f"{made[0].title} has no ids of partitions, so it cannot complete lines: omit the CSV", field="formula"
         )
     lines = list(_read_lines(wish.csv, made))
     if not lines:
-        raise InvalidError("the CSV has no line but its head", field="csv")
+        raise InvalidError("the CSV has no lines after its header", field="csv")
     if len(lines) > MAX_LINES:
         raise InvalidError(f"an import may have {MAX_LINES:,} lines at most, and this has {len(lines):,}", field="csv")
     return lines
 
 
 def plan_of(lines: Sequence[ImportLine], facts: ImportFacts) -> ImportPlan:
-    """The lines with everything that speaks against them."""
+    """Add problems and warnings to the lines."""
     by_place = Counter(place for line in lines if (place := _place(line)) is not None)
     by_id = Counter(line.transactional_id for line in lines)
     checked = [
@@ -155,7 +155,7 @@ def plan_of(lines: Sequence[ImportLine], facts: ImportFacts) -> ImportPlan:
             "before the pipeline runs with that guarantee"
         )
     if None in facts.partitions.values():
-        warnings.append("The brokers did not say how many partitions the topics have, so that was not checked")
+        warnings.append("The brokers did not report the numbers of partitions of the topics, so they were not checked")
     return ImportPlan(lines=tuple(checked), warnings=tuple(warnings))
 
 
@@ -171,8 +171,8 @@ def _made_lines(
     unknown = [topic for topic, known in partitions.items() if known is None]
     if unknown:
         raise InvalidError(
-            f"how many partitions {unknown[0]} has is not known now: try again when the brokers answer, or give a CSV "
-            "with a line for each partition",
+            f"the number of partitions of {unknown[0]} is not known now. Try again later, or give a CSV with a line "
+            "for each partition",
             field="csv",
         )
     places = [(topic, partition) for topic, known in partitions.items() for partition in range(known or 0)]
@@ -220,7 +220,7 @@ def _read_line(
     if number_text.isascii() and number_text.isdecimal() and int(number_text[:12]) < 2**31:
         partition = int(number_text)
     elif number_text:
-        problems.append(f"`{number_text}` is no partition: expected a number from 0")
+        problems.append(f"`{number_text}` is not a partition: expected a number from 0")
     if (topic is None) != (not number_text):
         problems.append("A partition has a topic and a number; an id alone has neither")
     name = cells.get("transactional_id", "")
@@ -228,7 +228,7 @@ def _read_line(
         formula, values = made
         name = formula.id_of(values, topic=topic, partition=partition)
     if not name:
-        problems.append("It has no transactional id" + ("" if made else ", and no formula to make one"))
+        problems.append("It has no transactional id" + ("" if made else ", and there is no formula for it"))
     return ImportLine(number=number, topic=topic, partition=partition, transactional_id=name, problems=tuple(problems))
 
 
@@ -244,14 +244,14 @@ def _problems(
     if storable_text(name) != name or len(name.encode()) > LONGEST_ID_BYTES:
         yield f"An id may have {LONGEST_ID_BYTES:,} bytes at most, and no character that cannot be stored"
     if line.topic is None and by_id[name] > 1:
-        yield f"`{name}` stands here more than once"
+        yield f"`{name}` occurs more than once"
     owner = facts.owners.get(name)
     if owner is not None and owner.pipeline != facts.pipeline:
-        yield f"`{name}` belongs to the pipeline {owner.pipeline}: two that use it would fence each other"
+        yield f"`{name}` belongs to the pipeline {owner.pipeline}: two producers with it would fence each other"
     elif owner is not None and owner.kind is not IdKind.IMPORTED:
-        yield f"`{name}` is the id of a {owner.kind} of this pipeline already"
+        yield f"`{name}` is already the id of a {owner.kind} of this pipeline"
     elif (user := facts.of_tasks.get(name)) is not None:
-        yield f"`{name}` is what a task of the pipeline {user} would use: the two would fence each other"
+        yield f"`{name}` would be used by a task of the pipeline {user}: the two would fence each other"
 
 
 def _problems_of_place(
@@ -259,13 +259,13 @@ def _problems_of_place(
 ) -> Iterator[str]:
     topic, partition = place
     if by_place[place] > 1:
-        yield f"{topic}-{partition} stands here more than once"
+        yield f"{topic}-{partition} occurs more than once"
     if topic not in facts.partitions:
         yield f"The pipeline {facts.pipeline} does not read {topic}; it reads {', '.join(facts.partitions)}"
         return
     known = facts.partitions[topic]
     if known is not None and partition >= known:
-        yield f"{topic} has {known} partition{'' if known == 1 else 's'}, so there is no {partition}"
+        yield f"{topic} has {known} partition{'' if known == 1 else 's'}, so {partition} does not exist"
     has = facts.assigned.get(place)
     if has is not None and has != line.transactional_id:
         yield f"{topic}-{partition} is assigned `{has}` already; an import replaces nothing"

@@ -1,4 +1,4 @@
-"""Once a minute: how many transactional ids each cluster has, and how many of these are ours."""
+"""Store, once a minute, the number of transactional ids of each cluster, and of the managed ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.kit.db.unit_of_work import UnitOfWorkFactory
 
 
 class IdCensus:
-    """The loop that makes their growth visible. One server at a time does."""
+    """The loop that records their growth. One server at a time runs it."""
 
     name = "id census"
 
@@ -32,4 +32,4 @@ class IdCensus:
                 await uow.commit()
 
     def interrupted(self) -> None:
-        """Nothing is remembered between turns."""
+        """Turns share no state."""

@@ -1,4 +1,4 @@
-"""Every transactional id of a cluster: whose it is, whether anybody needs it, when it goes, and who fights about it."""
+"""The registry of a cluster's transactional ids: owner, use, expiry and contention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.kit.errors import InvalidError
 from app.kit.page import checked_limit, decode_cursor, encode_cursor
 
 UNTOLD_MS = 15_000
-"""So long may a producer be at work before a heartbeat tells of it, with room for a server that was away."""
+"""The longest time until a heartbeat reports a new producer, including a restart of the server."""
 _NEVER_MS = 1 << 60
 _AS_THEY_ARE = BrokerClocks()
 # Source: Kafka, TransactionStateManager.enableTransactionalIdExpiration: the others never expire.
@@ -28,9 +28,9 @@ _CAN_EXPIRE = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COM
 
 
 class Standing(StrEnum):
-    """OURS: a pipeline here needs it. FOREIGN: no sign of us. ORPHANED: of ours by name or by row, needed by nobody.
+    """OURS: a pipeline needs it. FOREIGN: no sign of Fenceline. ORPHANED: Fenceline's by name or by row, and unused.
 
-    ARCHIVED: a migration of its pipeline gave it up, and nobody may use it.
+    ARCHIVED: a migration of its pipeline retired it, and no producer may use it.
     """
 
     OURS = "ours"
@@ -40,7 +40,7 @@ class Standing(StrEnum):
 
 
 class Orphan(StrEnum):
-    """Why nobody needs an id."""
+    """The reason for which no pipeline uses an id."""
 
     NO_PIPELINE = "no_pipeline"
     NO_TASK = "no_task"
@@ -48,7 +48,9 @@ class Orphan(StrEnum):
 
 
 class Only(StrEnum):
-    """What a list is narrowed to. CONTESTED: used by another than its owner. UNSEEN: owned, and not on the brokers."""
+    """The filter of a list. CONTESTED: another producer than its owner's uses it. UNSEEN: owned, and not on the
+    brokers.
+    """
 
     OURS = "ours"
     FOREIGN = "foreign"
@@ -59,7 +61,7 @@ class Only(StrEnum):
 
 
 class RegistrySort(StrEnum):
-    """EXPIRES: soonest first, what does not expire last. CHANGED: newest first."""
+    """EXPIRES: soonest first, ids without expiry last. CHANGED: newest first."""
 
     ID = "id"
     EXPIRES = "expires"
@@ -75,9 +77,9 @@ class RegistryQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Needed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the database says. owners: by id. of_tasks: ids that tasks use by the definitions in force.
+    """The data of the database. owners: by id. of_tasks: ids that tasks use by the current definitions.
 
-    partitions: by assigned id, the partitions that are read under it. told: what tasks said of their producers.
+    partitions: by assigned id, the partitions that are read under it. `told`: the producers that tasks reported.
     """
 
     owners: Mapping[str, TransactionalIdOwner]
@@ -87,9 +89,9 @@ class Needed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegisteredId(msgspec.Struct, frozen=True, kw_only=True):
-    """live: None where the brokers do not have it (any more). expires_at_ms: None: not by itself, or not known.
+    """live: None if the brokers do not have it. expires_at_ms: None: without expiry, or not known.
 
-    contested: a sentence where somebody else uses it; empty: nobody that we know of.
+    contested: a sentence if another producer uses it; empty if none is known.
     """
 
     transactional_id: str
@@ -103,7 +105,7 @@ class RegisteredId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdTally(NamedTuple):
-    """ids: those that the brokers have. orphaned, archived, unseen: whether they have them or not."""
+    """ids: on the brokers. orphaned, archived, unseen: on the brokers or not."""
 
     ids: int
     ours: int
@@ -115,7 +117,7 @@ class IdTally(NamedTuple):
 
 
 class IdCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many ids the brokers had at one moment, and how many of these were whose."""
+    """The number of ids on the brokers at one moment, by owner."""
 
     at: datetime
     ids: int
@@ -124,7 +126,7 @@ class IdCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistryPage(NamedTuple):
-    """matching: how many the query finds on all pages."""
+    """matching: the number of results on all pages."""
 
     items: tuple[RegisteredId, ...]
     next_cursor: str | None
@@ -165,9 +167,9 @@ def select(
     limit: int,
     clocks: BrokerClocks = _AS_THEY_ARE,
 ) -> RegistryPage:
-    """One page, with the tally of all ids. expiration_ms: `transactional.id.expiration.ms`. Raises InvalidError.
+    """Return one page, with the tally of all ids. expiration_ms: `transactional.id.expiration.ms`.
 
-    clocks: of the brokers that lead the journal. What is told of an id is by our clock.
+    clocks: of the brokers that lead the journal. Times in the result are by this process's clock. Raises InvalidError.
     """
     checked_limit(limit)
     start = None if after is None else _position(after, query.sort)
@@ -240,10 +242,10 @@ def standing_of(name: str, needed: Needed) -> tuple[Standing, Orphan | None]:
 
 
 def expires_at_ms(live: LiveTransaction, expiration_ms: int | None) -> int | None:
-    """When the coordinator may forget it, if nobody uses it until then; it looks once an hour.
+    """Return the time from which the coordinator may expire it, without further use; it checks once an hour.
 
     Source: Kafka, `transactional.id.expiration.ms` counts from the last update of the id's state, and
-    `transaction.remove.expired.transaction.cleanup.interval.ms` is how often it looks.
+    `transaction.remove.expired.transaction.cleanup.interval.ms` is the interval of its checks.
     """
     if expiration_ms is None or live.state.status not in _CAN_EXPIRE:
         return None
@@ -258,10 +260,10 @@ def contested_by(
     now_ms: int,
     clocks: BrokerClocks = _AS_THEY_ARE,
 ) -> str:
-    """A sentence where an id of ours is used by a producer that no task has told of; empty otherwise.
+    """Return a sentence if a managed id is used by a producer that no task has reported; empty otherwise.
 
-    Only what began a transaction counts: who initialises alone, as an operator that fences, uses nothing. An abort by
-    the coordinator raises the epoch by one, so that the next one is its task's as well.
+    Only producers with a transaction count: an init alone, as by an operator's fence, is no use. An abort by the
+    coordinator raises the epoch by one, so that the next epoch is its task's as well.
     """
     owner, live = needed.owners.get(name), transactions.get(name)
     if owner is None or live is None or live.state.status is TransactionStatus.EMPTY:
@@ -281,13 +283,13 @@ def contested_by(
             f"The application that it was imported from used it last ({who}): a start of {owner.pipeline} with it "
             "fences that application"
         )
-    return f"Used by {who}, of which no task of {owner.pipeline} has told: whoever starts next fences the other"
+    return f"Used by {who}, which no task of {owner.pipeline} has reported: the next start of either fences the other"
 
 
 def stale_mappings(
     mappings: Iterable[PartitionMapping], reads: Mapping[str, tuple[str, frozenset[str]]]
 ) -> Iterator[PartitionMapping]:
-    """Mappings that no pipeline reads any more. reads: by pipeline, its group and its source topics."""
+    """Return the mappings that no pipeline reads. reads: by pipeline, its group and its source topics."""
     for one in mappings:
         group, topics = reads.get(one.pipeline, ("", frozenset[str]()))
         if one.group != group or one.topic not in topics:

@@ -1,4 +1,4 @@
-"""How many transactions a journal shows committed, aborted, and taken away from their producer."""
+"""Count the committed, aborted and fenced transactions of a journal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from app.core.journals.transaction_state import JournalRecord, TransactionState, TransactionStatus
 
 _KIP_890 = 2
-"""From this client transaction version on every commit and abort raises the epoch; it no longer shows a fencing."""
+"""From this client transaction version on, every commit and abort raises the epoch, which no longer shows a fencing."""
 
 
 class TransactionCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over some transactional ids.
 
-    inits: how often InitProducerId was answered, the first start of each id included.
+    inits: the number of answers to InitProducerId, including the first start of each id.
     takeovers: open transactions that a new producer of the same id ended. A takeover with nothing open looks exactly
         like a clean restart in the journal, so it is in `inits` only.
     timeouts: open transactions that the coordinator ended because their timeout was over.
@@ -33,9 +33,9 @@ class TransactionCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_transactions(records: Iterable[JournalRecord], *, prefixes: tuple[str, ...]) -> TransactionCounts:
-    """Sum up the ids that begin with one of `prefixes`, for records in the order of each journal partition.
+    """Count for the ids that begin with one of `prefixes`, with records in the order of each journal partition.
 
-    Compaction may have removed the older records of an id: the sums are exact for what the journal still holds.
+    Compaction may have removed older records of an id: the counts are exact for the remaining records.
     """
     committed = aborted = takeovers = timeouts = inits = 0
     opened: dict[str, TransactionState] = {}
@@ -62,7 +62,7 @@ def count_transactions(records: Iterable[JournalRecord], *, prefixes: tuple[str,
 
 
 def _was_taken_away(aborted: TransactionState, opened: TransactionState | None) -> bool:
-    """Whether the coordinator ended it. What it writes then carries its own version, so the client's is asked for."""
+    """Return True if the coordinator ended it. Its record has the coordinator's version, not the client's."""
     return (
         opened is not None
         and opened.client_transaction_version < _KIP_890

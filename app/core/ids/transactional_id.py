@@ -1,4 +1,4 @@
-"""How transactional ids are named, so that no two owners can ever mean the same id by accident.
+"""The names of transactional ids, such that two owners never get the same id by accident.
 
 `<prefix>.p.<group>.<topic>.<partition>` is one input partition's id (exactly_once);
 `<prefix>.t.<pipeline>.<instance>.<task>` is one task's id (exactly_once_v2).
@@ -32,12 +32,12 @@ def for_partition(*, prefix: str, group: str, topic: str, partition: int) -> str
 
 
 def form_for_tasks(*, prefix: str, pipeline: str) -> str:
-    """How the ids of `for_task` are shown before there is a task."""
+    """Return the form of `for_task`'s ids for display, before a task exists."""
     return f"{_of_tasks(prefix, pipeline)}.<instance>.<task>"
 
 
 def form_for_topic(*, prefix: str, group: str, topic: str) -> str:
-    """How the ids of `for_partition` are shown for the partitions of a topic."""
+    """Return the form of `for_partition`'s ids for display."""
     return f"{_of_topic(prefix, group, topic)}.<partition>"
 
 
@@ -50,12 +50,12 @@ def _of_topic(prefix: str, group: str, topic: str) -> str:
 
 
 def is_named_as_ours(transactional_id: str) -> bool:
-    """Whether it has the form of one of the two: a hint, and no proof of whose it is."""
+    """Return True if it has one of the two forms: a hint, and no proof of its owner."""
     return _OURS.fullmatch(transactional_id) is not None
 
 
 def transaction_log_partition(transactional_id: str, partitions: int = 50) -> int:
-    """The partition of `__transaction_state` that holds this id: Java's String.hashCode, absolute, modulo.
+    """Return the partition of `__transaction_state` with this id: Java's String.hashCode, absolute, modulo.
 
     Source: Kafka, TransactionStateManager.partitionFor and Utils.abs (which maps the minimum integer to 0).
     """

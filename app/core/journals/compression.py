@@ -1,4 +1,4 @@
-"""The compressions of record batches, each bounded: a batch of a few bytes may have been made to fill all memory.
+"""The compressions of record batches, each with a bound: a small batch may be made to decompress to all of the memory.
 
 Java producers write snappy in blocks with a header of their own (xerial), librdkafka writes one block without any.
 """
@@ -30,12 +30,12 @@ class Compression(IntEnum):
 
 
 def codec_name(codec: int) -> str:
-    """As Kafka's settings call it."""
+    """The name in Kafka's settings."""
     return Compression(codec).name.lower() if codec in set(Compression) else f"codec {codec}"
 
 
 def decompress(codec: int, data: bytes, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """What was compressed. Raises MalformedError for damage, for a codec without a name, and beyond `max_bytes`."""
+    """Decompress the bytes. Raises MalformedError for damage, for an unknown codec, and beyond `max_bytes`."""
     try:
         match codec:
             case Compression.NONE:
@@ -47,14 +47,14 @@ def decompress(codec: int, data: bytes, *, max_bytes: int = MAX_DECOMPRESSED_BYT
             case Compression.LZ4 | Compression.ZSTD:
                 return _fill(codec, data, max_bytes)
             case _:
-                raise MalformedError(f"compressed with {codec_name(codec)}, which we do not know")
+                raise MalformedError(f"compressed with {codec_name(codec)}, which is not supported")
     except (zlib.error, struct.error, cramjam.DecompressionError) as error:
         raise MalformedError(f"not readable as {codec_name(codec)}: {error}") from error
 
 
 def _gunzip(data: bytes, max_bytes: int) -> bytes:
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    # One byte more than is allowed tells too much from just enough.
+    # One byte more than the limit distinguishes too much from just enough.
     found = stream.decompress(data, max_bytes + 1)
     if len(found) > max_bytes:
         raise _too_much(max_bytes)
@@ -88,7 +88,7 @@ def _snappy_blocks(data: bytes) -> Iterator[bytes]:
 
 
 def _fill(codec: int, data: bytes, max_bytes: int) -> bytes:
-    """Neither of the two formats need say how much it holds: a buffer that is too small is tried again, larger."""
+    """Neither format must state its decompressed size: a buffer that is too small is replaced by a larger one."""
     into = cramjam.lz4.decompress_into if codec == Compression.LZ4 else cramjam.zstd.decompress_into
     size = min(max(_LEAST_BUFFER_BYTES, 8 * len(data)), max_bytes)
     while True:

@@ -1,8 +1,9 @@
-"""Folds the records of `__consumer_offsets` into groups (live_groups.py has what is known of one).
+"""Compute the groups from the records of `__consumer_offsets` (live_groups.py has the result).
 
-Offsets of a transactional batch are pending until the marker of the same producer id in the same partition of the
-journal commits or aborts them. The fold survives records read twice, compaction, a beginning in the middle (a marker
-decides what was read before it, nothing else) and versions of the future. Groups outside a filter are only counted.
+Offsets of a transactional batch are pending until a marker of the same producer id in the same journal partition. The
+marker commits or aborts them. The computation tolerates repeated records, compaction, a start in the middle, and
+unknown versions. After such a start, a marker decides only the records that were read before it. Groups outside a
+filter are only counted.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from app.core.journals.wire_message import Undecodable
 
 
 class _Waiting(msgspec.Struct, frozen=True, gc=False):
-    """Where a transaction's pending offsets are."""
+    """The place of a transaction's pending offsets."""
 
     group: str
     topic: str
@@ -61,9 +62,9 @@ class _Waiting(msgspec.Struct, frozen=True, gc=False):
 
 
 class LiveGroups(msgspec.Struct):
-    """All groups, and how far the journal has been read. Its MessagePack is what a restart goes on from.
+    """All groups, and the positions in the journal. A restart continues from its MessagePack.
 
-    undecided: by partition of the journal and producer id, what the next marker decides.
+    undecided: by journal partition and producer id, the offsets that the next marker decides.
     """
 
     reading: Reading = msgspec.field(default_factory=Reading)
@@ -78,7 +79,7 @@ class LiveGroups(msgspec.Struct):
         *,
         is_wanted: Callable[[str], bool] = lambda _: True,
     ) -> set[str]:
-        """Fold a batch; the groups that it changed, deleted ones included."""
+        """Apply a batch, and return the changed groups, including deleted ones."""
         changed: set[str] = set()
         if not self.reading.is_news(partition, batch):
             return changed
@@ -104,7 +105,7 @@ class LiveGroups(msgspec.Struct):
                 if at not in group.pending:
                     waiting = self.undecided.setdefault((partition, batch.producer_id), [])
                     waiting.append(_Waiting(key.group, key.topic, key.partition))
-                # Sent several times in one transaction, the last one is what is pending.
+                # If it is sent several times in one transaction, the last one is pending.
                 group.pending[at] = Committed(value, record.offset, batch.producer_id, batch.producer_epoch)
             else:
                 _fold_record(group, key, value, record.offset, record.timestamp_ms)
@@ -114,7 +115,7 @@ class LiveGroups(msgspec.Struct):
         return changed
 
     def forget(self, partition: int) -> list[str]:
-        """Drop what this partition told, to read it from its beginning; the groups that are gone by it."""
+        """Drop the state of this partition, to read it from its beginning; return the dropped groups."""
         gone = [name for name, live in self.groups.items() if live.partition == partition]
         for name in gone:
             del self.groups[name]
@@ -124,7 +125,7 @@ class LiveGroups(msgspec.Struct):
         return gone
 
     def _decide(self, partition: int, batch: RecordBatch) -> set[str]:
-        """A marker commits or aborts what its producer has pending in this partition of the journal."""
+        """A marker commits or aborts the pending offsets of its producer in this journal partition."""
         self.reading.records += batch.record_count
         marker = read_marker(batch)
         if isinstance(marker, Undecodable):
@@ -142,7 +143,7 @@ class LiveGroups(msgspec.Struct):
             else:
                 at = (waiting.topic, waiting.partition)
                 existing = group.offsets.get(at)
-                # As the coordinator does: of two commits the one that was sent later wins, whenever it was decided.
+                # As in the coordinator: of two commits the later one wins, in any order of their markers.
                 if existing is None or pending.journal_offset > existing.journal_offset:
                     group.offsets[at] = pending
             if group.is_gone:
@@ -153,7 +154,7 @@ class LiveGroups(msgspec.Struct):
 def _fold_record(
     group: LiveGroup, key: GroupRecordKey, value: GroupRecordValue | None, offset: int, timestamp_ms: int
 ) -> None:
-    """Records of groups are states: the newest stands for itself."""
+    """Records of groups are complete states: the newest one is sufficient."""
     match value:
         case None:
             _forget(group, key, offset, timestamp_ms)
@@ -198,7 +199,7 @@ def _fold_record(
         case ShareStatePartitions():
             group.topic_names = value.topic_names
         case _:
-            # Partition metadata (3.x): the topics' own metadata tells it better.
+            # Partition metadata (3.x): the topics' own metadata is newer.
             pass
 
 
@@ -265,7 +266,7 @@ def _join(group: LiveGroup, member_id: str, said: Member, offset: int, timestamp
 
 
 def _note_classic_members(group: LiveGroup, value: ClassicGroup, offset: int, timestamp_ms: int) -> None:
-    """Who is not in the group any more, then who is new: a record of a classic group has all members."""
+    """Note the members that are gone, then the new ones: a record of a classic group has all members."""
     before = {one.member_id: one for one in (() if group.classic is None else group.classic.members)}
     after = {one.member_id: one for one in value.members}
     left = [(name, one) for name, one in before.items() if name not in after]

@@ -1,7 +1,7 @@
-"""What the group coordinator writes into `__consumer_offsets`: bytes to records, and back.
+"""Decode and encode the records of the group coordinator in `__consumer_offsets`.
 
-A key begins with its type, which says what the record is about; a null value is a tombstone. What the values say is in
-`group_values`. Whatever cannot be read is an `Undecodable`, never an exception.
+A key begins with its type, which determines the record's subject; a null value is a tombstone. `group_values` has the
+values. Unreadable bytes give an `Undecodable`, never an exception.
 Source: Kafka, group-coordinator/src/main/resources/common/message/*{Key,Value}.json (tests compare with 3.9 and 4.3).
 """
 
@@ -73,8 +73,8 @@ class RecordType(IntEnum):
 
 
 class GroupRecordKey(msgspec.Struct, frozen=True, gc=False):
-    """What a record is about. Offset commits have topic and partition, a member's (5, 7, 8; 10, 13, 14; 19, 21, 22) its
-    id, 16 a pattern.
+    """The subject of a record. Offset commits have topic and partition, a member's records (5, 7, 8; 10, 13, 14; 19,
+    21, 22) its id, 16 a pattern.
     """
 
     group: str
@@ -144,12 +144,12 @@ KEY = Message[GroupRecordKey](
 
 
 def _flexible(layout: Layout[T]) -> Message[T]:
-    """Of KIP-848, KIP-932 and KIP-1071: one version, compact from the beginning."""
+    """A message of KIP-848, KIP-932 or KIP-1071: one version, compact from the beginning."""
     return message_of(layout, flexible_since=0)
 
 
 VALUES: dict[int, Message[Any]] = {
-    # Of type 0 nothing but version 0 was written, which is the same in both definitions.
+    # Type 0 was written in version 0 only, which is the same in both definitions.
     RecordType.LEGACY_OFFSET_COMMIT: offsets.COMMIT,
     RecordType.OFFSET_COMMIT: offsets.COMMIT,
     RecordType.CLASSIC_GROUP: classic.GROUP,
@@ -176,7 +176,7 @@ VALUES: dict[int, Message[Any]] = {
 
 
 def decode_key(data: bytes) -> GroupRecordKey | Undecodable:
-    """What a record is about; `Undecodable` for the types of the future."""
+    """Return the subject of a record; `Undecodable` for unknown types."""
     return KEY.decode(data, "key")
 
 

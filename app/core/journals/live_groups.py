@@ -1,6 +1,6 @@
-"""What `__consumer_offsets` says of a group now: generation or epoch, members, committed and pending offsets.
+"""The current state of a group by `__consumer_offsets`: generation or epoch, members, committed and pending offsets.
 
-group_fold.py makes it from the records.
+group_fold.py computes it from the records.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SHARE_STATE_NOT_DECODED = (
 
 
 class GroupKind(StrEnum):
-    """OFFSETS_ONLY: somebody commits under this name, and no member has been seen.
+    """OFFSETS_ONLY: clients commit under this name, without any known member.
 
-    CONSUMER: KIP-848. STREAMS: KIP-1071; Kafka Streams has classic groups unless it is told otherwise. SHARE: KIP-932.
-    OTHER: of a type that this release does not know; its coordinator lists it.
+    CONSUMER: KIP-848. STREAMS: KIP-1071; Kafka Streams uses classic groups by default. SHARE: KIP-932. OTHER: of a type
+    that this release does not know; its coordinator lists it.
     """
 
     OFFSETS_ONLY = "offsets_only"
@@ -37,11 +37,11 @@ class GroupKind(StrEnum):
 
 
 class GroupState(StrEnum):
-    """In Kafka's words, as far as the journal tells: a classic group's record says that a rebalance has ended.
+    """Kafka's states, as far as the journal has them: a classic group's record is written at the end of a rebalance.
 
     ASSIGNING: the group's epoch is ahead of its assignment's. RECONCILING: members are behind the assignment.
-    PREPARING_REBALANCE, COMPLETING_REBALANCE: of a classic group, told by its coordinator only. UNKNOWN: a word that
-    a coordinator of the future says.
+    PREPARING_REBALANCE, COMPLETING_REBALANCE: of a classic group, reported by its coordinator only. UNKNOWN: a state of
+    a newer coordinator.
     """
 
     EMPTY = "Empty"
@@ -54,7 +54,7 @@ class GroupState(StrEnum):
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
-    """A stored offset; `producer_id` and `producer_epoch` are -1 where no transaction stored it."""
+    """A stored offset; `producer_id` and `producer_epoch` are -1 without a transaction."""
 
     commit: OffsetCommit
     journal_offset: int
@@ -62,7 +62,7 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     producer_epoch: int = -1
 
     def shifted(self, shift_ms: int) -> Committed:
-        """The same, committed later by `shift_ms`; as it is where its time is not known."""
+        """Return the offset with a commit time later by `shift_ms`; unchanged if its time is not known."""
         if self.commit.commit_ms < 0:
             return self
         commit = msgspec.structs.replace(self.commit, commit_ms=self.commit.commit_ms + shift_ms)
@@ -79,9 +79,9 @@ class Rebalance(msgspec.Struct, frozen=True):
 
 
 class MemberChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A member that joined the group, or `has_left` it: by itself, or removed when its session had expired.
+    """A member that joined the group, or left it (`has_left`): by itself, or by the expiry of its session.
 
-    members: how many there are after it.
+    members: the number of members afterwards.
     """
 
     member_id: str
@@ -95,9 +95,9 @@ class MemberChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class LiveMember(msgspec.Struct):
-    """A member of a KIP-848, Streams or share group: what it said of itself, what it owns, what it shall own.
+    """A member of a KIP-848, Streams or share group: its metadata, its assignment, and its target assignment.
 
-    Of a Streams group these are its active tasks, each as a partition of its subtopology, in the place of the topic id.
+    In a Streams group, partitions are its active tasks, with the subtopology in place of the topic id.
     """
 
     metadata: Member | None = None
@@ -106,16 +106,16 @@ class LiveMember(msgspec.Struct):
 
 
 class LiveGroup(msgspec.Struct):
-    """One group, told by `partition` of the journal, or by the coordinator that has this partition.
+    """One group, by `partition` of the journal, or by the coordinator that has this partition.
 
-    offsets, pending: by topic and partition; pending ones also by producer id, since several transactions may wait.
-        A coordinator says neither the producer (-1) nor the offset (-1) of a pending one.
-    rebalances: the newest ones, oldest first. offsets_aborted: pending offsets that a marker threw away.
-    answered_state: the coordinator's word, where it was asked; it tells no past and of a classic group no generation.
-    topic_names: by topic id, as far as the coordinator told them.
+    offsets, pending: by topic and partition; pending ones also by producer id, since several transactions may be open.
+    A coordinator reports neither the producer (-1) nor the offset (-1) of a pending one.
+    rebalances: the newest ones, oldest first. offsets_aborted: pending offsets that a marker aborted.
+    answered_state: the coordinator's answer, if it was asked; it has no history, and no generation of a classic group.
+    topic_names: by topic id, as far as the coordinator reported them.
     subtopologies: of a Streams group, the topics that each reads; None of all others.
-    other_type: what its coordinator calls its type, where this release does not know it.
-    changes: the newest members that joined or left, oldest first; a journal tells them, a coordinator does not.
+    other_type: the coordinator's name for its type, if this release does not know it.
+    changes: the newest members that joined or left, oldest first; only a journal has them.
     """
 
     group: str
@@ -137,7 +137,7 @@ class LiveGroup(msgspec.Struct):
     changes: tuple[MemberChange, ...] = ()
 
     def copy(self) -> LiveGroup:
-        """The group as it is now, which later records do not change."""
+        """Return a copy that later records do not change."""
         return msgspec.structs.replace(
             self,
             members={name: msgspec.structs.replace(member) for name, member in self.members.items()},
@@ -158,7 +158,7 @@ class LiveGroup(msgspec.Struct):
 
     @property
     def is_from_journal(self) -> bool:
-        """False for what the admin calls said."""
+        """False for answers of admin requests."""
         return self.answered_state is None
 
     @property
@@ -177,12 +177,12 @@ class LiveGroup(msgspec.Struct):
             return GroupKind.OTHER
         if self.epoch is not None:
             return GroupKind.CONSUMER
-        # A group without members and protocol type is one that only stores offsets.
+        # A group without members and protocol type only stores offsets.
         return GroupKind.CLASSIC if self.classic is not None and self.classic.protocol_type else GroupKind.OFFSETS_ONLY
 
     @property
     def not_decoded(self) -> str:
-        """What is not read of a group of this kind, as a sentence; empty where everything is."""
+        """Describe the part that is not decoded for a group of this kind; empty if there is none."""
         match self.kind:
             case GroupKind.SHARE:
                 return SHARE_STATE_NOT_DECODED
@@ -193,12 +193,12 @@ class LiveGroup(msgspec.Struct):
 
     @property
     def has_epoch(self) -> bool:
-        """Whether it has a group epoch and members that follow it, instead of a generation."""
+        """True with a group epoch and members that follow it, instead of a generation."""
         return self.kind in _WITH_EPOCH
 
     @property
     def generation(self) -> int:
-        """The classic generation or the group epoch; -1 where neither is known."""
+        """The classic generation or the group epoch; -1 if neither is known."""
         if self.epoch is not None:
             return self.epoch
         return -1 if self.classic is None else self.classic.generation
@@ -212,7 +212,7 @@ class LiveGroup(msgspec.Struct):
         if not self.members:
             return GroupState.EMPTY
         if self.is_share:
-            # Its members reconcile nothing: a partition may be assigned to several of them.
+            # Its members need no reconciliation: a partition may be assigned to several of them.
             return GroupState.STABLE
         if self.epoch > self.target_epoch:
             return GroupState.ASSIGNING
@@ -225,7 +225,7 @@ class LiveGroup(msgspec.Struct):
 
     @property
     def is_gone(self) -> bool:
-        """Nothing is left that a record told."""
+        """No record of the group is left."""
         is_told = self.classic is not None or self.epoch is not None or self.subtopologies is not None or self.is_share
         return not (is_told or self.members or self.offsets or self.pending)
 

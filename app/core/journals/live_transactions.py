@@ -1,9 +1,9 @@
-"""What `__transaction_state` says of every transactional id now, folded from its records.
+"""The current state of every transactional id, computed from the records of `__transaction_state`.
 
-The fold survives what journals do: records read twice (by position), compaction (any record may be an id's first),
-a beginning in the middle (`Reading.positions` says from where), versions of the future (counted). A move of the
-coordinator leaves no trace in it. Memory is bounded by the number of ids: of an id's past only steps are kept that
-are not routine, the newest `MAX_STEPS` of them, packed: there are tens of thousands of ids, and few are looked at.
+The computation tolerates repeated records (by position), compaction (any record may be an id's first) and unknown
+versions (counted). It also tolerates a start in the middle (`Reading.positions` has it). A move of the coordinator
+leaves no trace in it. The number of ids bounds the memory. In an id's history only steps that are not routine are kept,
+the newest `MAX_STEPS` of them, packed. There are tens of thousands of ids, and few are displayed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.core.journals.wire_message import Undecodable
 
 MAX_STEPS = 20
 _KIP_890 = 2
-# An enum's own members are slow to look up, and these are asked of every record.
+# An enum's own members are slow to look up, and these are used for every record.
 _EMPTY = TransactionStatus.EMPTY
 _ONGOING = TransactionStatus.ONGOING
 _COMPLETE_COMMIT = TransactionStatus.COMPLETE_COMMIT
@@ -34,7 +34,7 @@ _COMPLETE_ABORT = TransactionStatus.COMPLETE_ABORT
 class ClientProtocol(StrEnum):
     """TV_2 clients (KIP-890) get the next epoch with every commit and abort, TV_0 clients keep theirs.
 
-    Records of version 0 do not say it, nor does one that the coordinator wrote by itself.
+    Records of version 0 do not have it, nor do those that the coordinator wrote by itself.
     """
 
     TV_0 = "TV_0"
@@ -43,11 +43,11 @@ class ClientProtocol(StrEnum):
 
 
 class StepKind(StrEnum):
-    """Why producer id or epoch changed, as far as one record tells; what fenced whom is judged from several.
+    """The reason of a change of producer id or epoch, by one record alone; a fencing cause needs several.
 
-    FIRST_SEEN: reading began with it. INITIALISED: InitProducerId was answered. ABORTED: a transaction was ended at the
-    next epoch, by the coordinator (timeout, takeover, operator) or by a TV_2 client itself. ADVANCED: an epoch moved
-    without a record that says why, as after compaction.
+    FIRST_SEEN: the first record that was read. INITIALISED: InitProducerId was answered. ABORTED: a transaction was
+    ended at the next epoch, by the coordinator (timeout, takeover, operator) or by a TV_2 client itself. ADVANCED: an
+    epoch changed without a record of the reason, as after compaction.
     """
 
     FIRST_SEEN = "first_seen"
@@ -57,9 +57,9 @@ class StepKind(StrEnum):
 
 
 class RecordedState(msgspec.Struct, frozen=True, gc=False):
-    """A state as the journal has it, at `offset` of its id's partition, appended at `timestamp_ms`.
+    """A state in the journal, at `offset` of its id's partition, appended at `timestamp_ms`.
 
-    partitions: those of an open transaction; of other states they are not kept, because the past must be small.
+    partitions: those of an open transaction; they are dropped in other states to bound the memory.
     """
 
     offset: int
@@ -99,11 +99,11 @@ def _recorded(made: type[R], state: TransactionState, offset: int, timestamp_ms:
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """The id's first record with this producer id and epoch, and what it is judged by.
+    """The id's first record with this producer id and epoch, and the records that its cause is judged by.
 
-    before: the id's record before it; None where reading began with this one.
-    then: what came next, unless that is a step itself; the end of the abort that this step began is not meant.
-        Kept only where `before` is: without it nothing is judged.
+    before: the id's previous record; None for the first record that was read.
+    then: the next record, unless that is a step itself or the end of this step's abort. Kept only with `before`:
+    without it nothing is judged.
     """
 
     kind: StepKind
@@ -129,7 +129,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class _KeptRecord(RecordedState, frozen=True, gc=False, array_like=True):
-    """The same without the names of its fields."""
+    """The same without field names."""
 
     def unpacked(self) -> RecordedState:
         return RecordedState(*astuple(self))
@@ -144,7 +144,7 @@ class _KeptRecord(RecordedState, frozen=True, gc=False, array_like=True):
 
 
 class _KeptStep(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A Step as it is kept: packed, in a tenth of the memory of its values, of which every number is an object."""
+    """A packed Step, in a tenth of the memory of its values, of which every number is an object."""
 
     kind: StepKind
     record: _KeptRecord
@@ -163,7 +163,7 @@ class _KeptStep(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def _shifted(at_ms: int, shift_ms: int) -> int:
-    """Below zero: there is no such moment."""
+    """Times below zero mean "none" and stay."""
     return at_ms + shift_ms if at_ms >= 0 else at_ms
 
 
@@ -174,8 +174,8 @@ _kept = msgspec.msgpack.Decoder(_KeptStep).decode
 class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
     """One transactional id as of its newest record: at `offset` of `partition`, appended at `timestamp_ms`.
 
-    past: its steps, packed. steps_dropped: how many older ones are not kept. commits, aborts: since reading began.
-    awaits: the newest step is judged by what comes next, and that has not come yet.
+    past: its steps, packed. steps_dropped: the number of older ones. commits, aborts: since the start of reading.
+    awaits: the next record, which the newest step is judged by, is still missing.
     """
 
     transactional_id: str
@@ -192,38 +192,37 @@ class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Oldest first; unpacked anew each time."""
+        """Oldest first; unpacked at each access."""
         return tuple(_kept(step).unpacked() for step in self.past)
 
     @property
     def is_stepped(self) -> bool:
-        """Whether a step has a record before it: only the very first has none."""
+        """True if a step has a record before it: only the first step has none."""
         return len(self.past) > 1
 
     @property
     def newest(self) -> RecordedState:
-        """Its newest record."""
         return recorded(self.state, self.offset, self.timestamp_ms)
 
     @property
     def is_open(self) -> bool:
-        """Whether readers of committed data may be held back by it."""
+        """True if it may block read_committed consumers."""
         return self.state.status.is_open
 
     @property
     def is_from_journal(self) -> bool:
-        """False for what the admin calls said: they tell no past, and not when the state was entered."""
+        """False for answers of admin requests: they have no history, and not the time of the state's begin."""
         return self.offset >= 0
 
     @property
     def times_out_at_ms(self) -> int | None:
-        """When the coordinator may end it; None when it is decided or not open."""
+        """The time from which the coordinator may end it; None if it is complete or its outcome is decided."""
         if self.state.status is not TransactionStatus.ONGOING:
             return None
         return self.state.start_ms + self.state.timeout_ms
 
     def shifted(self, shift_ms: int) -> LiveTransaction:
-        """The same with every time later by `shift_ms`, those of its steps included."""
+        """Return the same with every time later by `shift_ms`, including those of its steps."""
         state = msgspec.structs.replace(
             self.state,
             start_ms=_shifted(self.state.start_ms, shift_ms),
@@ -246,7 +245,7 @@ def fold(
     offset: int,
     timestamp_ms: int,
 ) -> LiveTransaction:
-    """The id after one more of its records."""
+    """Apply one more record of the id."""
     protocol = _protocol(before, state)
     kind = _step_kind(before, state, protocol)
     past: tuple[bytes, ...] = ()
@@ -263,7 +262,7 @@ def fold(
             past, dropped = past[1:], dropped + 1
     elif past and awaits:
         last = _kept(past[-1])
-        # The end of the abort that the step began is not meant.
+        # The end of the step's own abort does not count.
         if last.kind is not StepKind.ABORTED or not state.status.is_abort:
             then = _recorded(_KeptRecord, state, offset, timestamp_ms)
             past, awaits = (*past[:-1], _packed(_KeptStep(last.kind, last.record, last.before, then))), False
@@ -283,7 +282,7 @@ def fold(
 
 
 def _protocol(before: LiveTransaction | None, state: TransactionState) -> ClientProtocol:
-    """What the client speaks is in the records of its own doing: those that add partitions."""
+    """Records of the client's own requests have its protocol: those that add partitions."""
     if state.status is _ONGOING and state.version >= 1:
         return ClientProtocol.TV_2 if state.client_transaction_version >= _KIP_890 else ClientProtocol.TV_0
     if before is None or state.version == 0:
@@ -292,7 +291,7 @@ def _protocol(before: LiveTransaction | None, state: TransactionState) -> Client
 
 
 def _step_kind(before: LiveTransaction | None, state: TransactionState, protocol: ClientProtocol) -> StepKind | None:
-    """None for what is routine: the same epoch, or the next one with a TV_2 client's commit."""
+    """Return None for routine changes: the same epoch, or the next one with a TV_2 client's commit."""
     is_init = state.status is _EMPTY
     if before is None:
         return StepKind.INITIALISED if is_init else StepKind.FIRST_SEEN
@@ -303,15 +302,15 @@ def _step_kind(before: LiveTransaction | None, state: TransactionState, protocol
         return StepKind.INITIALISED
     if state.status.is_abort:
         return StepKind.ABORTED
-    # Also when the producer id is used up: the commit at the last epoch goes on with the next id at epoch 0.
+    # Also for a used-up producer id: the commit at the last epoch continues with the next id at epoch 0.
     is_commit = state.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
     return None if is_commit and protocol is ClientProtocol.TV_2 else StepKind.ADVANCED
 
 
 class LiveTransactions(msgspec.Struct):
-    """All ids, and how far the journal has been read. Its MessagePack is what a restart goes on from.
+    """All ids, and the positions in the journal. A restart continues from its MessagePack.
 
-    commits, aborts: of all ids that were ever read, expired ones too; what is read twice is counted twice.
+    commits, aborts: of all ids that were ever read, including expired ones; records read twice count twice.
     """
 
     reading: Reading = msgspec.field(default_factory=Reading)
@@ -328,9 +327,9 @@ class LiveTransactions(msgspec.Struct):
         *,
         on_step: Callable[[str], object] = lambda _: None,
     ) -> list[str]:
-        """Fold a batch; the ids that it changed, expired ones included.
+        """Apply a batch, and return the changed ids, including expired ones.
 
-        on_step: told each id of which a record made a step, or completed it by showing what the step was.
+        on_step: called with each id for which a record made a step, or completed one as its next record.
         """
         changed: list[str] = []
         if not self.reading.is_news(partition, batch):
@@ -345,7 +344,7 @@ class LiveTransactions(msgspec.Struct):
             if isinstance(state, TransactionState):
                 before = ids.get(transactional_id)
                 if before is not None:
-                    # One text for all records of an id.
+                    # One string object for all records of an id.
                     transactional_id = before.transactional_id
                 self.pace.note(before and before.state, state, record.timestamp_ms)
                 self.commits += state.status is _COMPLETE_COMMIT
@@ -369,7 +368,7 @@ class LiveTransactions(msgspec.Struct):
         return changed
 
     def forget(self, partition: int) -> list[str]:
-        """Drop what this partition told, to read it from its beginning; the ids that are gone by it."""
+        """Drop the state of this partition, to read it from its beginning; return the dropped ids."""
         gone = [name for name, live in self.ids.items() if live.partition == partition]
         for name in gone:
             del self.ids[name]

@@ -1,4 +1,4 @@
-"""Keys and values as a person or JSON can have them: text where they are text, base64 where not, cut when long."""
+"""Keys and values for people and JSON: text, or base64 for other bytes, shortened if long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_CONTENT_BYTES = 4_096
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of a record. `size_bytes` is their whole number; `is_cut` says that `text` has only the first of them."""
+    """Bytes of a record. `size_bytes` is their full size; with `is_cut`, `text` has only the first of them."""
 
     text: str
     is_base64: bool = False
@@ -26,7 +26,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One record. None stands for null, and for what was not asked for."""
+    """One record. None stands for null, and for values that were not requested."""
 
     offset: int
     timestamp_ms: int
@@ -36,7 +36,7 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def log_record(record: Record, *, keys: bool, values: bool) -> LogRecord:
-    """Headers belong to the value: what wants one wants both."""
+    """Headers belong to the value: they are included with it."""
     return LogRecord(
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
@@ -47,7 +47,6 @@ def log_record(record: Record, *, keys: bool, values: bool) -> LogRecord:
 
 
 def content(data: bytes | None, *, max_bytes: int = MAX_CONTENT_BYTES) -> Content | None:
-    """None for null."""
     if data is None:
         return None
     is_cut = len(data) > max_bytes
@@ -56,6 +55,6 @@ def content(data: bytes | None, *, max_bytes: int = MAX_CONTENT_BYTES) -> Conten
     except UnicodeDecodeError:
         shown = base64.b64encode(data[:max_bytes]).decode("ascii")
         return Content(text=shown, is_base64=True, size_bytes=len(data), is_cut=is_cut)
-    # Cut between characters: what is left of the one at the edge is dropped.
+    # Cut between characters: a partial one at the end is dropped.
     shown = data[:max_bytes].decode("utf-8", "ignore") if is_cut else text
     return Content(text=shown, size_bytes=len(data), is_cut=is_cut)

@@ -1,8 +1,8 @@
-"""What became of each batch of a look: markers folded over the batches that they decide, and what is not known said so.
+"""Determine the outcome of each batch in a range of a partition's log: markers are applied to the batches before them.
 
-A transaction's outcome in a partition is the next marker of the same producer id. Where the look ends before that
-marker, the broker's list of aborted transactions decides what is before the last stable offset; beyond it a batch is
-open if the look reached the end of the log, and unknown otherwise.
+The outcome of a transaction in a partition is the next marker of the same producer id. If the range ends before that
+marker, the broker's list of aborted transactions decides the batches below the last stable offset. Above it, a batch is
+open if the range reaches the end of the log, and unknown otherwise.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from app.core.journals.wire_message import Undecodable
 
 
 class EntryState(StrEnum):
-    """PLAIN: written outside of transactions. OPEN: no marker decides it yet. MARKER: it decides others.
+    """PLAIN: written without a transaction. OPEN: without a marker. MARKER: decides other batches.
 
-    UNKNOWN: its marker, if there is one, lies beyond where the look ended. UNREADABLE: in a format that we do not read.
+    UNKNOWN: its marker, if there is one, is behind the end of the range. UNREADABLE: in an unsupported format.
     """
 
     PLAIN = "plain"
@@ -36,9 +36,9 @@ class EntryState(StrEnum):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """What a marker decides, as far as the look has it.
+    """The records that a marker decides, as far as they are in the range.
 
-    first_offset: None where the look has nothing of it. is_whole: False when records before the look may belong to it.
+    first_offset: None if none of them is. is_whole: False if records before the range may belong to it.
     """
 
     first_offset: int | None
@@ -49,8 +49,8 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One batch. None stands for "none", or "not known" of a batch that cannot be read.
 
-    decided_at: the offset of the marker that decided it, where the look has it. decides: of a marker, what it decides.
-    records: where they were asked for; `note` says why they cannot be read, and what else a reader should know.
+    decided_at: the offset of its marker, if that is in the range. decides: the records that a marker decides. records:
+    if they were requested. note: the reason for unreadable records, and other information for a reader.
     """
 
     base_offset: int
@@ -78,7 +78,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 def entries_of(
     look: Look, *, limit: int | None = None, keys: bool = False, values: bool = False
 ) -> tuple[LogEntry, ...]:
-    """An entry for each of the look's first `limit` batches, in their order; the others only decide."""
+    """Return an entry for each of the first `limit` batches of the range, in their order; later ones only decide."""
     fold = _Fold(look)
     found = [fold.entry(batch) for batch in look.batches]
     for index, (note, changes) in fold.decisions().items():
@@ -90,7 +90,7 @@ def entries_of(
 
 
 def named(entries: tuple[LogEntry, ...], ids: Mapping[int, str]) -> tuple[LogEntry, ...]:
-    """The entries with the transactional ids of their producers, where `ids` has them."""
+    """Add the transactional ids of the producers that `ids` has."""
     return tuple(
         msgspec.structs.replace(entry, transactional_id=ids.get(entry.producer_id))
         if entry.is_transactional and entry.producer_id is not None
@@ -100,11 +100,11 @@ def named(entries: tuple[LogEntry, ...], ids: Mapping[int, str]) -> tuple[LogEnt
 
 
 _Decision = tuple[str | None, dict[str, object]]
-"""A note, and what changes in an entry."""
+"""A note, and the changes of an entry."""
 
 
 class _Producer:
-    """One producer id on its way through the look: its batches that no marker has decided yet."""
+    """The state of one producer id within the range: its batches without a marker."""
 
     def __init__(self) -> None:
         self.undecided: list[int] = []
@@ -123,7 +123,7 @@ class _Fold:
             self._aborted[aborted.producer_id].append(aborted.first_offset)
 
     def entry(self, batch: RecordBatch | UnreadableBatch) -> LogEntry:
-        """The entry of the next batch; what is decided later is in `decisions`."""
+        """Return the entry of the next batch; `decisions` has later outcomes."""
         index, self._at = self._at, self._at + 1
         if isinstance(batch, UnreadableBatch):
             return LogEntry(
@@ -182,14 +182,14 @@ class _Fold:
         )
 
     def _aborted_between(self, producer_id: int, after: int | None, until: int) -> int | None:
-        """Where the producer's aborted transaction begins, of those that the broker lists."""
+        """Return the first offset of the producer's aborted transaction in the broker's list."""
         firsts = [first for first in self._aborted[producer_id] if (after is None or first > after) and first <= until]
         return max(firsts, default=None)
 
     def decisions(self) -> dict[int, _Decision]:
-        """What is decided of the batches by their index: by markers in the look, or by what the broker said."""
+        """Return the outcomes of batches by their index: by markers in the range, or by the broker's answer."""
         look, bounds = self._look, self._look.bounds
-        holder, ends = self._holder(), f"offset {self._look.next_offset - 1}, where this look ends"
+        holder, ends = self._holder(), f"offset {self._look.next_offset - 1}, the end of this range"
         for producer_id, producer in self._producers.items():
             for index in producer.undecided:
                 offset = look.batches[index].last_offset
@@ -207,7 +207,9 @@ class _Fold:
         return self._decisions
 
     def _holder(self) -> int | None:
-        """The producer whose transaction begins at the last stable offset: that one is open, wherever the look ends."""
+        """Return the producer whose transaction begins at the last stable offset: that one is open, for any end of the
+        range.
+        """
         lso = self._look.bounds.last_stable_offset
         if lso >= self._look.bounds.high_watermark:
             return None
@@ -244,20 +246,20 @@ def _or_none(number: int) -> int | None:
 
 
 def _marker_note(marker: Marker, epoch: int, data_epoch: int | None, decides: Decided) -> str | None:
-    """What the marker's epoch tells beside the data's; nothing where it is as everybody expects."""
+    """Compare the marker's epoch with the data's; None for the usual case."""
     if decides.first_offset is None or data_epoch is None:
         if decides.is_whole:
-            return "it decides nothing here: its transaction wrote nothing that is still in this log"
-        return "what it decides lies before this look, if there is anything"
+            return "it decides no records here: its transaction has none in this log, or none any more"
+        return "the records that it decides, if any, are before this range"
     is_commit = marker.type is MarkerType.COMMIT
     if epoch == data_epoch:
         return None if is_commit else "aborted at the data's own epoch: by its producer, or ended here by an operator"
     if epoch != data_epoch + 1:
         return f"the marker's epoch is {epoch}, the data's {data_epoch}"
     if is_commit:
-        return "committed at the next epoch, as every transaction of a KIP-890 client is: nobody was fenced"
+        return "committed at the next epoch, as every transaction of a KIP-890 client: no producer was fenced"
     return (
-        "aborted at the next epoch: by the coordinator (its id was initialised again, its time was up, or an operator "
+        "aborted at the next epoch: by the coordinator (its id was initialised again, it timed out, or an operator "
         "fenced it), or by a KIP-890 client itself"
     )
 

@@ -1,4 +1,4 @@
-"""One look into a partition's log: the batches of a stretch, and what the broker said around them."""
+"""A range of a partition's log: its batches, and the broker's answers around them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from app.kit.errors import InvalidError
 
 
 class AbortedTransaction(NamedTuple):
-    """As a broker lists it: where this producer's aborted transaction begins in the partition."""
+    """An entry of the broker's list: the first offset of this producer's aborted transaction in the partition."""
 
     producer_id: int
     first_offset: int
 
 
 class LogBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """first_offset <= last_stable_offset <= high_watermark, each of about the same moment.
+    """first_offset <= last_stable_offset <= high_watermark, each of about the same time.
 
-    Readers of committed data get what is before the last stable offset; the high watermark is the end.
+    read_committed consumers get the records below the last stable offset; the high watermark is the end.
     """
 
     first_offset: int
@@ -32,8 +32,8 @@ class LogBounds(msgspec.Struct, frozen=True, kw_only=True):
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive batches from `start` up to `next_offset`; the first one may begin before `start`.
 
-    decided_until: batches before it were fetched at read_committed, so each of them is decided, and `aborted` has every
-    aborted transaction that reaches into them.
+    decided_until: batches before it were fetched at read_committed. So each of them has an outcome, and `aborted` has
+    every aborted transaction that reaches into them.
     """
 
     start: int
@@ -53,9 +53,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Landmark(StrEnum):
-    """START: the oldest record that is kept. LSO: the last stable offset, where the first open transaction begins.
+    """START: the oldest kept record. LSO: the last stable offset, where the first open transaction begins.
 
-    END: so far before the end that the look reaches it.
+    END: the last records, up to the end.
     """
 
     START = "start"
@@ -74,7 +74,8 @@ def parse_start(text: str) -> int | Landmark:
 
 
 def first_offset_of(start: int | Landmark, bounds: LogBounds, *, limit: int, name: str) -> int:
-    """The offset to begin at. Raises InvalidError at field `from`, with the range, for one that the log does not have.
+    """Return the first offset to read. Raises InvalidError at field `from`, with the valid range, for an offset outside
+    the log.
 
     name: the partition, as in `orders-0`.
     """

@@ -1,4 +1,4 @@
-"""How far a journal has been read, partition by partition, and what in it could not be."""
+"""The positions in a journal, partition by partition, and its unreadable parts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MAX_REASONS = 100
 
 
 class Position(msgspec.Struct):
-    """first_offset, first_ms: where reading began, and the time of that batch; what is older is not known.
+    """first_offset, first_ms: of the first batch that was read; older ones are not known.
 
-    next_offset: what is before it has been folded, and is not folded again.
-    whole_offset, whole_ms: from there on every record was read; before it, compaction or a deletion had removed some.
+    next_offset: everything before it was applied, and is not applied again.
+    whole_offset, whole_ms: from there on every record was read; before it, compaction or deletion had removed some.
     """
 
     first_offset: int
@@ -25,14 +25,14 @@ class Position(msgspec.Struct):
 
     @property
     def is_whole(self) -> bool:
-        """Nothing is missing, from the very first record on."""
+        """No record is missing, from the first one on."""
         return self.whole_offset == 0
 
 
 class Reading(msgspec.Struct):
     """Positions and counts of one journal.
 
-    unreadable: how often each reason was met. Nothing that a broker may write stops a fold.
+    unreadable: the number of occurrences by reason. Unreadable records never stop the reading.
     """
 
     positions: dict[int, Position] = {}
@@ -40,7 +40,7 @@ class Reading(msgspec.Struct):
     unreadable: dict[str, int] = {}
 
     def is_news(self, partition: int, batch: RecordBatch | UnreadableBatch) -> bool:
-        """Whether the batch lies beyond what has been read; it counts as read from here on."""
+        """Return True if the batch is beyond the position, and advance the position."""
         position = self.positions.get(partition)
         if position is None:
             is_readable = isinstance(batch, RecordBatch)
@@ -58,11 +58,11 @@ class Reading(msgspec.Struct):
         return True
 
     def forget(self, partition: int) -> None:
-        """Begin this partition anew: what was read of it is gone from the log, or another log stands in its place."""
+        """Start this partition again: its records are gone from the log, or the log was replaced."""
         self.positions.pop(partition, None)
 
     def records_of(self, batch: RecordBatch | UnreadableBatch) -> list[Record]:
-        """Those of a batch, counted; none of one that cannot be read."""
+        """Return and count the records of a batch; none of an unreadable one."""
         found = Undecodable(batch.reason, b"") if isinstance(batch, UnreadableBatch) else read_records(batch)
         if isinstance(found, Undecodable):
             self.count_unreadable(found)
@@ -71,7 +71,7 @@ class Reading(msgspec.Struct):
         return found
 
     def count_unreadable(self, what: Undecodable) -> None:
-        # Reasons of malformed bytes may all differ: beyond a hundred they are summed up.
+        # Reasons of malformed bytes may all differ: beyond a hundred they count together.
         is_kept = what.reason in self.unreadable or len(self.unreadable) < _MAX_REASONS
         reason = what.reason if is_kept else "others"
         self.unreadable[reason] = self.unreadable.get(reason, 0) + 1

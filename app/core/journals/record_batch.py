@@ -1,8 +1,8 @@
-"""Kafka's record batches (magic 2) as they lie in a log: headers, records and the markers that end transactions.
+"""Decode Kafka's record batches (magic 2): headers, records and the markers that end transactions.
 
-A client's API hides what tells a pending record from a committed one: producer id and epoch, the transactional flag,
-control records. They are read here, from the bytes of a Fetch at read_uncommitted or of a segment file. Checksums are
-not computed: the broker did so when it took the batch, and TCP carries its own.
+Client APIs hide the difference between pending and committed records: producer id and epoch, the transactional flag,
+control records. They are read here from the bytes of a Fetch at read_uncommitted or of a segment file. Checksums are
+not computed: the broker did so when it took the batch, and TCP has its own.
 Source: Kafka's documentation, "Message Format"; clients/.../record/internal/DefaultRecordBatch.java; EndTxnMarker.json.
 """
 
@@ -19,7 +19,7 @@ from app.core.journals.wire_format import MalformedError
 from app.core.journals.wire_message import Undecodable
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-# Offset, length and magic are where they are in every message format there was.
+# Offset, length and magic have the same place in every message format.
 _ANY_HEADER = struct.Struct(">qiib")
 _LOG_OVERHEAD = 12
 _MAGIC = 2
@@ -64,12 +64,12 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def codec(self) -> int:
-        """One of compression.Compression, or a number that is not in use yet."""
+        """One of compression.Compression, or an unassigned number."""
         return self.attributes & _CODEC_BITS
 
 
 class UnreadableBatch(msgspec.Struct, frozen=True):
-    """A batch in a format that we do not read. `last_offset` says where to go on."""
+    """A batch in an unsupported format. Reading continues after `last_offset`."""
 
     last_offset: int
     size_bytes: int
@@ -90,14 +90,14 @@ class MarkerType(IntEnum):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """The end of a transaction in one partition; `coordinator_epoch` is that of the coordinator who decided it."""
+    """The marker of a transaction in one partition; `coordinator_epoch` is that of its coordinator."""
 
     type: MarkerType
     coordinator_epoch: int
 
 
 def split_batches(data: bytes) -> Iterator[RecordBatch | UnreadableBatch]:
-    """The batches of a log's bytes in order. The last one may be cut off, as brokers do: it is left out."""
+    """Yield the batches of a log's bytes in order. A last one that is cut off, as brokers do, is omitted."""
     at, end = 0, len(data)
     while end - at > _ANY_HEADER.size:
         offset, length, _, magic = _ANY_HEADER.unpack_from(data, at)
@@ -105,7 +105,7 @@ def split_batches(data: bytes) -> Iterator[RecordBatch | UnreadableBatch]:
         if after > end or length <= 0:
             return
         if magic != _MAGIC:
-            yield UnreadableBatch(offset, after - at, f"message format {magic}, which we do not read")
+            yield UnreadableBatch(offset, after - at, f"message format {magic}, which is not supported")
         elif after - at < _HEADER.size:
             yield UnreadableBatch(offset, after - at, f"a batch of {after - at} bytes, shorter than its header")
         else:
@@ -146,9 +146,9 @@ def _batch(data: bytes, at: int, after: int) -> RecordBatch:
 
 
 def read_records(batch: RecordBatch) -> list[Record] | Undecodable:
-    """The records of a batch; `Undecodable` for a compression that has no name yet, and for malformed ones."""
+    """Return the records of a batch; `Undecodable` for an unknown compression, and for malformed records."""
     if batch.record_count == 0:
-        # Compaction took all of them: there is nothing left to decompress, whatever the codec.
+        # Compaction removed all of them: there is nothing to decompress, for any codec.
         return []
     try:
         codec = batch.attributes & _CODEC_BITS
@@ -179,7 +179,7 @@ def _records(data: bytes, batch: RecordBatch) -> list[Record]:
         header_count, at = _varint(data, at)
         headers, at = _headers(data, at, end, header_count) if header_count else ((), at)
         if at != end:
-            raise MalformedError(f"a record that ends at {at} and was said to end at {end}")
+            raise MalformedError(f"a record that ends at {at} instead of {end}")
         timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
         found.append(Record(base_offset + offset_delta, timestamp_ms, key, value, headers))
     return found
@@ -223,7 +223,7 @@ def _nullable_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def read_marker(batch: RecordBatch) -> Marker | Undecodable:
-    """What a control batch says; `Undecodable` for control records that do not end a transaction."""
+    """Decode a control batch; `Undecodable` for control records that do not end a transaction."""
     records = read_records(batch)
     if isinstance(records, Undecodable):
         return records

@@ -1,4 +1,4 @@
-"""The colours of states: transactions, groups and records of a log."""
+"""The colours of states of transactions, groups and records of a log."""
 
 from __future__ import annotations
 

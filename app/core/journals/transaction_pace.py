@@ -1,6 +1,6 @@
-"""How many transactions began and ended in each second, by the coordinators' own clock: what a chart is drawn from.
+"""Count the transactions that began and ended in each second, by the coordinators' own clock, for a chart.
 
-It does not matter in which order partitions are read, nor when: a second is told by the records' times.
+The order in which partitions are read does not matter: the records' times determine the second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.core.journals.transaction_state import OPEN, TransactionState, Transact
 
 KEPT_SECONDS = 1_200
 _NEVER_MS = 1 << 60
-# An enum's own members are slow to look up, and this is asked of every record.
+# An enum's own members are slow to look up, and this is used for every record.
 _ONGOING = TransactionStatus.ONGOING
 _COMPLETE_COMMIT = TransactionStatus.COMPLETE_COMMIT
 _COMPLETE_ABORT = TransactionStatus.COMPLETE_ABORT
@@ -30,10 +30,10 @@ class PaceSample(NamedTuple):
 
 
 class TransactionPace(msgspec.Struct):
-    """Counts by second, of at least the newest KEPT_SECONDS in which anything happened.
+    """Counts by second, of at least the newest KEPT_SECONDS with events.
 
-    balance: transactions begun less those ended. began_ms: when the one that was open longest began, of those that
-    ended. since_s: from there on nothing is missing; -1: nothing was noted.
+    balance: transactions begun less those ended. began_ms: the earliest begin of those that ended. since_s: from there
+    on the counts are complete; -1: nothing was noted.
     """
 
     balance: dict[int, int] = {}
@@ -44,10 +44,10 @@ class TransactionPace(msgspec.Struct):
     began_ms: dict[int, int] = {}
 
     def note(self, before: TransactionState | None, state: TransactionState, timestamp_ms: int) -> None:
-        """One more record of an id. A transaction whose beginning is not in the journal any more began when it says."""
+        """Note a record. If the journal no longer has a transaction's begin, the record's start time counts."""
         status = state.status
         if before is not None and before.status is _ONGOING and status in OPEN:
-            # Most records by far: one more partition, or a decision that is not carried out yet.
+            # Most records by far: one more partition, or a decision without its markers.
             return
         was_open = before is not None and before.status in OPEN
         is_open = status in OPEN
@@ -67,7 +67,7 @@ class TransactionPace(msgspec.Struct):
             self._add(self.aborts, second, 1)
 
     def begin_anew(self) -> None:
-        """Some of what was counted will be read again: what has happened until now is left out for good."""
+        """Some counted records will be read again: earlier seconds are dropped permanently."""
         self.floor_s = max((*self.balance, *self.commits, *self.aborts, self.floor_s - 1)) + 1
         self.balance, self.commits, self.aborts, self.began_ms = {}, {}, {}, {}
         self.since_s = self.floor_s if self.floor_s > 0 else -1
@@ -79,9 +79,9 @@ class TransactionPace(msgspec.Struct):
     def samples(
         self, *, open_now: int, oldest_start_ms: int | None = None, first_s: int, last_s: int
     ) -> list[PaceSample]:
-        """Every second from `first_s` on that is known, up to `last_s`; none that would have to be guessed.
+        """Return every known second from `first_s` to `last_s`.
 
-        open_now, oldest_start_ms: how many are open, and when the oldest of them began.
+        open_now, oldest_start_ms: the number of open ones, and the begin of the oldest.
         """
         if self.since_s < 0:
             return []
@@ -92,10 +92,10 @@ class TransactionPace(msgspec.Struct):
             oldest_ms = min(oldest_ms, oldest_start_ms)
         found: list[PaceSample] = []
         for second in range(last_s, max(first_s, self.since_s) - 1, -1):
-            # More ends than beginnings are no transactions: of what was compacted away, only one of them was read.
+            # More ends than begins are no transactions: compaction removed some of the begins.
             shown = max(0, still_open)
             commits, aborts = self.commits.get(second, 0), self.aborts.get(second, 0)
-            # At the second's end; whoever ends later and began before was open then.
+            # At the second's end; a transaction with an earlier begin and a later end was open then.
             age_ms = max(0, (second + 1) * 1000 - oldest_ms)
             found.append(PaceSample(second, shown, commits, aborts, age_ms))
             oldest_ms = min(oldest_ms, self.began_ms.get(second, _NEVER_MS))
@@ -117,6 +117,6 @@ class TransactionPace(msgspec.Struct):
 
 def _keep_newest(by_second: dict[int, int]) -> None:
     if len(by_second) > 2 * KEPT_SECONDS:
-        # Many at once: a journal of months is read through faster than one by one would be.
+        # Many at once: for a journal of months this is faster than one by one.
         for old in sorted(by_second)[:-KEPT_SECONDS]:
             del by_second[old]

@@ -1,9 +1,9 @@
-"""What the coordinator writes about a transactional id into `__transaction_state`: bytes to records, and back.
+"""Decode and encode the coordinator's records of a transactional id in `__transaction_state`.
 
 Key version 0: int16 version, then the transactional id (int16 length).
 Value version 0 has fixed-width lengths; version 1 (transaction.version >= 1) has compact ones and tagged fields.
-A null value is a tombstone: the id has expired. Whatever cannot be read is an `Undecodable`, never an exception: a
-journal is read through to its end whoever wrote it.
+A null value is a tombstone: the id has expired. Unreadable bytes give an `Undecodable`, never an exception: a journal
+with records of any author is read to its end.
 Source: Kafka, transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json.
 """
 
@@ -39,25 +39,25 @@ class TransactionStatus(IntEnum):
 
     @property
     def word(self) -> str:
-        """As Kafka's own tools and admin calls spell it: `PrepareCommit`."""
+        """The name in Kafka's own tools and admin requests: `PrepareCommit`."""
         return self.name.title().replace("_", "")
 
     @property
     def is_abort(self) -> bool:
-        """Whether the coordinator ends, or has ended, the transaction without its outputs."""
+        """True if the coordinator aborts, or has aborted, the transaction."""
         return self in ABORTS
 
     @property
     def is_open(self) -> bool:
-        """Whether readers of committed data may be held back by it."""
+        """True if it may block read_committed consumers."""
         return self in OPEN
 
 
 ABORTS = (TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT)
-# A tuple: asked of 50,000 ids at once, and an enum's hash is slow.
+# A tuple: used for 50,000 ids at once, and an enum's hash is slow.
 OPEN = (TransactionStatus.ONGOING, TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 IS_OPEN = tuple(status in OPEN for status in TransactionStatus)
-"""By status: several times as fast as to look for it in OPEN."""
+"""By status: several times faster than a search in OPEN."""
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
@@ -66,11 +66,11 @@ class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
 
 
 class TransactionState(msgspec.Struct, frozen=True, gc=False):
-    """One state of one transactional id. -1 stands for "none" where Kafka has it so.
+    """One state of one transactional id. -1 stands for "none", as in Kafka.
 
     partitions: None where the coordinator wrote null (nothing was added to the transaction).
-    start_ms: when the open (or just ended) transaction began; last_update_ms: when this state was entered.
-    unknown_tags: tagged fields newer than this decoder, as (tag, bytes), kept so that encoding loses nothing.
+    start_ms: the begin of the open (or just ended) transaction; last_update_ms: the begin of this state.
+    unknown_tags: tagged fields newer than this decoder, as (tag, bytes), kept for a lossless encoding.
     """
 
     producer_id: int
@@ -154,5 +154,5 @@ def decode_value(data: bytes | None) -> TransactionState | Undecodable | None:
 
 
 def encode_value(state: TransactionState) -> bytes:
-    """The bytes that a coordinator of `state.version` would write; version 0 cannot carry the tagged fields."""
+    """Encode as a coordinator of `state.version` does; version 0 has no tagged fields."""
     return VALUE.encode(state, state.version)

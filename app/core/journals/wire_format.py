@@ -1,11 +1,11 @@
 """The types of Kafka's serialized messages, in their fixed-width and their compact encoding.
 
-A `Kind` makes the function that reads or writes it, once for each version of a message, so that reading a record is a
-row of plain calls. They raise one of `MALFORMED` where the bytes are not what they should be.
+A `Kind` makes its reading or writing function once for each version of a message. So reading a record is a series of
+plain calls. They raise one of `MALFORMED` for invalid bytes.
 Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482 for the compact forms.
 """
 
-# ruff: noqa: ARG002 - a kind is told its encoding, and takes of it what it needs
+# ruff: noqa: ARG002 - each kind gets the complete encoding, and uses a part of it
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MalformedError(Exception):
 
 
 MALFORMED = (MalformedError, IndexError, struct.error, UnicodeDecodeError)
-"""What reading raises; indexing and unpacking check for the end themselves."""
+"""The exceptions of reading; indexing and unpacking check for the end themselves."""
 
 
 class Kind(Protocol):
@@ -138,7 +138,7 @@ def taken(data: bytes, at: int, count: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """is_shared: what was read before is the same object: a name that thousands of records repeat is kept once."""
+    """is_shared: equal values are one object: a name that thousands of records repeat is kept once."""
 
     is_nullable: bool
     is_shared: bool = False
@@ -206,7 +206,7 @@ NULLABLE_BYTES = _Bytes(is_nullable=True)
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Read as a tuple; None stands for null where that is allowed."""
+    """Read as a tuple; None stands for null, if that is allowed."""
 
     of: Kind
     is_nullable: bool = False
@@ -216,7 +216,7 @@ class Array:
         read_one = self.of.reader(version, is_flexible)
         is_nullable = self.is_nullable
         fixed = self.of.form if isinstance(self.of, Fixed) else None
-        # Most arrays are short: their forms are at hand.
+        # Most arrays are short: their forms are prepared.
         forms = [] if fixed is None else [struct.Struct(f">{count}{fixed.format[-1]}") for count in range(_SHORT)]
 
         def read(data: bytes, at: int) -> tuple[Any, int]:

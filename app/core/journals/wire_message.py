@@ -1,8 +1,8 @@
-"""Kafka's serialized messages: described once by their fields, read and written by the description.
+"""Kafka's serialized messages: one description by fields, for both reading and writing.
 
-A `Message` mirrors one of Kafka's JSON definitions (fields in their order, since which version, which tag), so that it
-can be compared with the definition, and reading and writing cannot come apart. Reading is made for journals of many
-small records: every version of a message is compiled to a list of plain functions.
+A `Message` mirrors one of Kafka's JSON definitions: fields in their order, with versions and tags. So it can be
+compared with the definition, and reading and writing cannot differ. Reading is optimised for journals of many small
+records: every version of a message is compiled to a list of plain functions.
 
 Source: Kafka's protocol guide, "Protocol Primitive Types", and KIP-482 for the compact forms and tagged fields.
 """
@@ -35,7 +35,7 @@ _VERSION = struct.Struct(">h")
 
 
 class Undecodable(msgspec.Struct, frozen=True):
-    """Bytes of a version we do not know, or that are not what their version says; `reason` says which."""
+    """Bytes of an unknown version, or bytes that do not match their version; `reason` has the difference."""
 
     reason: str
     raw: bytes
@@ -43,9 +43,9 @@ class Undecodable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a structure: `name` as our value has it, `kafka` as the definition has it if that is another word.
+    """One field of a structure: `name` in the value, `kafka` in the definition if that is another name.
 
-    since, until: the versions that carry it. tag: it is a tagged field, left out when it has its default. The default
+    since, until: the versions that carry it. tag: of a tagged field, omitted at its default. The default
     is that of the value's class.
     """
 
@@ -64,8 +64,8 @@ class Field:
 class Layout(Generic[T]):
     """A structure: the class of its values and its fields in the order of the wire.
 
-    made: its fields without a tag stand first and in the order of the wire, for values are made by position.
-    stamp: the field of the class that gets the version which it was read in. keeps_unknown_tags: the class has
+    made: its fields without a tag come first and in the order of the wire, since values are made by position.
+    stamp: the field of the class for the version of the message. keeps_unknown_tags: the class has
     `unknown_tags`, for tagged fields newer than the description, which are dropped otherwise.
     """
 
@@ -129,7 +129,7 @@ class Layout(Generic[T]):
 
 
 Step = tuple[int | slice, Read]
-"""Where what is read belongs in the values, and how it is read."""
+"""The place of a field in the values, and its reading function."""
 
 
 def _steps(fields: list[Field], places: dict[str, int], version: int, is_flexible: bool) -> list[Step]:
@@ -137,7 +137,7 @@ def _steps(fields: list[Field], places: dict[str, int], version: int, is_flexibl
 
     def runs_on(numbered: tuple[int, Field]) -> tuple[bool, int]:
         number, field = numbered
-        # A field that this version lacks leaves a gap in the places, and ends a run.
+        # A field that this version lacks leaves a gap, and ends a run.
         return isinstance(field.kind, Fixed), places[field.name] - number
 
     steps: list[Step] = []
@@ -159,7 +159,7 @@ def _run_reader(form: struct.Struct) -> Read:
 def _read_tags(
     tagged: Mapping[int, tuple[int, Read]], values: list[Any], data: bytes, at: int
 ) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    """Those that nobody describes, and the position after all."""
+    """Return the tags without a description, and the position after all tags."""
     count, at = read_unsigned_varint(data, at)
     unknown: list[tuple[int, bytes]] = []
     for _ in range(count):
@@ -174,7 +174,7 @@ def _read_tags(
             place, read = described
             values[place], after = read(data, at)
             if after != at + size:
-                raise MalformedError(f"tag {tag} is {after - at} bytes long, and said to be {size}")
+                raise MalformedError(f"tag {tag} is {after - at} bytes long instead of {size}")
         else:
             unknown.append((tag, taken(data, at, size)))
         at += size
@@ -229,7 +229,7 @@ class Message(Generic[T]):
         self._writers = {version: layout.writer(version, flexible[version]) for version, layout in layouts.items()}
 
     def decode(self, data: bytes, what: str = "value") -> T | Undecodable:
-        """The value; `Undecodable` for a version that we do not know, and for bytes that are not of their version."""
+        """Return the value; `Undecodable` for an unknown version, and for bytes that do not match their version."""
         try:
             version = _VERSION.unpack_from(data)[0]
             read = self._readers.get(version)
@@ -240,14 +240,14 @@ class Message(Generic[T]):
             return Undecodable(f"malformed {what}: {error}", data)
 
     def encode(self, value: T, version: int) -> bytes:
-        """What a broker writes for this value in this version."""
+        """Return the bytes that a broker writes for this value in this version."""
         parts = [_VERSION.pack(version)]
         self._writers[version](value, parts)
         return b"".join(parts)
 
 
 def message_of(layout: Layout[T], *, last_version: int = 0, flexible_since: int | None = None) -> Message[T]:
-    """A message of one structure, whose fields say for themselves in which of the versions, from 0 on, they are.
+    """Describe a message of one structure, whose fields have their versions, from 0 on.
 
     flexible_since: the first version in compact form, None if there is none.
     """

@@ -1,1 +1,1 @@
-"""What is known of a cluster's transactions and groups now, since when, and from where."""
+"""The observed transactions and groups of a cluster, with the source and the completeness of the data."""

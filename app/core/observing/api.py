@@ -1,4 +1,4 @@
-"""What the brokers of a cluster say now: transactions and groups, ours and foreign, and how good that knowledge is."""
+"""REST: transactions and groups of a cluster, managed and foreign, with the freshness of each answer."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from app.kit.web.dependencies import Uow
 
 router = APIRouter(prefix="/clusters/{name}", tags=["observing"])
 
-Search = Annotated[str, Query(max_length=1000, description="A part of the name; upper and lower case are the same.")]
-# Kafka allows every character in both, slashes and none at all included. A longer one does not fit into an address.
+Search = Annotated[str, Query(max_length=1000, description="A part of the name; case is ignored.")]
+# Kafka allows every character in both, also slashes, and empty names. Longer ones do not fit into an address.
 IdPath = Annotated[str, Path(max_length=4_000)]
 
 
@@ -40,7 +40,7 @@ IdPath = Annotated[str, Path(max_length=4_000)]
 async def get_observer(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> ObserverReading:
-    """How this server reads the cluster's journals: from where, how old, how complete."""
+    """Return the state of this server's reading of the cluster's journals: source, age and completeness."""
     await uow.of(ClusterStore).get(name)
     return ObserverReading.of_snapshot(wiring.observations.of(name), now=wiring.clock.now())
 
@@ -52,19 +52,19 @@ async def list_transactions(
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
     search: Search = "",
-    state: Annotated[list[StateWord], Query(description="In Kafka's words; none: all.")] = [],  # noqa: B006 - FastAPI copies it
-    is_open: Annotated[bool | None, Query(description="Whether readers of committed data may wait for it.")] = None,
-    min_open_s: Annotated[float, Query(ge=0, le=1e9, description="Open for at least so long.")] = 0,
+    state: Annotated[list[StateWord], Query(description="Kafka's names; none: all.")] = [],  # noqa: B006 - FastAPI copies it
+    is_open: Annotated[bool | None, Query(description="True: it may block read_committed consumers.")] = None,
+    min_open_s: Annotated[float, Query(ge=0, le=1e9, description="Open for at least this time.")] = 0,
     owner: Owner | None = None,
     pipeline: Annotated[
         str | None,
-        Query(max_length=100, description="Only its tasks' ids; `owner` is not asked then."),
+        Query(max_length=100, description="Only its tasks' ids; `owner` is ignored then."),
     ] = None,
     sort: TransactionSort = TransactionSort.OLDEST,
     after: After = None,
     limit: Limit = 50,
 ) -> TransactionList:
-    """Every transactional id of the cluster, whoever uses it."""
+    """List every transactional id of the cluster, of any client."""
     now = wiring.clock.now()
     query = TransactionQuery(
         search=search,
@@ -97,7 +97,7 @@ async def list_transactions(
 async def get_transaction(
     name: NameInPath, transactional_id: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> TransactionDetail:
-    """One transactional id, with the steps of its producer id and epoch and the offsets that it has pending."""
+    """Return one transactional id, with the steps of its producer id and epoch and its pending offsets."""
     detail = await transactions.get_transaction(
         uow, wiring.observations, cluster=name, transactional_id=transactional_id
     )
@@ -108,7 +108,7 @@ async def get_transaction(
 async def get_transaction_pace(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> TransactionPace:
-    """Second by second: how many transactions are open, how old the oldest is, commits and aborts."""
+    """Return, for each second, the number of open transactions, the age of the oldest, commits and aborts."""
     now = wiring.clock.now()
     return TransactionPace.of_pace(
         await transactions.get_pace(uow, wiring.observations, cluster=name, now=now), now=now
@@ -122,13 +122,13 @@ async def list_groups(
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
     search: Search = "",
-    state: Annotated[list[GroupState], Query(description="In Kafka's words; none: all.")] = [],  # noqa: B006 - as above
+    state: Annotated[list[GroupState], Query(description="Kafka's names; none: all.")] = [],  # noqa: B006 - as above
     kind: Annotated[list[GroupKind], Query()] = [],  # noqa: B006 - as above
-    has_pending: Annotated[bool | None, Query(description="Whether an open transaction has offsets of it.")] = None,
+    has_pending: Annotated[bool | None, Query(description="True: an open transaction has offsets of it.")] = None,
     after: After = None,
     limit: Limit = 50,
 ) -> GroupList:
-    """Every group of the cluster by name, whoever its members are."""
+    """List every group of the cluster by name, of any client."""
     query = GroupQuery(search=search, states=frozenset(state), kinds=frozenset(kind), has_pending=has_pending)
     page = await groups.list_groups(uow, wiring.observations, cluster=name, query=query, after=after, limit=limit)
     return GroupList(
@@ -143,6 +143,6 @@ async def list_groups(
 async def get_group(
     name: NameInPath, group: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> GroupDetail:
-    """One group: members with what they own and shall own, offsets stored and pending, its newest rebalances."""
+    """Return one group: members with assignment and target, stored and pending offsets, its newest rebalances."""
     detail = await groups.get_group(uow, wiring.observations, cluster=name, group=group)
     return GroupDetail.of_detail(detail, now=wiring.clock.now())

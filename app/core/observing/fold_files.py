@@ -1,12 +1,12 @@
-"""Where the observer keeps what it has folded: one file a Kafka cluster in the state folder.
+"""The files of the observer's materialized state: one for each Kafka cluster, in the state directory.
 
-    a line of JSON that says what follows
-    parts, each of a length (four bytes) and as much of compressed MessagePack: first how far was read, then ids and
-        groups, some hundreds a part, so that neither memory nor other threads feel it
+    a line of JSON that describes the rest
+    parts, each of a length (four bytes) and as much of compressed MessagePack: first the positions, then ids and
+        groups, some hundreds a part, which bounds memory and the delay of other threads
     a part of length 0, and the checksum (four bytes) of everything before it
 
-A file that does not hold what its first line says, or that another version or another cluster has written, is set
-aside: the journals are read again from their beginning, which costs time and nothing else.
+A file that does not match its first line, or of another version or cluster, is renamed. Then the journals are read from
+their beginning, which only costs time.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ T = TypeVar("T")
 _FORMAT = "fenceline journals"
 _VERSION = 4
 _PER_PART = 500
-# A part is some hundred ids, or a few groups of a hundred thousand offsets.
+# A part has some hundred ids, or a few groups of a hundred thousand offsets.
 _LARGEST_PART = 1 << 28
 _UINT32 = struct.Struct(">I")
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
-    """groups: the patterns of the groups that are in it; other groups' records were passed over for good."""
+    """groups: the patterns of the groups in it; records of other groups were skipped."""
 
     format: str
     version: int
@@ -83,7 +83,7 @@ class FoldFiles:
         try:
             write_private_parts(self._file(kafka_cluster_id), _with_checksum(_written(header, folds)))
         except StateFileError as error:
-            raise UnavailableError(f"what was read of the journals is not saved: {error}") from error
+            raise UnavailableError(f"the state of the journals is not saved: {error}") from error
 
     def _file(self, kafka_cluster_id: str) -> Path:
         return self._folder / f"{quote(kafka_cluster_id, safe='')}.journals"
@@ -94,9 +94,9 @@ class FoldFiles:
         try:
             file.replace(aside)
         except OSError as error:
-            note += f"; it could not be set aside either: {error.strerror or error}"
+            note += f"; it could not be renamed either: {error.strerror or error}"
         else:
-            note += f"; it was set aside as {aside.name}"
+            note += f"; it was renamed to {aside.name}"
         log.warning(note)
         return note
 
@@ -113,7 +113,7 @@ def _written(header: _Header, folds: Folds) -> Iterator[bytes]:
 
 
 def _part(value: object) -> Iterator[bytes]:
-    # Level 1: a tenth of the size for little time, in which other threads run.
+    # Level 1: a tenth of the size for little time, during which other threads run.
     packed = zlib.compress(msgspec.msgpack.encode(value), 1)
     yield _UINT32.pack(len(packed))
     yield packed
@@ -135,7 +135,7 @@ def _with_checksum(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _read(opened: BinaryIO, kafka_cluster_id: str) -> tuple[_Header, Folds]:
-    """Raises ValueError, a zlib.error or a MsgspecError, with what is wrong."""
+    """Raises ValueError, a zlib.error or a MsgspecError, with the reason."""
     first = opened.readline()
     header = msgspec.json.decode(first, type=_Header)
     if (header.format, header.version) != (_FORMAT, _VERSION):
@@ -147,12 +147,12 @@ def _read(opened: BinaryIO, kafka_cluster_id: str) -> tuple[_Header, Folds]:
     folds.transactions.ids |= {one.transactional_id: one for one in _values(parts, LiveTransaction)}
     folds.groups.groups |= {one.group: one for one in _values(parts, LiveGroup)}
     if next(parts, None) is not None:
-        raise ValueError("it has more than it should")
+        raise ValueError("it is longer than it should be")
     return header, folds
 
 
 def _values(parts: Iterator[bytes], of: type[T]) -> Iterator[T]:
-    """Those of the parts up to an empty one."""
+    """Yield the values of the parts up to an empty one."""
     for part in parts:
         some = msgspec.msgpack.decode(part, type=tuple[of, ...])
         if not some:
@@ -161,7 +161,7 @@ def _values(parts: Iterator[bytes], of: type[T]) -> Iterator[T]:
 
 
 def _checked_parts(opened: BinaryIO, checksum: int) -> Iterator[bytes]:
-    """Every part, unpacked; raises ValueError at the end when something was not as it was written."""
+    """Yield every part, decompressed; raise ValueError at the end for a wrong checksum."""
     while True:
         length = opened.read(_UINT32.size)
         if len(length) < _UINT32.size:
@@ -170,7 +170,7 @@ def _checked_parts(opened: BinaryIO, checksum: int) -> Iterator[bytes]:
         if size == 0:
             break
         if size > _LARGEST_PART:
-            raise ValueError(f"a part of it is said to have {size} bytes")
+            raise ValueError(f"a part of it has a length of {size} bytes")
         packed = opened.read(size)
         if len(packed) < size:
             raise ValueError("it is cut off")

@@ -1,4 +1,4 @@
-"""A page of a cluster's groups, and one group as people read it."""
+"""A page of a cluster's groups, and the members of a group for people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GroupPage(NamedTuple):
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """owned, target: partitions by topic; by topic id where nothing told its name. epoch: of a KIP-848 member."""
+    """owned, target: partitions by topic; by topic id if its name is not known. epoch: of a KIP-848 member."""
 
     member_id: str
     instance_id: str | None
@@ -47,7 +47,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(groups: Mapping[str, LiveGroup], query: GroupQuery, *, after: str | None, limit: int) -> GroupPage:
-    """One page, by name. Raises InvalidError."""
+    """Return one page, by name. Raises InvalidError."""
     checked_limit(limit)
     start = None if after is None else decode_cursor(after, keys=1)[0]
     search = query.search.casefold()

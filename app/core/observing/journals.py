@@ -1,6 +1,6 @@
-"""The brokers' journals as the observer follows them. What is here blocks: it belongs into a thread.
+"""The ports of the observer to the brokers' journals. They block, so they are called in a thread.
 
-`connection` is what Cluster.connection() returns, secrets as references that the implementation resolves.
+`connection` is the result of Cluster.connection(), with references to secrets that the implementation resolves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Heard(Enum):
-    """READ: batches, perhaps none. GONE: the log has nothing at our position; it goes on at `next_offset`.
+    """READ: batches, perhaps none. GONE: the log no longer has the position; it continues at `next_offset`.
 
     REFUSED: the topic may not be read.
     """
@@ -30,8 +30,9 @@ class Heard(Enum):
 
 
 class Stamp(NamedTuple):
-    """When a leader wrote a record, by its own clock; by ours (monotonic seconds) it was after `after_s`, and had
-    arrived by `heard_s`."""
+    """The time of a record by its leader's clock. By this process's monotonic clock, it was after `after_s` and before
+    `heard_s`.
+    """
 
     stamped_ms: int
     after_s: float
@@ -39,9 +40,9 @@ class Stamp(NamedTuple):
 
 
 class LogAnswer(NamedTuple):
-    """What the leader of one partition said. `end`: its high watermark. `refusal`: in the broker's words.
+    """The answer of a partition's leader. `end`: its high watermark. `refusal`: the broker's error.
 
-    broker_id: the leader, -1 where nobody answered. stamp: of its newest record, where it came just now.
+    broker_id: the leader, -1 without an answer. stamp: of its newest record, if that is new.
     """
 
     heard: Heard
@@ -56,34 +57,34 @@ class LogAnswer(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A topic as the brokers describe it: no partitions, and why, or that it is not there."""
+    """A topic in the brokers' metadata: its partitions, or none with the reason if there is an error."""
 
     partitions: frozenset[int]
     refusal: str = ""
 
 
 class Polled(NamedTuple, Generic[T]):
-    """found: those ids or groups that we may describe. missing: a sentence for each that did not answer or refused."""
+    """found: the ids or groups that may be described. missing: a sentence for each coordinator without an answer."""
 
     found: dict[str, T]
     missing: tuple[str, ...]
 
 
 class Tail(Protocol):
-    """One connection that follows partitions of journals, read_uncommitted, one long poll at a time for each leader.
+    """One connection that follows partitions of journals, read_uncommitted, by one long poll at a time for each leader.
 
-    Used by one thread; `ask_coordinators` and `ask_group_coordinators`, which take long where brokers are silent, may
-    be asked in others. Every method raises BrokerUnreachableError or UnavailableError for what a new connection may
-    mend.
+    Used by one thread; other threads may call `ask_coordinators` and `ask_group_coordinators`, which take long if
+    brokers do not answer. Every method raises BrokerUnreachableError or UnavailableError for errors that a new
+    connection may fix.
     """
 
     @property
     def kafka_cluster_id(self) -> str:
-        """As the brokers report it."""
+        """The id that the brokers report."""
         ...
 
     def look_up(self, topic: str) -> Look:
-        """As last heard; asked anew in the background when it is not there."""
+        """Return the last metadata; they are requested again in the background if the topic does not exist."""
         ...
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
@@ -93,38 +94,38 @@ class Tail(Protocol):
     def leave(self, topic: str) -> None: ...
 
     def poll(self, *, timeout_s: float) -> list[LogAnswer]:
-        """What came since the last call, as soon as anything did."""
+        """Return the answers since the last call, as soon as there is one."""
         ...
 
     def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
-        """What the coordinators say to ListTransactions and DescribeTransactions now."""
+        """Return the coordinators' current answers to ListTransactions and DescribeTransactions."""
         ...
 
     def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
-        """What the coordinators say of groups and their offsets now."""
+        """Return the coordinators' current answers about groups and their offsets."""
         ...
 
 
 class Journals(Protocol):
     def open(self, connection: Mapping[str, str], *, timeout_s: float) -> AbstractContextManager[Tail]:
-        """Raises BrokerUnreachableError, UnavailableError, InvalidError when a secret cannot be resolved."""
+        """Raises BrokerUnreachableError, UnavailableError, InvalidError if a secret cannot be resolved."""
         ...
 
 
 class Restored(NamedTuple):
-    """`folds` are empty where nothing usable was saved; `note` says so, or that there was nothing."""
+    """`folds` are empty without a usable file; `note` has the reason, or is empty without a file."""
 
     folds: Folds
     note: str
 
 
 class FoldStore(Protocol):
-    """Keeps what was folded between two lives of a server."""
+    """Keeps the materialized state over restarts of a server."""
 
     def load(self, kafka_cluster_id: str) -> Restored:
-        """A file that is damaged, foreign or of another version is set aside, with a sentence; never an exception."""
+        """A damaged file, or one of another cluster or version, is renamed, with a sentence; never an exception."""
         ...
 
     def save(self, kafka_cluster_id: str, folds: Folds) -> None:
-        """All or nothing. Raises UnavailableError."""
+        """Atomic. Raises UnavailableError."""
         ...

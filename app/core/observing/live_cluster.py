@@ -20,16 +20,16 @@ JOURNALS = (transaction_state.TOPIC, group_records.TOPIC)
 
 
 class Folds(msgspec.Struct):
-    """What is saved, and what a restart goes on from."""
+    """The saved state, from which a restart continues."""
 
     transactions: LiveTransactions = msgspec.field(default_factory=LiveTransactions)
     groups: LiveGroups = msgspec.field(default_factory=LiveGroups)
 
 
 class LiveCluster:
-    """Used by one thread; its snapshots by everybody.
+    """Used by one thread; all threads may use its snapshots.
 
-    is_wanted: which groups are kept; the records of others are counted.
+    is_wanted: chooses the groups to keep; records of others are counted.
     """
 
     def __init__(self, cluster: str, folds: Folds, *, is_wanted: Callable[[str], bool], now_ms: int) -> None:
@@ -54,7 +54,7 @@ class LiveCluster:
         )
         self.clocks = MeasuredClocks()
         self._cluster = cluster
-        # Of what was saved too: who was to be told may not have been.
+        # Also for saved ids: their steps may not have been processed before the restart.
         self._stepped = {name for name, live in folds.transactions.ids.items() if live.past}
         self._commits = self._aborts = 0
         self._is_status_new = True
@@ -65,9 +65,9 @@ class LiveCluster:
         return self.transactions if topic == transaction_state.TOPIC else self.groups
 
     def take_stepped(self) -> list[LiveTransaction]:
-        """The ids that had a step since the last call, each as it is now, with its steps and their records.
+        """Return the ids with a step since the last call, each in its current state, with its steps and their records.
 
-        The first call has every id with a step: whoever keeps them must take one twice.
+        The first call returns every id with a step, so callers must tolerate repetitions.
         """
         ids = self.folds.transactions.ids
         stepped, self._stepped = self._stepped, set[str]()
@@ -86,11 +86,11 @@ class LiveCluster:
         return changed
 
     def enter(self, topic: str, phase: Phase, *, problem: str = "", now_ms: int) -> None:
-        """Note how the reading of one journal is."""
+        """Note the phase of one journal."""
         self._is_status_new |= self.journal(topic).enter(phase, problem=problem, now_ms=now_ms)
 
     def snapshot(self, *, now_ms: int) -> Snapshot:
-        """What is so now; with the number of the one before when only times and counts have changed."""
+        """Return the current state; with the previous number if only times and counts have changed."""
         number = self._number + 1
         is_changed = self.transactions.publish(number)
         is_changed |= self.groups.publish(number)

@@ -1,8 +1,8 @@
-"""One journal, folded, and what of it is shown.
+"""One journal with its materialized state, and the part of it that is shown.
 
-A partition's ids or groups are shown once it is read to the end that it had when reading began: what a journal says
-before is history, and an id that it calls open may long be closed. Until then, and where the journal may not be read,
-what the admin calls said stands in.
+A partition's ids or groups are shown once it is read to its end at the start of reading. Earlier records are history:
+an id that is open in them may be complete now. Until then, and without permission to read the journal, answers of admin
+requests are shown instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.core.observing.snapshot import JournalStatus, Phase
 
 
 class Placed(Protocol):
-    """What one partition of a journal tells."""
+    """A value of one partition of a journal."""
 
     @property
     def partition(self) -> int: ...
@@ -28,11 +28,11 @@ T = TypeVar("T", bound=Placed)
 
 
 class LiveJournal(Generic[T]):
-    """Takes what was read, keeps what is shown. Used by one thread.
+    """Takes records and keeps the shown values. Used by one thread.
 
     Args:
-        reading, values: the fold's own; `apply` and `forget` change them and say which names they touched.
-        keep: makes of a folded value one that later records do not change.
+        reading, values: the materialized state; `apply` and `forget` change it and return the changed names.
+        keep: returns a copy of a value that later records do not change.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class LiveJournal(Generic[T]):
         self._withdraw()
 
     def next_offset(self, partition: int) -> int:
-        """Where the fold goes on; 0 where it has read nothing."""
+        """Return the position; 0 if nothing was read."""
         position = self._reading.positions.get(partition)
         return 0 if position is None else position.next_offset
 
     def restart(self, partition: int) -> None:
-        """The log does not have what follows our position any more: as a coordinator does, begin with what it has."""
+        """The log no longer has the position: start with its first record, as a coordinator does."""
         self._changed.update(self._forget(partition))
         self._kept_back.pop(partition, None)
         self.progress.stop(partition)
@@ -80,7 +80,7 @@ class LiveJournal(Generic[T]):
         end: int,
         now_ms: int,
     ) -> None:
-        """Fold an answer of the partition's leader; `end` is the high watermark that it told."""
+        """Apply an answer of the partition's leader; `end` is its high watermark."""
         touched = self._changed if self.progress.is_caught_up(partition) else self._kept_back[partition]
         for batch in batches:
             touched.update(self._apply(partition, batch))
@@ -88,28 +88,30 @@ class LiveJournal(Generic[T]):
             self._release(partition)
 
     def polled(self, found: Mapping[str, T], *, missing: Collection[str] = (), now_ms: int) -> None:
-        """The admin calls' whole answer, as of `now_ms`. `missing`: a sentence for each coordinator without one."""
+        """Take the complete answer of the admin requests, as of `now_ms`. `missing`: a sentence for each coordinator
+        without one.
+        """
         was, self._stand_ins = self._stand_ins, dict(found)
         self._changed.update(name for name in was.keys() | found.keys() if was.get(name) != found.get(name))
         self.progress.note_polled(missing, now_ms=now_ms)
 
     def not_polled(self, why: str) -> None:
-        """The admin calls have no answer; what they said last stays."""
+        """The admin requests have no answer; the last one stays."""
         self.progress.note_not_polled(why)
 
     def enter(self, phase: Phase, *, problem: str = "", now_ms: int) -> bool:
-        """Note how the reading is; True when that is news. An absent or refused journal's word is not shown."""
+        """Note the phase, and return True if it is new. Values of an absent or refused journal are not shown."""
         if phase in (Phase.ABSENT, Phase.REFUSED) and self.progress.partition_count:
             self.progress.stop()
             self._withdraw()
         if phase is Phase.LIVE and self._stand_ins:
-            # Of some nobody knew which partition would tell them.
+            # The partition of some of them is not known.
             self._changed.update(self._stand_ins)
             self._stand_ins = {}
         return self.progress.enter(phase, problem=problem, now_ms=now_ms)
 
     def publish(self, number: int) -> bool:
-        """Take over what has changed; False when nothing that is shown has."""
+        """Take over the changes; return False if no shown value has changed."""
         is_changed = False
         for name in self._changed:
             value = self._find(name)
@@ -124,7 +126,7 @@ class LiveJournal(Generic[T]):
         return is_changed
 
     def shown(self) -> tuple[dict[str, T], dict[str, int]]:
-        """Copies: the values, and the number with which each was published."""
+        """Return copies of the values, and the number of each one's publication."""
         return self._shown.copy(), self._changed_at.copy()
 
     def status(self, now_ms: int) -> JournalStatus:
@@ -142,7 +144,7 @@ class LiveJournal(Generic[T]):
         self._changed.update(name for name, one in self._stand_ins.items() if one.partition == partition)
 
     def _withdraw(self) -> None:
-        """Everything is kept back until its partition has caught up."""
+        """Hide everything until its partition is read to its end."""
         for name, value in self._values.items():
             self._kept_back[value.partition].add(name)
         self._changed.update(self._shown)

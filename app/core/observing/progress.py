@@ -1,4 +1,4 @@
-"""How far the reader of one journal has come, partition by partition, and what may be said by that."""
+"""The progress of the reader of one journal, by partition, and the status that follows from it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SILENT_AFTER_MS = 3_000
 
 
 class _Partition(msgspec.Struct):
-    """target: the end at the leader's first answer; what lies before it may be older than what is so now.
+    """target: the end in the leader's first answer; records before it may be outdated.
 
-    as_of_ms: when it was last known to be read to its end. heard_ms: the leader's last answer.
+    as_of_ms: the last time at which it was read to its end. heard_ms: the leader's last answer.
     """
 
     position: int
@@ -30,7 +30,7 @@ class _Partition(msgspec.Struct):
 
 
 class JournalProgress:
-    """Positions and the phase of one journal. `now_ms` is always our own clock."""
+    """Positions and the phase of one journal. `now_ms` is always by this process's clock."""
 
     def __init__(self, topic: str, *, now_ms: int) -> None:
         self.topic = topic
@@ -48,7 +48,7 @@ class JournalProgress:
 
     @property
     def partition_count(self) -> int:
-        """How many are to be read; 0 while nobody said it, or they are not read."""
+        """The number of partitions to read; 0 while it is not known, or they are not read."""
         return len(self._expected)
 
     @property
@@ -60,12 +60,12 @@ class JournalProgress:
         return found is not None and found.is_caught_up
 
     def expect(self, partitions: Iterable[int], *, now_ms: int) -> None:
-        """These are to be read from now on."""
+        """Add partitions to read."""
         for partition in partitions:
             self._expected.setdefault(partition, now_ms)
 
     def advance(self, partition: int, *, next_offset: int, end: int, now_ms: int) -> bool:
-        """An answer of the leader was folded; True when it is the one that caught up."""
+        """Note an answer of the leader; return True if it reaches the target."""
         found = self._partitions.get(partition)
         if found is None:
             found = self._partitions[partition] = _Partition(-1, max(end, 0), end, -1, now_ms)
@@ -76,7 +76,7 @@ class JournalProgress:
         return found.is_caught_up and not was_caught_up
 
     def stop(self, partition: int | None = None) -> None:
-        """This partition, or none at all, is read any more: what was folded may be out of date."""
+        """This partition, or every one, is no longer read: its state may be outdated."""
         if partition is None:
             self._partitions.clear()
             self._expected.clear()
@@ -84,16 +84,16 @@ class JournalProgress:
             self._partitions.pop(partition, None)
 
     def note_polled(self, missing: Iterable[str], *, now_ms: int) -> None:
-        """The admin calls have just said what is so, but for the missing coordinators."""
+        """The admin requests have a new answer, except for the missing coordinators."""
         self._polled_ms = now_ms
         self._missing = tuple(missing)
 
     def note_not_polled(self, why: str) -> None:
-        """They were asked, and say nothing; `why` in a sentence's words."""
+        """The admin requests failed; `why` is a sentence part."""
         self._missing = (why,)
 
     def enter(self, phase: Phase, *, problem: str = "", now_ms: int) -> bool:
-        """True when this is another phase or problem than before."""
+        """Return True if the phase or the problem is new."""
         is_new = (phase, problem) != (self._phase, self._problem)
         if phase is not self._phase:
             self._phase_since_ms = now_ms
@@ -106,7 +106,7 @@ class JournalProgress:
         is_read = self.is_caught_up_everywhere
         problem = self._problem
         if self._missing and not is_read:
-            problem = "; ".join(filter(None, (problem, f"not answered: {', '.join(self._missing)}")))
+            problem = "; ".join(filter(None, (problem, f"no answer: {', '.join(self._missing)}")))
         if silent and not problem:
             problem = f"the leaders of {silent} of {len(self._expected)} partitions of {self.topic} do not answer"
         return JournalStatus(
@@ -130,7 +130,7 @@ class JournalProgress:
         return self._expected[partition] if found is None else found.heard_ms
 
     def _source(self, *, is_read: bool) -> Source:
-        # A cluster without the journal has no transaction, and that is known.
+        # A cluster without the journal has no transactions, which is certain.
         if is_read or self._phase is Phase.ABSENT:
             return Source.JOURNAL
         return Source.ADMIN_CALLS if self._polled_ms >= 0 else Source.NOTHING

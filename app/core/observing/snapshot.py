@@ -1,4 +1,4 @@
-"""What the observer of one cluster publishes: all ids and groups as of one moment, and how good that knowledge is."""
+"""The snapshots of one cluster's observer: all ids and groups at one moment, with their freshness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.core.journals.transaction_pace import TransactionPace
 
 
 class Source(StrEnum):
-    """Where the answers come from. ADMIN_CALLS know what is so, not how it came to be."""
+    """The source of the answers. ADMIN_CALLS have the current state without its history."""
 
     JOURNAL = "journal"
     ADMIN_CALLS = "admin_calls"
@@ -23,12 +23,12 @@ class Source(StrEnum):
 
 
 class Phase(StrEnum):
-    """How the reading of one journal is.
+    """The phase of the reading of one journal.
 
     CONNECTING ─▶ CATCHING_UP ─▶ LIVE
          │              ╰───┬─────╯
-         ├─▶ ABSENT: no such topic yet, looked for again   LOST: no broker answers, what was read stays shown
-         ╰─▶ REFUSED: it may not be read, asked again
+         ├─▶ ABSENT: no such topic yet, checked again      LOST: no broker answers, the last state stays shown
+         ╰─▶ REFUSED: no permission to read it, tried again
     OFF: by the settings.
     """
 
@@ -42,13 +42,13 @@ class Phase(StrEnum):
 
 
 class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One journal's reader.
+    """The status of one journal's reader.
 
-    problem: a sentence for a person; empty when all is well.
-    as_of_ms: everything that the journal held at this moment (our clock) is in the answers; -1: not yet.
-    complete_since_ms: the past is told without a gap from here on (the brokers' clock); None: from the very beginning,
-        -1: not read yet. The present state of each id and group does not depend on it.
-    lag_records: between what was read and the journal's end as last heard.
+    problem: a sentence for a person; empty without a problem.
+    as_of_ms: the answers include all records up to this time (by this process's clock); -1: not yet.
+    complete_since_ms: the history is complete from here on (by the brokers' clocks); None: from the very beginning, -1:
+    not read yet. The current state of each id and group does not depend on it.
+    lag_records: between the position and the last known end of the journal.
     silent_partitions: those whose leader does not answer now.
     """
 
@@ -68,14 +68,14 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Nobody changes a snapshot; the next one has a higher `number` when an id, a group or a phase has changed.
+    """A snapshot is immutable; the next one has a higher `number` if an id, a group or a phase has changed.
 
-    transactions_changed, groups_changed: the number of the snapshot that first had the value as it is here.
-    pace: of all ids that were read, those of partitions that have not caught up included.
-    commits, aborts: that were seen to happen since this server began to observe; none of what a journal told before.
+    transactions_changed, groups_changed: the number of the first snapshot with the current value.
+    pace: of all ids that were read, including those of partitions that are not read to their end.
+    commits, aborts: since this server started to observe, without earlier ones in the journal.
     records_of_unwanted_groups: counted only, by the setting that chooses groups.
     clocks: of the brokers that lead the journals, as far as they are measured.
-    note: a sentence about the file in which the folds are kept, when it could not be used; empty when all is well.
+    note: a sentence about an unusable file of the saved state; empty otherwise.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""The colours of states: what a page shows of a cluster."""
+"""The colours of phases and freshness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page of a cluster's transactional ids: which of them, and in which order."""
+"""A page of a cluster's transactional ids: filters and order."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from app.kit.page import checked_limit, decode_cursor, encode_cursor
 _NEVER_MS = 1 << 60
 _LONG_MS = 1_000
 _Place = tuple[int, str]
-# As many digits as any moment has: what is longer was not made here, and dear to read.
+# As many digits as any time has: longer numbers are foreign, and expensive to parse.
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 class Owner(StrEnum):
-    """OURS: a pipeline of this Fenceline owns the id."""
+    """OURS: a Fenceline pipeline owns the id."""
 
     OURS = "ours"
     FOREIGN = "foreign"
 
 
 class TransactionSort(StrEnum):
-    """OLDEST: open ones by how long they have been, the longest first, then the others. CHANGED: newest first.
+    """OLDEST: open transactions by age, the oldest first, then the others. CHANGED: newest first.
 
-    LONG_OPEN: those that are open for a second or longer, the longest first, then all others by id. Where transactions
-    are short nothing moves, and what hangs rises.
+    LONG_OPEN: transactions that are open for a second or longer, the oldest first, then all others by id. With short
+    transactions the order is stable, and a hanging one moves to the top.
     """
 
     OLDEST = "oldest"
@@ -43,7 +43,7 @@ class TransactionSort(StrEnum):
 
 
 class TransactionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """search: a part of the id. states: in Kafka's words; empty: all. min_open_ms: open for at least this long."""
+    """search: a part of the id. states: Kafka's names; empty: all. min_open_ms: open for at least this time."""
 
     search: str = ""
     states: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class TransactionQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionPage(NamedTuple):
-    """matching: how many the query finds on all pages."""
+    """matching: the number of results on all pages."""
 
     items: tuple[LiveTransaction, ...]
     next_cursor: str | None
@@ -62,7 +62,7 @@ class TransactionPage(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How many ids there are, how many have an open transaction, and which of these is open the longest."""
+    """The number of ids, the number of open transactions, and the id with the oldest of these."""
 
     ids: int
     open: int
@@ -70,9 +70,9 @@ class Tally(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """All ids, looked through once for those with an open transaction.
+    """All ids, with those that have an open transaction.
 
-    shifts: by partition of the journal, what makes its coordinator's times those of our clock; those that differ.
+    shifts: by partition of the journal, the difference of its coordinator's clock to this process's, if there is one.
     """
 
     transactions: Mapping[str, LiveTransaction]
@@ -104,7 +104,7 @@ def select(
     after: str | None,
     limit: int,
 ) -> TransactionPage:
-    """One page. `ours` is looked at only when the query asks for an owner. Raises InvalidError."""
+    """Return one page. `ours` is used only if the query has an owner. Raises InvalidError."""
     checked_limit(limit)
     start = None if after is None else _position(after, query.sort)
     matching = _matching(ids, query, ours, now_ms)
@@ -116,7 +116,7 @@ def select(
     return TransactionPage(tuple(ids.transactions[name] for _, name in page), cursor, len(matching))
 
 
-# One comprehension a condition: with 50,000 ids, and many looks a second, a test that is not asked for costs too.
+# One comprehension for each condition: with 50,000 ids and many views a second, an unused test costs time.
 def _matching(ids: Counted, query: TransactionQuery, ours: Collection[str], now_ms: int) -> Collection[LiveTransaction]:
     found: Collection[LiveTransaction] = ids.transactions.values()
     if query.min_open_ms > 0 or query.is_open:
@@ -152,7 +152,7 @@ def _first(
     start: _Place | None,
     number: int,
 ) -> list[_Place]:
-    """The first of them in their order that come after `start`. still_open: those of them, if that is known already."""
+    """Return the first ones in their order after `start`. still_open: the open ones among them, if known already."""
     match sort:
         case TransactionSort.ID:
             return _first_by_id((live.transactional_id for live in found), 0, start, number)
@@ -180,7 +180,7 @@ def _first(
 
 
 def _first_by_id(names: Iterable[str], key: int, start: _Place | None, number: int) -> list[_Place]:
-    """Those that share a key; comparing texts alone is cheaper than comparing pairs."""
+    """Return ids with the same key; comparing strings alone is cheaper than comparing pairs."""
     if start is not None and start[0] > key:
         return []
     if start is not None and start[0] == key:

@@ -1,4 +1,4 @@
-"""How good an answer is, as a sentence for whoever looks at it."""
+"""The freshness of an answer, as a sentence for people."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from app.core.observing.snapshot import JournalStatus, Phase, Source
+from app.kit.words import duration
 
 _BEHIND_MS = 2_000
 _REASONS = 3
 
 
 class Quality(StrEnum):
-    """LIVE: what is shown is so now. PARTIAL: it is so, and not all. STALE: it was so. NOTHING: nothing is known."""
+    """LIVE: current and complete. PARTIAL: current and incomplete. STALE: outdated. NOTHING: no data."""
 
     LIVE = "live"
     PARTIAL = "partial"
@@ -26,33 +27,33 @@ class Told(NamedTuple):
 
 
 def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
-    """One sentence, names in backticks; of a journal that is read as it should be it says only where from."""
+    """Return one sentence, with names in backticks; for a journal without problems, only its source."""
     topic = journal.topic
     behind_ms = now_ms - journal.as_of_ms
     match journal.phase:
         case Phase.OFF:
-            return Told(Quality.NOTHING, f"Nothing is read: {journal.problem}.")
+            return Told(Quality.NOTHING, f"The journals are not read: {journal.problem}.")
         case Phase.CONNECTING:
             why = f": {journal.problem}" if journal.problem else ""
-            return Told(Quality.NOTHING, f"The cluster is being asked for `{topic}`{why}.")
+            return Told(Quality.NOTHING, f"Connecting to the cluster for `{topic}`{why}.")
         case Phase.ABSENT:
-            return Told(Quality.LIVE, f"The cluster has no `{topic}` yet: nobody has used it.")
+            return Told(Quality.LIVE, f"The cluster has no `{topic}` yet: no client has used it.")
         case Phase.CATCHING_UP:
             done = f"{journal.partitions_caught_up} of {journal.partitions} partitions of `{topic}` are read"
-            instead = "; of the others, what coordinators say is open" if journal.source is Source.ADMIN_CALLS else ""
-            return Told(Quality.PARTIAL, f"{done}{instead}. {journal.lag_records:,} records to go.")
+            instead = "; the others show their coordinators' answers" if journal.source is Source.ADMIN_CALLS else ""
+            return Told(Quality.PARTIAL, f"{done}{instead}. {journal.lag_records:,} records remain.")
         case Phase.REFUSED:
-            asked = f" They were asked {_age(behind_ms)} ago." if journal.source is Source.ADMIN_CALLS else ""
+            asked = f" They were asked {duration(behind_ms)} ago." if journal.source is Source.ADMIN_CALLS else ""
             return Told(Quality.PARTIAL, f"{_capitalised(journal.problem)}.{asked}")
         case Phase.LOST:
-            age = f" This is what was so {_age(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
+            age = f" This is the state of {duration(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
             return Told(Quality.STALE, f"Not live: {journal.problem or 'no broker answers'}.{age}")
         case Phase.LIVE:
             if behind_ms > _BEHIND_MS:
                 why = f": {journal.problem}" if journal.problem else ""
-                was_so = f"this is what was so {_age(behind_ms)} ago"
+                was_so = f"this is the state of {duration(behind_ms)} ago"
                 if not journal.lag_records:
-                    return Told(Quality.STALE, f"Not live: {was_so}, and not all of `{topic}` was heard of since{why}.")
+                    return Told(Quality.STALE, f"Not live: {was_so}, and `{topic}` was not read completely since{why}.")
                 lag = f"{journal.lag_records:,} {'record' if journal.lag_records == 1 else 'records'}"
                 are = "is" if journal.lag_records == 1 else "are"
                 return Told(Quality.STALE, f"Behind: {was_so}, {lag} of `{topic}` {are} not read yet{why}.")
@@ -62,7 +63,7 @@ def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
 
 
 def notes_of(journal: JournalStatus) -> list[str]:
-    """What else whoever looks should know of how it was read: a sentence each."""
+    """Return further notes on the reading, a sentence each."""
     if not journal.unreadable:
         return []
     often = sorted(journal.unreadable.items(), key=lambda item: -item[1])
@@ -76,8 +77,3 @@ def notes_of(journal: JournalStatus) -> list[str]:
 
 def _capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
-
-
-def _age(milliseconds: int) -> str:
-    seconds = milliseconds // 1000
-    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

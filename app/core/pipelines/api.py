@@ -57,7 +57,9 @@ async def create_pipeline(
             note=body.note,
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.post("/{name}/validate", responses=refusals(413))
@@ -122,7 +124,9 @@ async def change_pipeline(
             note=body.note,
         )
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 @router.delete("/{name}", status_code=204, responses=refusals(404, 409))

@@ -170,7 +170,7 @@ class Definition:
     group_id: Text
     sink_topic: TopicName
     files = "Write files, with references to them in the sink topic; null: outputs are records of the sink topic."
-    commit_interval_ms = "The time from the begin of a transaction to its commit. No effect with `files.rotate_ms`."
+    commit_interval_ms = "The longest time between two commits. It has no effect with `files`: see `files.rotate_ms`."
     allows_drills = "Allow operators to freeze and kill its instances in a drill."
 
 

@@ -59,7 +59,7 @@ def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = Fals
     """List runs, newest first."""
     show_list(
         "/runs",
-        ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "BY", "ENDED", "WHY"),
+        ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "BY", "ENDED", "REASON"),
         _row,
         empty="No run yet: fenceline runs start PIPELINE",
         pipeline=pipeline,
@@ -107,7 +107,7 @@ def _show(client: Client, run_id: str) -> RenderableType:
     if run.end_reason:
         head.append(f"\n{run.end_reason}")
     instances = table(
-        ("INSTANCE#", "LEASE#", "STATE", "REVISION#", "HOST", "APPLICATION", "HEARTBEAT", "WHY"),
+        ("INSTANCE#", "LEASE#", "STATE", "REVISION#", "HOST", "APPLICATION", "HEARTBEAT", "REASON"),
         (
             (
                 str(i.ordinal),
@@ -126,7 +126,7 @@ def _show(client: Client, run_id: str) -> RenderableType:
     listed = table(
         (
             "TASK",
-            "TRY#",
+            "ATTEMPT#",
             "STATE",
             "GEN#",
             "IN/s#",
@@ -134,7 +134,7 @@ def _show(client: Client, run_id: str) -> RenderableType:
             "COMMITS#",
             "ABORTS#",
             "P99 ms#",
-            "HEARD",
+            "HEARTBEAT",
             "ERROR",
         ),
         (

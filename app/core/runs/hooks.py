@@ -1,4 +1,4 @@
-"""What core asks products while it works on rows. A unit of work carries the functions: `uow.part(Hooks)`."""
+"""Questions of core to products while it works on rows. A unit of work carries the functions: `uow.part(Hooks)`."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class DriverFolders(Protocol):
 
     @property
     def of(self) -> str:
-        """What the drivers carry out, in the plural: for the log."""
+        """Return the noun of its orders, in the plural: for the log."""
         ...
 
     async def trim_logs(self) -> int:

@@ -1,4 +1,4 @@
-"""How the messages of workers are authenticated, read and answered: for each route of the workers' listener."""
+"""Authentication, decoding and answers of workers' messages, for each route of the workers' listener."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.kit.errors import UnauthenticatedError, UnavailableError
 from app.kit.web.http_protocol import authenticated
 
 ANSWER_WITHIN_S = 1.5
-"""Less than the 2 s after which a worker stops waiting."""
+"""Below the 2 s after which a worker stops waiting."""
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 
@@ -29,12 +29,12 @@ class _Header(msgspec.Struct):
 
 
 class MalformedMessageError(Exception):
-    """A message that is not what its version says it is."""
+    """A message that does not have the shape of its protocol version."""
 
 
 @asynccontextmanager
 async def bounded_unit(wiring: Wiring) -> AsyncGenerator[UnitOfWork]:
-    """A unit of work that is given up when the database takes too long. Raises UnavailableError."""
+    """Yield a unit of work with a time limit. Raises UnavailableError after it."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S), wiring.unit_of_work() as uow:
             yield uow
@@ -43,7 +43,7 @@ async def bounded_unit(wiring: Wiring) -> AsyncGenerator[UnitOfWork]:
 
 
 async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
-    """What the run token is good for. Raises UnauthenticatedError."""
+    """Return the scope of the run token. Raises UnauthenticatedError."""
     secret = secret_of(request)
     if secret:
         async with bounded_unit(wiring) as uow:
@@ -51,11 +51,11 @@ async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
         if scope is not None:
             authenticated(request)
             return scope
-    raise UnauthenticatedError("this listener takes run tokens only, and this is none that it knows")
+    raise UnauthenticatedError("this listener takes run tokens only, and this token is unknown")
 
 
 def secret_of(request: Request) -> str:
-    """The bearer token of the request; empty without one."""
+    """Return the bearer token of the request; empty without one."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
 
@@ -86,5 +86,5 @@ def _versions() -> str:
 
 
 def answer_with(message: msgspec.Struct, *, status: int = 200) -> Response:
-    """The message as JSON."""
+    """Return the message as JSON."""
     return Response(msgspec.json.encode(message), status_code=status, media_type="application/json")

@@ -15,6 +15,7 @@ from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.not_progressing import not_progressing_sentence
 from app.core.runs.run import Run, RunState, fields_that_need_full_restart
 from app.core.runs.task import TaskState, TaskStatus
+from app.kit.words import duration, duration_s
 
 SILENT_AFTER = timedelta(seconds=5)
 NOT_IN_AFTER = timedelta(seconds=15)
@@ -158,14 +159,16 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
         elif _is_kept_out(status, now):
             found.append(_need(run, Severity.DEGRADED, f"{who} is not a member of its group: {status.last.last_error}"))
         elif age > SILENT_AFTER and status.last.state is not TaskState.DRAINED:
-            found.append(_need(run, Severity.DEGRADED, f"{who} has sent no heartbeat for {age.total_seconds():.0f} s"))
+            found.append(
+                _need(run, Severity.DEGRADED, f"{who} has sent no heartbeat for {duration_s(age.total_seconds())}")
+            )
         elif open_ms > definition.transaction_timeout_ms / 2:
             found.append(
                 _need(
                     run,
                     Severity.DEGRADED,
-                    f"{who} has an open transaction for {open_ms / 1000:.1f} s of at most "
-                    f"{definition.transaction_timeout_ms / 1000:.0f} s",
+                    f"{who} has an open transaction for {duration(open_ms)} of at most "
+                    f"{duration(definition.transaction_timeout_ms)}",
                 )
             )
     return found
@@ -193,7 +196,7 @@ def _of_unread(
         _need(
             run,
             Severity.DEGRADED,
-            f"no task has read {named}{more} for {since_s:.0f} s",
+            f"no task has read {named}{more} for {duration_s(since_s)}",
             f"check the brokers of {definition.cluster} and the task events",
         )
     ]

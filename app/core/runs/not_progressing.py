@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from app.core.runs.run import Run
 from app.core.runs.task import TaskStatus
+from app.kit.words import duration
 
 _NAMED = 4
 
@@ -24,9 +25,9 @@ def not_progressing(run: Run, tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
 
 def not_progressing_sentence(status: TaskStatus) -> str:
     """Return for how long, and the error of its last checkpoint."""
-    seconds = (status.last.not_progressing_ms or 0) / 1000
     why = status.last.last_error or "no error was given"
-    return f"task {status.ordinal}.{status.task} has committed nothing for {seconds:,.0f} s: {why}"
+    lasts = duration(status.last.not_progressing_ms)
+    return f"task {status.ordinal}.{status.task} has committed nothing for {lasts}: {why}"
 
 
 def all_sentences(tasks: list[TaskStatus]) -> str:

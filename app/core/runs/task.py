@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from app.core.runs.instance import InstanceState
+from app.core.runs.number_bounds import (
+    LARGEST,
+    LARGEST_EPOCH,
+    LARGEST_INDEX,
+    LONGEST_INTERVAL_MS,
+    Bound,
+    DurationMs,
+    Generation,
+    Index,
+    LatencyMs,
+    MomentMs,
+)
+
+Offset = Annotated[int | None, Bound(LARGEST, counted_as="partitions.offsets")]
+Count = Annotated[int, Bound(LARGEST, counted_as="counters")]
+IntervalMs = Annotated[int | None, Bound(LONGEST_INTERVAL_MS, counted_as="intervals")]
 
 
 class TaskState(StrEnum):
@@ -76,30 +93,30 @@ class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     topic: str
-    partition: int
-    position: int | None = None
-    committed: int | None = None
-    end: int | None = None
+    partition: Index
+    position: Offset = None
+    committed: Offset = None
+    end: Offset = None
     transactional_id: str | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
-    offsets_generation: int | None = None
+    producer_id: Annotated[int | None, Bound(LARGEST, counted_as="partitions.producer")] = None
+    producer_epoch: Annotated[int | None, Bound(LARGEST_EPOCH, counted_as="partitions.producer")] = None
+    offsets_generation: Generation = None
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Totals since the start of the attempt."""
 
-    records_in: int = 0
-    records_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    records_skipped: int = 0
-    records_dead_lettered: int = 0
-    transactions_committed: int = 0
-    transactions_aborted: int = 0
-    transactions_unknown: int = 0
-    fencings: int = 0
-    events_dropped: int = 0
+    records_in: Count = 0
+    records_out: Count = 0
+    bytes_in: Count = 0
+    bytes_out: Count = 0
+    records_skipped: Count = 0
+    records_dead_lettered: Count = 0
+    transactions_committed: Count = 0
+    transactions_aborted: Count = 0
+    transactions_unknown: Count = 0
+    fencings: Count = 0
+    events_dropped: Count = 0
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,38 +142,45 @@ class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
     since: Counted | None = None
 
 
-class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
+class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The loop's report of itself, in each snapshot, heartbeat and report (docs/loop.md).
+
+    not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; else None.
+    """
+
+    state: TaskState
+    member_id: str | None = None
+    generation: Generation = None
+    partitions: tuple[PartitionProgress, ...] = ()
+    counters: Counters = Counters()
+    commit_latency_p50_ms: LatencyMs = None
+    commit_latency_p99_ms: LatencyMs = None
+    open_transaction_age_ms: DurationMs = None
+    last_error: str | None = None
+    producer_id: Annotated[int | None, Bound(LARGEST, counted_as="producer")] = None
+    producer_epoch: Annotated[int | None, Bound(LARGEST_EPOCH, counted_as="producer")] = None
+    not_progressing_ms: DurationMs = None
+
+
+class TaskReport(LoopStatus, frozen=True, kw_only=True):
     """The part of a heartbeat that describes one attempt, without the wire's protocol version and events.
 
     commits_every_ms: the longest time that a checkpoint stays open; None: the worker is of an older release.
     uploads_within_ms: the longest time of its uploads after that; None without uploads.
-    not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; else None.
     """
 
     run_id: str
-    ordinal: int
-    lease: int
-    task: int
-    attempt: int
-    sequence: int
-    sent_at_ms: int
+    ordinal: Index
+    lease: Index
+    task: Annotated[int, Bound(LARGEST_INDEX, is_refused=True)]
+    attempt: Annotated[int, Bound(LARGEST_INDEX, is_refused=True)]
+    sequence: Annotated[int, Bound(LARGEST, is_refused=True)]
+    sent_at_ms: MomentMs
     host: str
-    pid: int
-    state: TaskState
+    pid: Index
     transactional_id: str | None = None
-    member_id: str | None = None
-    generation: int | None = None
-    partitions: tuple[PartitionProgress, ...] = ()
-    counters: Counters = Counters()
-    commit_latency_p50_ms: float | None = None
-    commit_latency_p99_ms: float | None = None
-    open_transaction_age_ms: int | None = None
-    last_error: str | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
-    commits_every_ms: int | None = None
-    uploads_within_ms: int | None = None
-    not_progressing_ms: int | None = None
+    commits_every_ms: IntervalMs = None
+    uploads_within_ms: IntervalMs = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ async def claim(request: Request, wiring: WiringDep, scope: Scope) -> Response:
 
 
 async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    """What the instance of this token shall run; 409 when its lease has ended."""
+    """Return the specification of the token's instance; 409 if its lease has ended."""
     async with bounded_unit(wiring) as uow:
         found = await specifications.specification_for(
             uow,

@@ -1,1 +1,1 @@
-"""Declarative steps: what they say, compiled once."""
+"""Transforms: declarative steps, compiled once, and Python files."""

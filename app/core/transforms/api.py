@@ -1,4 +1,4 @@
-"""Uploaded Python files, kept by their SHA-256; a definition names one by it."""
+"""Uploaded Python files, stored by their SHA-256; a definition names one by it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def store_transform_source(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.STORE_TRANSFORM_SOURCE)],
 ) -> Response:
-    """Keep the text of a Python file. It is not imported or run here; it will run on the executors."""
+    """Store the text of a Python file. It is not imported or run here; it will run on the executors."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in _MEDIA_TYPES:
         raise HTTPException(415, f"a Python file is sent as text/x-python, not as {media_type or 'nothing'}")
@@ -42,14 +42,16 @@ async def store_transform_source(
     except UnicodeDecodeError as error:
         raise InvalidError(f"the file is not UTF-8 text: {error}", field="source") from error
     if "\x00" in source:
-        raise InvalidError("the file contains U+0000, which Python source may not", field="source")
+        raise InvalidError("the file contains U+0000, which Python source must not", field="source")
 
     async def act() -> TransformSource:
         return await pipelines.store_transform_source(
             uow, source=source, allowed=wiring.allowed_options, by=by, why=None, now=wiring.clock.now()
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get(
@@ -58,6 +60,6 @@ async def store_transform_source(
     response_class=Response,
 )
 async def get_transform_source(sha256: Sha256InPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Response:
-    """The text, as it was uploaded."""
+    """Return the text, as it was uploaded."""
     record = await pipelines.get_transform_source(uow, sha256)
     return Response(record.source, media_type="text/plain; charset=utf-8")

@@ -1,6 +1,6 @@
-"""A child process that is asked once and answers in two lines, whatever code it runs: bounded in time and in bytes.
+"""A child process with one request and an answer of two lines, for any code: bounded in time and in bytes.
 
-Streams of asyncio are not used: one that is full is read no more, and the end of its process waited for without end.
+Streams of asyncio are not used: a full one is not read any more, and the wait for its process never ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 from typing import NamedTuple
 
 _MOST_BYTES = 16 * 1024
-"""Of each pipe; what comes after it is read and dropped."""
+"""For each pipe; later bytes are read and dropped."""
 _COMPLAINT_LIMIT_S = 1.0
 _ANSWER, _COMPLAINT = 1, 2
 
@@ -20,7 +20,7 @@ _ANSWER, _COMPLAINT = 1, 2
 class Ended(NamedTuple):
     """started: the child wrote its first line. answer: the second one.
 
-    exit_code: as of subprocess; None when its time was up, or is_too_long its answer.
+    exit_code: as in subprocess; None if its time was over, or its answer too long.
     reason: the last line of its standard error.
     """
 
@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
 
 async def ask(command: tuple[str, ...], request: bytes, *, folder: str, start_limit_s: float, limit_s: float) -> Ended:
-    """Start the child in an empty environment, write the request to it, and see it end. Its session ends with it.
+    """Start the child in an empty environment, write the request to it, and wait for its end. Its session ends with it.
 
     Args:
         start_limit_s: seconds until the first line.
@@ -52,8 +52,8 @@ async def ask(command: tuple[str, ...], request: bytes, *, folder: str, start_li
                     await child.exited.wait()
                     exit_code = transport.get_returncode()
     finally:
-        # Its whole session, while the child itself is not yet reaped and the number is surely ours. In isolation the
-        # first process of its namespace ends with it, and everything in there with that.
+        # Its whole session, while the child itself is not yet reaped and the number certainly is its own. In isolation
+        # the first process of its namespace ends with it, and all others in there.
         if transport.get_returncode() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(transport.get_pid(), signal.SIGKILL)
@@ -79,7 +79,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.exited = asyncio.Event()
 
     def write(self, transport: asyncio.SubprocessTransport, request: bytes) -> None:
-        """A child that ends before it has read everything says so by its exit code."""
+        """A child that ends before it has read everything reports it by its exit code."""
         to_child = transport.get_pipe_transport(0)
         if isinstance(to_child, asyncio.WriteTransport):
             to_child.write(request)

@@ -1,9 +1,9 @@
-"""The comparisons of filter and route steps, with JSON's own idea of types.
+"""The comparisons of filter and route steps, with JSON's types.
 
 A comparison never holds for a missing field, except `missing`. `eq`, `ne` and `in` compare any JSON values: numbers by
-their value, `true` is not 1, and values of different types are simply not equal. The orderings `lt`, `le`, `gt`, `ge`
-compare numbers with numbers and text with text (by code point); null has no order, so none of them holds for it; any
-other pair of types is an error of the record.
+their value, `true` is not 1, and values of different types are not equal. `lt`, `le`, `gt` and `ge` compare numbers
+with numbers and text with text (by code point). None of them holds for null, which has no order. Any other pair of
+types is an error of the record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ORDERINGS: dict[StepOperator, Callable[[Any, Any], bool]] = {
 
 
 class ComparisonError(Exception):
-    """The definition's comparison makes no sense; the message says what `value` should be."""
+    """The definition's comparison is invalid; the message has the expected `value`."""
 
 
 class TypeMismatchError(Exception):
@@ -32,7 +32,7 @@ class TypeMismatchError(Exception):
 
 
 def compile_comparison(operator: StepOperator, value: Any) -> Callable[[Any], bool]:
-    """A function from a field's value (or MISSING) to whether the comparison holds; it raises TypeMismatchError.
+    """Return a function from a field's value (or MISSING) to the comparison's result; it raises TypeMismatchError.
 
     Raises ComparisonError.
     """
@@ -52,7 +52,7 @@ def compile_comparison(operator: StepOperator, value: Any) -> Callable[[Any], bo
 
 
 def kind_of(value: Any) -> str:
-    """How a sentence calls the type of a JSON value."""
+    """Return the name of a JSON value's type in sentences."""
     match value:
         case None:
             return "null"
@@ -71,7 +71,7 @@ def kind_of(value: Any) -> str:
 
 
 def json_equal(left: Any, right: Any) -> bool:
-    """Equality of two JSON values; Python's own holds `True == 1`."""
+    """Return the equality of two JSON values; in Python `True == 1`."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,6 +1,6 @@
-"""Free conditions over a record in CEL, the Common Expression Language, by Google's C++ implementation.
+"""Conditions over a record in CEL, the Common Expression Language, by Google's C++ implementation.
 
-An expression sees one variable, `record`, and must be true or false. It can neither loop for ever nor reach outside.
+An expression has one variable, `record`, and must be true or false. It cannot loop for ever or reach outside.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _WITHOUT_VALUES = re.compile(
 
 
 class ConditionError(Exception):
-    """The expression does not compile; the message begins with the position where there is one."""
+    """The expression does not compile; the message begins with the position if there is one."""
 
 
 class EvaluationError(Exception):
-    """The expression has no answer for this record. The message quotes nothing of the record."""
+    """The expression has no result for this record. The message quotes nothing of the record."""
 
 
 def compile_condition(expression: str) -> Callable[[Any], bool]:
-    """A function from a decoded JSON value to the expression's answer; it raises EvaluationError.
+    """Return a function from a decoded JSON value to the expression's result; it raises EvaluationError.
 
     Raises ConditionError.
     """
@@ -46,7 +46,7 @@ def compile_condition(expression: str) -> Callable[[Any], bool]:
     environment = cel.NewEnv(variables={"record": cel.Type.DYN})
     try:
         compiled = environment.compile(expression)
-    except RuntimeError as error:  # what the library raises for every mistake in an expression
+    except RuntimeError as error:  # the library's error for every invalid expression
         raise ConditionError(_sentence(str(error))) from error
     result = compiled.return_type()
     if result not in (cel.Type.BOOL, cel.Type.DYN):
@@ -65,7 +65,7 @@ def compile_condition(expression: str) -> Callable[[Any], bool]:
 
 
 def _reason(message: str, expression: str) -> str:
-    """What the library says where it is known to quote no value, since viewers may read it."""
+    """Return the library's message if it certainly quotes no value, since viewers may read it."""
     message = _STATUS.sub("", message)
     missing = _MISSING_KEY.fullmatch(message)
     if missing is not None and missing["key"] in expression:

@@ -1,6 +1,6 @@
 """Paths to a field of a decoded JSON object: `delay`, `arrival.delay`, and `a\\.b` for a name that has a dot itself.
 
-A path walks through objects only; where it meets a list, a text or nothing, the field is missing.
+A path goes through objects only; at a list, a text or nothing, the field is missing.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ JsonObject = dict[str, Any]
 
 
 class FieldPathError(Exception):
-    """The text is not a path; the message says why."""
+    """The text is not a path; the message has the reason."""
 
 
 class BlockedPathError(Exception):
-    """A field cannot be set, because a part of its path is there and not an object."""
+    """A field cannot be set, because a part of its path exists and is not an object."""
 
     def __init__(self, path: str, part: str) -> None:
-        super().__init__(f"`{path}` cannot be set, because `{part}` is there and not an object")
+        super().__init__(f"`{path}` cannot be set, because `{part}` exists and is not an object")
 
 
 class _Missing:
@@ -28,11 +28,11 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""What a getter returns for a field that is not there; null is a value of its own."""
+"""The result of a getter for a missing field; null is a value of its own."""
 
 
 def parse(path: str) -> tuple[str, ...]:
-    """The names along `path`. Raises FieldPathError."""
+    """Return the names along `path`. Raises FieldPathError."""
     names: list[str] = []
     name = ""
     characters = iter(path)
@@ -40,7 +40,7 @@ def parse(path: str) -> tuple[str, ...]:
         if character == "\\":
             escaped = next(characters, None)
             if escaped not in (".", "\\"):
-                raise FieldPathError(f"`{path}`: a backslash stands before a dot or another backslash only")
+                raise FieldPathError(f"`{path}`: a backslash can only precede a dot or another backslash")
             name += escaped
         elif character == ".":
             names.append(name)
@@ -54,12 +54,12 @@ def parse(path: str) -> tuple[str, ...]:
 
 
 def render(names: tuple[str, ...]) -> str:
-    """The text that `parse` reads as `names`."""
+    """Return the text that `parse` reads as `names`."""
     return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in names)
 
 
 def getter(names: tuple[str, ...]) -> Callable[[JsonObject], Any]:
-    """A function from an object to the field's value, or MISSING."""
+    """Return a function from an object to the field's value, or MISSING."""
     if len(names) == 1:
         (only,) = names
         return lambda record: record.get(only, MISSING)
@@ -76,7 +76,7 @@ def getter(names: tuple[str, ...]) -> Callable[[JsonObject], Any]:
 
 
 def setter(names: tuple[str, ...]) -> Callable[[JsonObject, Any], None]:
-    """A function that sets the field in place and makes the objects on the way; raises BlockedPathError."""
+    """Return a function that sets the field in place, with the objects on its path; raises BlockedPathError."""
     *parents, last = names
     if not parents:
 
@@ -98,7 +98,7 @@ def setter(names: tuple[str, ...]) -> Callable[[JsonObject, Any], None]:
 
 
 def taker(names: tuple[str, ...]) -> Callable[[JsonObject], Any]:
-    """A function that removes the field in place and returns its value, or MISSING."""
+    """Return a function that removes the field in place and returns its value, or MISSING."""
     *parents, last = names
     if not parents:
         return lambda record: record.pop(last, MISSING)
@@ -112,5 +112,5 @@ def taker(names: tuple[str, ...]) -> Callable[[JsonObject], Any]:
 
 
 def is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    """Whether `inner` is `outer` or a field below it."""
+    """Return whether `inner` is `outer` or a field below it."""
     return inner[: len(outer)] == outer

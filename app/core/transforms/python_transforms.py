@@ -1,4 +1,4 @@
-"""Whether an uploaded Python file can be a transform, found out without ever importing it into the server."""
+"""The validation of an uploaded Python file as a transform, without an import into the server."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NOT_ISOLATED = (
 )
 _TOO_MANY = "{file} was not validated: other files are being validated; try again in a minute"
 _START_LIMIT_S = 30.0
-"""For the interpreter and our own packages, before the file's time begins."""
+"""For the interpreter and Fenceline's packages, before the file's time begins."""
 _BY_SIGNAL = 128
-"""Of bubblewrap's exit codes: a signal's number above it is that of the signal that ended the command."""
+"""The offset of a signal in bubblewrap's exit codes: it added to the signal that ended the command."""
 _LONGEST_MESSAGE = 2_000
-"""Characters; the child cuts what is longer, so that a longer one is the file's own."""
+"""Characters; the child cuts a longer text, so that a longer one is the file's own."""
 _AT_ONCE = 2
 _MOST_WAITING = 6
-"""Each of them holds a connection to the database."""
+"""Each of them uses a connection to the database."""
 _WAIT_LIMIT_S = 30.0
 
 
@@ -53,7 +53,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The file can write its own: it holds nothing but what `workers.transforms.check_file` may say."""
+    """The file can write its own: it has only fields that `workers.transforms.check_file` may report."""
 
     field: Literal["file_name", "function"] = "file_name"
     message: Annotated[str, msgspec.Meta(max_length=_LONGEST_MESSAGE)] | None = None
@@ -69,7 +69,7 @@ class _Checks:
 
     @contextlib.asynccontextmanager
     async def place(self) -> AsyncGenerator[bool]:
-        """False: too many others are in front."""
+        """Yield False if too many others are waiting."""
         is_in = False
         if not self._places.locked() or self._waiting < _MOST_WAITING:
             self._waiting += 1
@@ -98,15 +98,15 @@ async def check_python_transform(
     time_limit_s: float = TIME_LIMIT_S,
     memory_limit_mb: int = MEMORY_LIMIT_MB,
 ) -> list[Problem]:
-    """What is wrong with the file `source` as this transform; empty if it imports and has the function.
+    """Return the problems of the file `source` as this transform; empty if it imports and has the function.
 
-    The file runs in a child process in isolation (isolation.py): with an empty environment, in an empty folder, bounded
-    in time, in memory, in processes, and in what it can write (nothing). Nothing of the server is within its reach.
-    A module that is missing here is a warning only, as the executors may have it.
+    The file runs in a child process in isolation (isolation.py), with an empty environment, in an empty folder. It is
+    bounded in time, memory and processes, and cannot write. Nothing of the server is within its reach.
+    A missing module is a warning only, as the executors may have it.
 
     Args:
-        secret_paths: files and folders of the server that must stay out of sight.
-        accepts_no_isolation: run the file as the server's user where isolation cannot be had; else it is not run, and
+        secret_paths: files and folders of the server that it must not see.
+        accepts_no_isolation: run the file as the server's user if isolation is not available; else it is not run, and
             that is the problem.
     """
     found = hashlib.sha256(source.encode("utf-8")).hexdigest()
@@ -149,12 +149,12 @@ async def check_python_transform(
 
 
 async def _run(request: _Request, *, isolated: Isolation | None, time_limit_s: float) -> Ended:
-    """Start the child, ask it, and see it end. Nothing of it is left running."""
+    """Start the child, ask it, and wait for its end. No process of it is left running."""
     prefix, uid = ((), None) if isolated is None else (isolated.prefix, isolated.uid)
     asked = msgspec.structs.replace(request, uid=uid, is_isolated=isolated is not None)
     with tempfile.TemporaryDirectory(prefix="fenceline-check-") as folder:
         ended = await ask(
-            # -I: neither the working folder nor PYTHON* variables nor the user's site-packages have a say.
+            # -I: the working folder, PYTHON* variables and the user's site-packages have no effect.
             (*prefix, sys.executable, "-I", "-B", "-X", "utf8", "-m", _CHECKER),
             msgspec.json.encode(asked),
             folder=folder,
@@ -175,16 +175,16 @@ def _end(ended: Ended, time_limit_s: float) -> str:
     exit_code = ended.exit_code
     if ended.is_too_long:
         return (
-            "wrote to the descriptor of its validation's answer when it was imported; write only to what the file opens"
+            "wrote to the descriptor of its validation's answer when it was imported; write only to files that it opens"
         )
     if exit_code is None:
         return (
             f"was still running after {time_limit_s:g} s when it was imported; "
-            "a transform's file may define functions, and leaves the work to them"
+            "a transform's file may only define functions, without work at its import"
         )
     if exit_code == -signal.SIGXCPU:
         return "used up its processor time when it was imported; leave the work to the function"
-    return f"ended the process that imported it, by {_how(exit_code)}; the import must come to its end"
+    return f"ended the process that imported it, by {_how(exit_code)}; the import must complete"
 
 
 def _how(exit_code: int) -> str:

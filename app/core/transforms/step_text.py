@@ -21,7 +21,7 @@ _WITHOUT_VALUE = (StepOperator.EXISTS, StepOperator.MISSING)
 
 
 def describe_step(step: Step) -> str:
-    """What the step does, such as `keep if arr_delay ≥ 15`."""
+    """Return the step in words, such as `keep if arr_delay ≥ 15`."""
     match step:
         case Filter():
             return f"keep if {_test(step)}"

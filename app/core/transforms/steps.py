@@ -1,6 +1,6 @@
 """Declarative steps, compiled once into one function over decoded JSON objects.
 
-The steps run in order, each on what the one before has left. A record ends early at the first filter or condition that
+The steps run in order, each on the result of the one before. A record ends early at the first filter or condition that
 does not hold.
 """
 
@@ -24,11 +24,11 @@ MAX_STEPS = 100
 Result = tuple[JsonObject, str | None]
 _Follow = Callable[[JsonObject, str | None], Result | None]
 _Link = Callable[[_Follow], _Follow]
-"""Given what follows, a step as a function that ends in what follows."""
+"""A step as a function that calls the following one."""
 
 
 class StepError(Exception):
-    """A step could not be applied to a record: the record's fault. The message names the step."""
+    """A step could not be applied to a record, which is a bad record. The message names the step."""
 
 
 class CompiledSteps:
@@ -43,7 +43,7 @@ class CompiledSteps:
         self._run = run
 
     def apply(self, record: JsonObject) -> Result | None:
-        """What comes out of one record, with the topic that a route step chose; None if it was filtered out.
+        """Return the output of one record, with the topic that a route step chose; None if it was filtered out.
 
         Raises StepError.
         """
@@ -51,7 +51,7 @@ class CompiledSteps:
 
 
 def compile_steps(steps: Sequence[Step]) -> CompiledSteps | list[Problem]:
-    """The steps as one function, or every mistake in them, at fields such as `transform.steps.2.value`."""
+    """Return the steps as one function, or all of their problems, at fields such as `transform.steps.2.value`."""
     if len(steps) > MAX_STEPS:
         message = f"{len(steps)} steps are too many; at most {MAX_STEPS} are run"
         return [Problem(field="transform.steps", message=message)]
@@ -122,7 +122,7 @@ def _route(holds: Callable[[JsonObject], bool], to: str) -> _Link:
 
 
 def _test(step: Filter | Route, label: str) -> Callable[[JsonObject], bool]:
-    """`field operator value` as a function of the record."""
+    """Return `field operator value` as a function of the record."""
     mistakes: list[_Mistake] = []
     names = _parse(step.field, "field", mistakes)
     try:
@@ -134,7 +134,7 @@ def _test(step: Filter | Route, label: str) -> Callable[[JsonObject], bool]:
     if len(names) == 1:
         (name,) = names
 
-        # The usual case, without the call of a getter for each record.
+        # The usual case, without a getter's call for each record.
         def test_top(record: JsonObject) -> bool:
             try:
                 return holds(record.get(name, MISSING))
@@ -213,9 +213,7 @@ def _rename(step: Rename, label: str) -> _Link:
     source = _parse(step.field, "field", mistakes)
     target = _parse(step.to, "to", mistakes)
     if not mistakes and (field_path.is_inside(target, source) or field_path.is_inside(source, target)):
-        mistakes.append(
-            _Mistake("to", f"`{step.field}` cannot become `{step.to}`: one is the other, or lies inside it")
-        )
+        mistakes.append(_Mistake("to", f"`{step.field}` cannot become `{step.to}`: one is the other, or inside it"))
     if mistakes:
         raise _StepProblems(mistakes)
     if _is_flat((source, target)):
@@ -249,7 +247,7 @@ def _set(step: SetField, label: str) -> _Link:
     if mistakes:
         raise _StepProblems(mistakes)
     put, value = field_path.setter(names), step.value
-    # A later step may change what lies inside, and that must not reach the next record.
+    # A later step may change the inside of the value, and that must not reach the next record.
     is_shared_safely = not isinstance(value, dict | list)
     if is_shared_safely and len(names) == 1:
         return _change(_set_flat(names[0], value))

@@ -1,4 +1,4 @@
-"""An Avro container whose blocks are inflated one by one, each within a bound: a small file may hold a huge block.
+"""An Avro container whose blocks are inflated one by one, each within a bound: a small file may have a huge block.
 
 https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 """
@@ -19,10 +19,10 @@ else:
     from backports import zstd
 
 MAX_BLOCK_BYTES: Final = 128 << 20
-"""Inflated. A sink ends a block at 256 KiB, or behind the one record that is larger."""
+"""Inflated. A sink ends a block at 256 KiB, or after the one record that is larger."""
 
 _UNTYPED: Final = cast(Any, fastavro)
-"""Its streams are of any kind, and its types say nothing of them."""
+"""Its streams have any type, and it has no type annotations."""
 _MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
 _CODEC: Final = "avro.codec"
@@ -44,7 +44,7 @@ class BlockError(ValueError):
 class BoundedContainer(io.RawIOBase):
     """Reads as the same container without a codec. Holds one inflated block at a time.
 
-    Raises BlockError, when it is made or read.
+    Raises BlockError, in the constructor or in a read.
     """
 
     def __init__(self, content: BinaryIO, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> None:
@@ -65,7 +65,7 @@ class BoundedContainer(io.RawIOBase):
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        """As many bytes as are asked for, fewer only at the end."""
+        """Return as many bytes as requested, fewer only at the end."""
         if size < 0:
             return b"".join(iter(lambda: self.read(1 << 16), b""))
         parts = [self._ready.read(size)]
@@ -82,7 +82,7 @@ class BoundedContainer(io.RawIOBase):
         length, _ = _varint(self._content)
         size = _signed(length)
         if not 0 <= size <= self._max_bytes:
-            raise BlockError(f"a block says that it has {size} bytes; at most {self._max_bytes} are read")
+            raise BlockError(f"a block has {size} bytes by its header; at most {self._max_bytes} are read")
         data = self._content.read(size)
         if len(data) < size:
             raise BlockError(f"it ends within a block: {len(data)} of {size} bytes")
@@ -93,7 +93,7 @@ class BoundedContainer(io.RawIOBase):
 
 
 def _varint(content: BinaryIO) -> tuple[int, bool]:
-    """A number as it stands, not yet signed; False: there is nothing more."""
+    """Return a number as it is encoded, not yet signed; False: there is nothing more."""
     value = 0
     for at in range(10):
         byte = content.read(1)
@@ -136,7 +136,7 @@ def _deflate(data: bytes, max_bytes: int) -> bytes:
 
 
 def _zstandard(data: bytes, max_bytes: int) -> bytes:
-    # A block is one frame. A larger window than the bound would be allocated before the first byte comes out.
+    # A block is one frame. A window above the bound would be allocated before the first byte comes out.
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: max(10, max_bytes.bit_length())}
     decompressor = zstd.ZstdDecompressor(options=options)
     try:
@@ -150,7 +150,7 @@ def _whole(inflated: bytes, *, is_whole: bool, max_bytes: int) -> bytes:
     if is_whole:
         return inflated
     if len(inflated) < max_bytes:
-        raise BlockError("a block ends before what it was compressed from")
+        raise BlockError("a block ends before its compressed data is complete")
     raise BlockError(f"a block is larger than {max_bytes} bytes when it is inflated")
 
 

@@ -1,4 +1,4 @@
-"""A rehearsed failure on its way to the processes that it is for, and their word on it.
+"""The order of a drill to its processes, and their reports.
 
 The answer to a heartbeat carries a `DrillOrder`. A task acts on it once, and only after its claim was granted:
   POST /workers/v1/drill          DrillReport     -> DrillAnswer
@@ -16,14 +16,14 @@ DRILL_PATH = "/workers/v1/drill"
 
 
 class Act(StrEnum):
-    """What is done to a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
+    """The action on a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
 
     FREEZE = "freeze"
     KILL = "kill"
 
 
 class ActStep(StrEnum):
-    """A word of a process that is drilled, or of the watchdog beside it, which also speaks while it is frozen."""
+    """A report of a process in a drill, or of the watchdog beside it, which also reports while it is frozen."""
 
     CLAIMED = "claimed"
     FROZEN = "frozen"
@@ -32,10 +32,10 @@ class ActStep(StrEnum):
 
 
 class DrillOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt of one task shall do to its own process.
+    """The order to one attempt of one task for its own process.
 
-    for_s: how long a freeze lasts. begin_within_s: after that it must not be begun any more; a duration and no moment,
-    since the clocks of two hosts differ.
+    for_s: the duration of a freeze. begin_within_s: after this time it must not begin any more; a duration and not a
+    time, since the clocks of two hosts differ.
     """
 
     drill_id: str
@@ -45,7 +45,7 @@ class DrillOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process of one attempt, or the watchdog beside it, did. `message` says why for REFUSED."""
+    """The report of an attempt's process, or of the watchdog beside it. `message` is the reason for REFUSED."""
 
     protocol_version: int = protocol.CURRENT
     drill_id: str
@@ -61,7 +61,9 @@ class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrillAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """goes_on: to a CLAIM, whether it may be done; to FROZEN, whether the freeze shall last. `reason` says why not."""
+    """goes_on: to a CLAIM, whether it is allowed; to FROZEN, whether the freeze is to last. `reason` is that against
+    it.
+    """
 
     protocol_version: int = protocol.CURRENT
     goes_on: bool

@@ -1,4 +1,4 @@
-"""A file as its reference promises it: all of it verified, then its records as JSON has them."""
+"""The content of a referenced file: verified as a whole, then its records as JSON values."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _BLOCK = 1 << 20
 
 
 class NotAsReferencedError(Exception):
-    """The file is missing, or is not the one that was referenced. The message is what follows its name: `is not …`."""
+    """The file is missing, or differs from its reference. The message follows its name: `is not …`."""
 
 
 def fetched(
     reference: FileReference, open_path: Callable[[str], BinaryIO], *, in_memory_bytes: int = 32 << 20
 ) -> BinaryIO:
-    """The content of a file, once its size and SHA-256 are those of its reference: what was verified is what is read.
+    """Return the content of a file, once its size and SHA-256 are those of its reference: the verified bytes are read.
 
     Close it after use.
 
     Args:
-        open_path: opens a path below the reference's root; raises FileNotFoundError where nothing is there.
-        in_memory_bytes: a larger file is kept in a temporary one.
+        open_path: opens a path below the reference's root; raises FileNotFoundError if there is no file.
+        in_memory_bytes: a larger file is copied to a temporary one.
 
-    Raises NotAsReferencedError, and what `open_path` and the file it opens raise.
+    Raises NotAsReferencedError, and the errors of `open_path` and of its file.
     """
     spool = tempfile.SpooledTemporaryFile(max_size=in_memory_bytes)  # noqa: SIM115 - the caller's
     try:
@@ -63,13 +63,13 @@ def _fetch(
 
 
 def records(reference: FileReference, content: BinaryIO) -> Iterator[dict[str, Any]]:
-    """The records of a fetched file, with the names that they had.
+    """Yield the records of a fetched file, with their original names.
 
-    Raises NotAsReferencedError, after some of them maybe: it is no Avro that can be read, or there are more or fewer.
+    Raises NotAsReferencedError, maybe after some of them: it is not readable Avro, or has more or fewer records.
     """
     count = 0
     try:
-        # Only what is inflated is bounded here; the file itself is as large as its reference says.
+        # Only inflated blocks are bounded here; the file itself is as large as its reference says.
         reading = fastavro.reader(cast("BinaryIO", BoundedContainer(content)))
         restored = json_values(cast("AvroSchema", reading.writer_schema))
         for found in reading:
@@ -79,7 +79,7 @@ def records(reference: FileReference, content: BinaryIO) -> Iterator[dict[str, A
                 break
             yield record if restored is None else restored(record)
     except Exception as error:  # the border to fastavro and its codecs, each of which has errors of its own
-        # The bytes are those that were written: no damage on the way, but no Avro that can be read here either.
+        # The bytes are those that were written: no damage in the store, but not readable Avro either.
         raise NotAsReferencedError(f"cannot be read as Avro after {count} records: {error}") from error
     if count != reference.records:
         found_ = f"more than {reference.records}" if count > reference.records else f"{count}"

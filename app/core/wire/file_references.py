@@ -1,7 +1,6 @@
-"""What a file sink writes to its topic: one message for each file, in the transaction that commits what was read for
-it.
+"""The messages of a file sink: one for each file, in the transaction that commits the file's input offsets.
 
-Whoever reads with `read_committed` and opens only what these name sees every record once. The value is JSON
+A reader with `read_committed` that opens only the referenced files sees every record once. The value is JSON
 (docs/file-reference.schema.json is its schema); the key is the path, so that a compacted topic keeps each.
 """
 
@@ -13,11 +12,11 @@ import msgspec
 
 FORMAT = "fenceline.file/1"
 _FORMATS = "fenceline.file/"
-"""What the formats of all versions begin with."""
+"""The prefix of the formats of all versions."""
 
 
 class InputRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one input partition: the lowest and the highest offset whose output is in the file, both in it."""
+    """For one input partition: the lowest and the highest offset whose output is in the file, both inclusive."""
 
     topic: str
     partition: int
@@ -31,11 +30,11 @@ class FileReference(msgspec.Struct, frozen=True, kw_only=True, rename={"format_"
     path: below the pipeline's root; it is never used again.
     sha256: of the whole file, in hexadecimal.
     partition: the value of each partition column, by name.
-    inputs: which records of which input partitions are in it, by topic and partition.
-    schema: the Avro schema that all of its records have; fingerprint: SHA-256 of its Parsing Canonical Form.
-    attempt, checkpoint: which attempt of the task wrote it, and in which of its checkpoints, counted from 1.
-    opened_at_ms, closed_at_ms, uploaded_at_ms: when its first record came, when it got no more, when the store had all
-        of it and that was verified.
+    inputs: the input records in it, by topic and partition.
+    schema: the Avro schema of all of its records; fingerprint: SHA-256 of its Parsing Canonical Form.
+    attempt, checkpoint: the task's attempt that wrote it, and the number of its checkpoint, counted from 1.
+    opened_at_ms, closed_at_ms, uploaded_at_ms: the time of its first record, of its last one, and of its verified
+        upload.
     """
 
     path: str
@@ -59,12 +58,12 @@ class FileReference(msgspec.Struct, frozen=True, kw_only=True, rename={"format_"
 
 
 def encode(reference: FileReference) -> bytes:
-    """The value of its message."""
+    """Return the value of its message."""
     return msgspec.json.encode(reference)
 
 
 def decode(value: bytes) -> FileReference:
-    """Raises ValueError (those of msgspec are) when it is none, or of a format that is not known here."""
+    """Raises ValueError (as those of msgspec are) for another value, or for an unknown format."""
     try:
         found = msgspec.json.decode(value, type=FileReference)
     except RecursionError:
@@ -75,9 +74,9 @@ def decode(value: bytes) -> FileReference:
 
 
 class UnreadClaim(msgspec.Struct, frozen=True):
-    """A message that says it is a reference and is none that can be read here.
+    """A message that claims to be a reference and cannot be read by this version.
 
-    format_: what it says it is; empty: not even that is known. path: of the one file that it names; None: not known.
+    format_: its claimed format; empty: unknown. path: of the one file that it names; None: unknown.
     """
 
     format_: str
@@ -90,9 +89,9 @@ class _Claim(msgspec.Struct, rename={"format_": "format"}):
 
 
 def unread_claim(value: bytes) -> UnreadClaim | None:
-    """Of what `decode` refuses: whether it may be a reference all the same, as one of a newer version is.
+    """Return whether a value that `decode` refuses may be a reference, as one of a newer version is.
 
-    Readers pass it over. Whoever deletes what nobody refers to must not.
+    Readers skip it. The collection of orphans must not.
     """
     if _FORMATS.encode() not in value:
         return None
@@ -104,6 +103,6 @@ def unread_claim(value: bytes) -> UnreadClaim | None:
         return None
     if not isinstance(found.format_, str) or not found.format_.startswith(_FORMATS):
         return None
-    # What another version means by `path`, and whether it names more, is not known.
+    # The meaning of `path` in another version, and the number of its files, are unknown.
     is_known = found.format_ == FORMAT and isinstance(found.path, str)
     return UnreadClaim(found.format_, found.path if is_known else None)

@@ -1,5 +1,4 @@
-"""What tasks and drivers tell the server once a second, and what it answers.
-
+"""The reports of tasks and drivers to the server, once a second, and its answers.
 HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <run token>`:
   POST /workers/v1/claim          Claim           -> ClaimAnswer    409 when the lease is not current
   GET  /workers/v1/specification                  -> InstanceSpecification (app/core/wire/specification.py)
@@ -11,10 +10,22 @@ HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <run token>`:
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from app.core.runs.number_bounds import LARGEST, LARGEST_EPOCH, LATEST_MS, Bound, Generation, Index, MomentMs
 from app.core.runs.recorded_offset import RecordedOffset
-from app.core.runs.task import Counters, DesiredTaskState, EventKind, GoneBy, OutcomeKind, PartitionProgress, TaskState
+from app.core.runs.task import (
+    Counters,
+    DesiredTaskState,
+    EventKind,
+    GoneBy,
+    OutcomeKind,
+    PartitionProgress,
+    TaskReport,
+    TaskState,
+)
 from app.core.wire import protocol
 from app.core.wire.drill import DrillOrder
 from app.core.wire.offset_report import OffsetReport
@@ -40,54 +51,30 @@ __all__ = [
 
 
 class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened in a task. `event_id` is unique, so that a delivery may be repeated.
+    """An event in a task. `event_id` is unique, so that a delivery may be repeated.
 
-    error: Kafka's name of what it was told. producer_id, producer_epoch: the producer that it had then, if it knew.
-    transactional_id: that producer's, where the task has several; None: the task's own.
+    error: Kafka's name of the received error. producer_id, producer_epoch: of its producer then, if it knew them.
+    transactional_id: that producer's, if the task has several; None: the task's own.
     """
 
     event_id: str
     kind: EventKind
-    at_ms: int
+    at_ms: Annotated[int, Bound(LATEST_MS, counted_as="events.at_ms")]
     message: str
     partitions: tuple[str, ...] = ()
-    generation: int | None = None
+    generation: Generation = None
     error: str | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
+    producer_id: Annotated[int | None, Bound(LARGEST, counted_as="events.producer")] = None
+    producer_epoch: Annotated[int | None, Bound(LARGEST_EPOCH, counted_as="events.producer")] = None
     transactional_id: str | None = None
 
 
-class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """confirmed: offsets that the attempt knows to be committed, of partitions that it has given up, too.
-    asks_recorded: the answer shall say what is recorded of the group's offsets.
+class TaskHeartbeat(TaskReport, frozen=True, kw_only=True):
+    """confirmed: committed offsets of the attempt, also of partitions that it has released.
+    asks_recorded: requests the recorded offsets of the group in the answer.
     """
 
-    protocol_version: int = protocol.CURRENT
-    run_id: str
-    ordinal: int
-    lease: int
-    task: int
-    attempt: int
-    sequence: int
-    sent_at_ms: int
-    host: str
-    pid: int
-    state: TaskState
-    transactional_id: str | None = None
-    member_id: str | None = None
-    generation: int | None = None
-    partitions: tuple[PartitionProgress, ...] = ()
-    counters: Counters = Counters()
-    commit_latency_p50_ms: float | None = None
-    commit_latency_p99_ms: float | None = None
-    open_transaction_age_ms: int | None = None
-    last_error: str | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
-    commits_every_ms: int | None = None
-    uploads_within_ms: int | None = None
-    not_progressing_ms: int | None = None
+    protocol_version: Index = protocol.CURRENT
     events: tuple[TaskEvent, ...] = ()
     offsets: OffsetReport | None = None
     confirmed: tuple[RecordedOffset, ...] = ()
@@ -95,12 +82,12 @@ class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`is_current` is the server's word on the sender's (lease, attempt); None: the server cannot tell now.
+    """`is_current` is the server's decision about the sender's (lease, attempt); None: the server cannot decide now.
 
-    accepted_events: ids of the events that are stored; the sender forgets these.
-    answered_ms: by the server's clock, from before it read the heartbeat. offsets_stored: its `offsets` are kept.
-    recorded: what is recorded of the group's offsets, to a heartbeat that asks; None: it did not, or cannot be told.
-    drill: what the sender shall do to its own process as a drill; repeated until it is claimed or void.
+    accepted_events: ids of the events that are stored; the sender removes these.
+    answered_ms: by the server's clock, from before it read the heartbeat. offsets_stored: its `offsets` are stored.
+    recorded: the recorded offsets of the group, on request; None: not requested, or not available.
+    drill: the order to the sender's own process in a drill; repeated until it is claimed or void.
     """
 
     protocol_version: int = protocol.CURRENT
@@ -115,7 +102,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The first thing a driver does: claim its lease. A retried claim with the same application id is granted again."""
+    """The first message of a driver: the claim of its lease. The same application id is granted again on a retry."""
 
     protocol_version: int = protocol.CURRENT
     fenceline_version: str
@@ -137,7 +124,7 @@ class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoneAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt of a task whose process has ended without a word, by Spark's; told again for a minute."""
+    """An attempt of a task whose process has ended without an outcome, as Spark reports; repeated for a minute."""
 
     task: int
     attempt: int
@@ -145,24 +132,24 @@ class GoneAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """`tasks_running` is how many tasks run at once now; `tasks_waiting` how many wait for a slot.
+    """`tasks_running` is the number of tasks that run now; `tasks_waiting` the number that wait for a core.
 
-    gone: of each task the newest attempt that Spark knows to be gone, if that was lately.
-    tasks_crashing: how many tasks failed several times in a row and were not healthy for a while since.
+    gone: for each task the newest attempt that Spark reports as ended, if that was lately.
+    tasks_crashing: the number of tasks that failed several times in a row and were not healthy for a while since.
     """
 
-    protocol_version: int = protocol.CURRENT
+    protocol_version: Index = protocol.CURRENT
     run_id: str
-    ordinal: int
-    lease: int
+    ordinal: Index
+    lease: Index
     application_id: str
     host: str
-    sent_at_ms: int
-    executors: int
-    tasks_running: int
-    tasks_waiting: int
+    sent_at_ms: MomentMs
+    executors: Index
+    tasks_running: Index
+    tasks_waiting: Index
     gone: tuple[GoneAttempt, ...] = ()
-    tasks_crashing: int = 0
+    tasks_crashing: Index = 0
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,9 +160,9 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the application ended, in its own words; Spark's master says FINISHED to everything.
+    """The end of the application as it reports it; Spark's master reports FINISHED for every end.
 
-    application_id: whose word this is; that of an application whose claim was refused ends nothing.
+    application_id: the reporting application; one whose claim was refused ends nothing.
     """
 
     protocol_version: int = protocol.CURRENT

@@ -1,15 +1,15 @@
-"""What one attempt of a task records of one partition, in the order in which it happened there.
+"""The events of one partition in one attempt of a task, in their order.
 
     Assigned ─▶ Positioned ─▶ Checkpoint* ─▶ GivenUp ─▶ Assigned …
-                    ▲  went back  │
+                    ▲   rewind    │
                     └─────────────┘
 
-`index` counts the events of one attempt about one partition from 0, those that were dropped before they could be sent
-included: a missing number is a hole, and no clock is needed to see it. `number` is the ownership number of the task
-(workers/loop/group/ownership.py): every assignment and every loss raises it, so that two events with one
-number have no rebalance of the partition between them. `follows` is how many checkpoints the event before it stands for
-in the end: that one may have been told again, grown, and not have arrived so. None: it is the first, or not said.
-`at_ms` is when it was recorded, by the clock of its host: it is shown, and never compared.
+`index` counts the events of one attempt and partition from 0, with those that were dropped before they could be sent.
+So a missing number is a gap, and no clock is needed to detect it. `number` is the ownership number of the task
+(workers/loop/group/ownership.py). Every assignment and every loss raises it, so two events with one number have no
+rebalance of the partition between them. `follows` is the final number of checkpoints in the event before it. That event
+may have been repeated with more of them and not have arrived. None: it is the first, or unknown.
+`at_ms` is the time of its recording, by the clock of its host: it is shown, and never compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 
 class Teller(NamedTuple):
-    """One attempt of one task. `run` counts the pipeline's starts; of one task, leases and then attempts only grow."""
+    """One attempt of one task. `run` counts the pipeline's starts; for one task, leases and then attempts only grow."""
 
     run: int
     ordinal: int
@@ -36,11 +36,11 @@ class Leaving(StrEnum):
 
 
 class Found(StrEnum):
-    """Why reading goes on where it does.
+    """The reason for the position at which reading continues.
 
-    COMMITTED: the group had committed this offset, as its coordinator says.
-    NOTHING_COMMITTED: it had committed nothing; the pipeline's start position said where.
-    GONE_UNREAD: what it had committed is not in the log any more, whose records retention or somebody has deleted.
+    COMMITTED: the group had committed this offset, as its coordinator reports.
+    NOTHING_COMMITTED: it had committed nothing; the pipeline's start position applied.
+    GONE_UNREAD: its committed offset is not in the log any more, after retention or a deletion of records.
     """
 
     COMMITTED = "committed"
@@ -55,9 +55,9 @@ class Outcome(StrEnum):
 
 
 class Assigned(msgspec.Struct, frozen=True, kw_only=True, tag="assigned"):
-    """The partition is the task's from here on.
+    """The partition belongs to the task from here on.
 
-    generation: of the classic group, or the member's epoch; None where the client did not say it.
+    generation: of the classic group, or the member's epoch; None if the client did not report it.
     """
 
     index: int
@@ -68,7 +68,7 @@ class Assigned(msgspec.Struct, frozen=True, kw_only=True, tag="assigned"):
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
-    """It is not any more. `number` is the one that this raised it to."""
+    """The partition does not belong to the task any more. `number` is the one to which this raised it."""
 
     index: int
     number: int
@@ -78,10 +78,10 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
 
 
 class Positioned(msgspec.Struct, frozen=True, kw_only=True, tag="positioned"):
-    """Reading begins, or begins again after what was not committed, at `offset`. Of a partition that is not the task's:
-    it begins there for others, as one task resolves `latest` for all.
+    """Reading begins, or begins again after an abort, at `offset`. For a partition of another task: it begins there for
+    that task, as one task resolves `latest` for all.
 
-    gone_from: with GONE_UNREAD, what had been committed; the offsets from there to `offset` are gone.
+    gone_from: with GONE_UNREAD, the committed offset; the offsets from there to `offset` are deleted.
     """
 
     index: int
@@ -94,16 +94,16 @@ class Positioned(msgspec.Struct, frozen=True, kw_only=True, tag="positioned"):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
-    """The partition's share of one checkpoint, or of several committed ones that follow on each other without a seam.
+    """The partition's share of one checkpoint, or of several consecutive committed ones without a gap.
 
-    begins: the client's position before the first poll whose records are in it, whatever became of the poll before;
-        None where it had not read yet. Not the end of the checkpoint before, which is what it is compared with.
-    first, last: offsets of the records in it; None if it holds none and only passes markers and aborted records, or if
-        telling them apart from those of other partitions would have cost the loop too much.
-    records: how many it holds; None likewise.
+    begins: the client's position before the first poll with records in it; None if it had not read yet. The outcome of
+        the poll before is irrelevant. It is compared with the end of the checkpoint before, and so not taken from it.
+    first, last: offsets of its records. None if it only passes markers and aborted records, or if the loop could not
+        separate its records cheaply from those of other partitions.
+    records: the number of its records; None likewise.
     next: the offset that was, or would have been, committed.
-    number: under which the first of its records was polled.
-    at_ms, until_ms: when the first and, if there are several, the last of them ended.
+    number: the ownership number of its first record's poll.
+    at_ms, until_ms: the end of the first and, if there are several, of the last of them.
     """
 
     index: int
@@ -124,19 +124,19 @@ Event = Assigned | GivenUp | Positioned | Checkpoint
 
 
 def checkpoints_of(event: Event) -> int:
-    """How many checkpoints it stands for; 1 of an event that cannot grow."""
+    """Return its number of checkpoints; 1 for an event that cannot grow."""
     return event.checkpoints if isinstance(event, Checkpoint) else 1
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):
-    """What has been heard from one attempt about one partition.
+    """The received events of one attempt about one partition.
 
-    events: in any order; one that was delivered twice may stand here twice.
-    recorded: how many events it says that it recorded, dropped ones included.
-    is_final: nothing is missing behind `recorded` that came before the events of the others: the attempt is over and
-        has said so, or it has reported since the last of theirs arrived. Not so if it died.
-    life: attempts of one life read and committed the same offsets of one group. Another one begins where these were
-        set by hand, moved by a run that records nothing (at_least_once), or are another cluster's: between two runs.
+    events: in any order; one that was delivered twice may occur twice.
+    recorded: the number of events that it recorded, dropped ones included.
+    is_final: no event behind `recorded` is missing that came before the events of the others. The attempt has reported
+        its end, or has reported since the last event of the others arrived. False if it died.
+    life: attempts of one life read and committed the same offsets of one group. Another one begins where the offsets
+        were reset, moved by a run without an offset log (at_least_once), or are another cluster's: between two runs.
     """
 
     teller: Teller

@@ -1,4 +1,4 @@
-"""What an instance needs in order to run: handed over as a file of mode 0600, or fetched with the run's token."""
+"""The complete input of one instance: a file of mode 0600, or fetched with the run's token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TaskIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
-    """The transactional id that a partition is read under in `exactly_once`, whichever task has it."""
+    """The transactional id under which a partition is read in `exactly_once`, by any task."""
 
     topic: str
     partition: int
@@ -25,15 +25,15 @@ class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one instance needs. `run_token` is the only secret in it; others are references (`env:`, `file:`).
+    """The complete input of one instance. `run_token` is its only secret; others are references (`env:`, `file:`).
 
     server_urls: addresses of the workers' listener, tried in order; empty means: run without a server.
     client_config: librdkafka settings of the cluster (bootstrap.servers, security), secrets still as references.
-    lease: the number under which this ordinal was leased; grows each time; a claim of an old number is refused.
-    database_epoch: identity of the database as of submission; it differs after a restore.
-    recorded: the last confirmed offsets of the group; where it has none any more, nothing is begun anew. A worker that
-        does not know the field begins anew, as it did before there was one.
-    transform_source: text of the uploaded Python file, when the transform is `python` (its SHA-256 is in the revision).
+    lease: the number of this lease of the ordinal; grows each time; a claim of an old number is refused.
+    database_epoch: identity of the database at the submission; it differs after a restore.
+    recorded: the last confirmed offsets of the group. If the group has lost one, no partition is started at the start
+        position. A worker without this field starts it, as before.
+    transform_source: text of the uploaded Python file, if the transform is `python` (its SHA-256 is in the revision).
     """
 
     protocol_version: int = protocol.CURRENT
@@ -56,10 +56,10 @@ class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(specification: InstanceSpecification) -> bytes:
-    """In the oldest version that has its meaning.
+    """Encode in the oldest version with its meaning.
 
-    Workers of version 1 take no definition with a field that they do not know, so without files it is theirs; with
-    files they must not take it, since they would write records.
+    Workers of version 1 refuse a definition with an unknown field, so version 1 is used without files. With files they
+    must refuse it, since they would write records.
     """
     said = msgspec.to_builtins(specification)
     if specification.definition.files is None:
@@ -70,7 +70,7 @@ def encode(specification: InstanceSpecification) -> bytes:
 
 
 def decode(data: bytes) -> InstanceSpecification:
-    """Raises UnsupportedProtocolError before it looks at the rest, msgspec.ValidationError on a malformed message."""
+    """Raises UnsupportedProtocolError before it reads the rest, msgspec.ValidationError on a malformed message."""
     header = msgspec.json.decode(data, type=_Header)
     protocol.check(header.protocol_version, peer="the server")
     return msgspec.json.decode(data, type=InstanceSpecification)

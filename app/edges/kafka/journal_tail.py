@@ -28,6 +28,7 @@ from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.edges.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher, offset_after
 from app.kit.errors import UnavailableError
+from app.kit.words import duration_s
 
 # The time for which a broker waits with an answer while nothing is written. Its other answers wait as long.
 _LONG_POLL_MS = 300
@@ -154,7 +155,7 @@ class JournalTail(RawFetcher):
         heard_at = max(self._heard_at, self._cluster._last_successful_refresh_ms / 1000)  # noqa: SLF001
         if now - heard_at > _NOBODY_ANSWERS_S:
             raise UnavailableError(
-                f"no broker of {self._attempt.address} answered for {now - heard_at:.0f} s; "
+                f"no broker of {self._attempt.address} answered for {duration_s(now - heard_at)}; "
                 f"last seen: {self.last_failure or 'nothing'}"
             )
 

@@ -8,6 +8,8 @@ from collections.abc import Generator
 
 import typer
 
+from app.kit.words import duration_s
+
 SAID_EVERY_S = 3.0
 
 
@@ -20,7 +22,7 @@ def saying_that_it_waits(for_what: str) -> Generator[None]:
         waited_s = 0.0
         while not is_done.wait(SAID_EVERY_S):
             waited_s += SAID_EVERY_S
-            typer.echo(f"still waiting for {for_what}, {waited_s:.0f} s", err=True)
+            typer.echo(f"still waiting for {for_what}, {duration_s(waited_s)}", err=True)
 
     threading.Thread(target=say, daemon=True).start()
     try:

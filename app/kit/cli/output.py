@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from app.kit import words
 from app.kit.cli.errors import CommandError
 from app.kit.cli.watching import is_away
 from app.kit.patience import Patience
@@ -99,14 +100,9 @@ def state(word: str | None) -> Text:
 
 
 def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
-    """Return `3 s ago`, `2 h ago`; a dash for never."""
-    if moment is None:
-        return "–"
-    seconds = max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{int(seconds)} s ago"
+    """Return `3 s ago`, `2 h ago`; a dash for never. A server's clock that is ahead gives `now`, never `in 3 s`."""
+    now = now or datetime.now(UTC)
+    return words.ago(None if moment is None else min(moment, now), now)
 
 
 def table(

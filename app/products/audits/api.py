@@ -53,7 +53,9 @@ async def start_audit(
         )
         return await asking.ask_audit(uow, pipeline=name, wish=wish, by=by, why=body.why, now=wiring.clock.now())
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/audits", responses=refusals(404))
@@ -103,7 +105,9 @@ async def stop_audit(
     async def act() -> Audit:
         return await asking.stop_audit(uow, audit_id, by=by, why=body.why, now=wiring.clock.now())
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 @router.get("/pipelines/{name}/audit-plan", responses=refusals(404))

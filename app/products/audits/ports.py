@@ -1,4 +1,4 @@
-"""What the auditor asks of Spark."""
+"""The port through which the auditor starts and ends Spark applications."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from app.kit.cli.client import connect
 from app.kit.cli.errors import CommandError
 from app.kit.cli.output import AsJson, Watch, present, state, table
 from app.kit.errors import BrokerUnreachableError, UnavailableError
-from app.kit.words import count, number, span
+from app.kit.words import count, duration, number
 from app.products.direct.operations import RegisteredCluster, check_named
 from app.products.direct.served import ServedCluster, group_detail, groups_table, members_table
 
@@ -140,7 +140,7 @@ def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
                 number(one.member_count),
                 number(len(one.offsets)),
                 Text(str(len(one.pending)), style="yellow" if one.pending else "dim"),
-                f"{span(at_ms - one.rebalances[-1].at_ms)} ago" if one.rebalances else None,
+                f"{duration(at_ms - one.rebalances[-1].at_ms)} ago" if one.rebalances else None,
             )
             for one in found
         ),
@@ -164,7 +164,7 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
                 str(partition),
                 number(committed.commit.offset) if committed else None,
                 _producer(committed) if committed else None,
-                f"{span(at_ms - committed.commit.commit_ms)} ago" if committed and one.is_from_journal else None,
+                f"{duration(at_ms - committed.commit.commit_ms)} ago" if committed and one.is_from_journal else None,
                 _pending_offset(pending[0]) if pending else None,
                 ", ".join(_producer(each) or "not known" for each in pending) or None,
             )
@@ -174,7 +174,7 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
     )
     rebalances = table(
         ("REBALANCE", "GENERATION#", "MEMBERS#"),
-        ((f"{span(at_ms - each.at_ms)} ago", str(each.number), str(each.members)) for each in one.rebalances),
+        ((f"{duration(at_ms - each.at_ms)} ago", str(each.number), str(each.members)) for each in one.rebalances),
         empty="No rebalance is known.",
     )
     return Group(head, members_table(_members(one)), offsets, rebalances)

@@ -12,8 +12,7 @@ from rich.text import Text
 from app.core.hanging.hanging_transaction import HangingTransaction
 from app.core.hanging.report import SearchReport
 from app.kit.cli.output import ago, table
-from app.kit.storable import moment_of_ms
-from app.kit.words import count, number
+from app.kit.words import count, moment, number
 
 _ALL_WELL = "No hanging transactions: a coordinator will end each transaction that blocks consumers."
 
@@ -89,7 +88,7 @@ def answer_of(report: SearchReport, bootstrap_servers: str) -> HangingAnswer:
         pending_problem="pending offsets need a server (--cluster), or the name of their group",
         search=Search(
             problem=report.problem,
-            swept_at=_moment(report.swept_ms),
+            swept_at=moment(report.swept_ms),
             age_ms=0,
             sweep_took_ms=report.sweep_took_ms,
             partitions=report.partitions,
@@ -97,7 +96,7 @@ def answer_of(report: SearchReport, bootstrap_servers: str) -> HangingAnswer:
             asked=report.asked,
             silent=report.silent,
             unclear=tuple(
-                Unclear(topic=one.topic, partition=one.partition, since=_moment(one.since_ms), reason=one.reason)
+                Unclear(topic=one.topic, partition=one.partition, since=moment(one.since_ms), reason=one.reason)
                 for one in report.unclear
             ),
             unclear_count=report.unclear_count,
@@ -213,11 +212,7 @@ def _found(one: HangingTransaction, bootstrap_servers: str) -> Found:
         transactional_id=one.transactional_id,
         is_corroborated=one.is_corroborated,
         sentence=one.sentence,
-        found_at=_moment(one.found_ms),
-        last_written_at=_moment(one.last_written_ms),
+        found_at=moment(one.found_ms),
+        last_written_at=moment(one.last_written_ms),
         commands=one.commands(bootstrap_servers),
     )
-
-
-def _moment(at_ms: int) -> datetime | None:
-    return None if at_ms < 0 else moment_of_ms(at_ms)

@@ -24,8 +24,7 @@ from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.output import AsJson, Watch, ago, present, table
 from app.kit.errors import BrokerUnreachableError, UnavailableError
 from app.kit.page import MAX_LIMIT
-from app.kit.storable import moment_of_ms
-from app.kit.words import count, number, span
+from app.kit.words import count, duration, moment, number
 from app.products.direct.hanging import beside_ids
 from app.products.direct.operations import DirectOperations, RegisteredCluster, ServerOperations, check_named
 from app.products.direct.served import ServedCluster, transaction_detail, transactions_table
@@ -195,10 +194,10 @@ def _table(found: Sequence[LiveTransaction], at_ms: int) -> RenderableType:
                 str(one.state.producer_id),
                 str(one.state.producer_epoch),
                 Text(one.state.status.word, style="yellow" if one.is_open else "dim"),
-                span(at_ms - one.state.start_ms) if one.is_open else None,
-                span(one.state.timeout_ms),
+                duration(at_ms - one.state.start_ms) if one.is_open else None,
+                duration(one.state.timeout_ms),
                 number(len(one.state.partition_names)),
-                _ago(one.state.last_update_ms, at_ms),
+                ago(moment(one.state.last_update_ms), now=moment(at_ms)),
             )
             for one in found
         ),
@@ -211,11 +210,12 @@ def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
     head = Text.assemble(
         (one.transactional_id, "bold"),
         f"  {state.status.word}  producer {state.producer_id} epoch {state.producer_epoch} · "
-        f"{one.client_protocol} · timeout {span(state.timeout_ms)} · changed {_ago(state.last_update_ms, at_ms)}",
+        f"{one.client_protocol} · timeout {duration(state.timeout_ms)} · "
+        f"changed {ago(moment(state.last_update_ms), now=moment(at_ms))}",
     )
     lines: list[RenderableType] = [head]
     if one.is_open:
-        lines.append(Text(f"open for {span(at_ms - state.start_ms)} in {', '.join(state.partition_names)}"))
+        lines.append(Text(f"open for {duration(at_ms - state.start_ms)} in {', '.join(state.partition_names)}"))
     lines.append(
         Text(f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since the start of the journal")
     )
@@ -223,7 +223,7 @@ def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
         table(
             ("WHEN", "STEP", "PRODUCER#", "EPOCH#"),
             (
-                (_ago(step.at_ms, at_ms), step.kind, str(step.producer_id), str(step.producer_epoch))
+                (ago(moment(step.at_ms), now=moment(at_ms)), step.kind, str(step.producer_id), str(step.producer_epoch))
                 for step in one.steps
             ),
             empty="No epoch changes are known.",
@@ -260,10 +260,6 @@ def _document(one: LiveTransaction, *, is_whole: bool = False) -> dict[str, Any]
             for step in one.steps
         ]
     return document
-
-
-def _ago(at_ms: int, now: int) -> str | None:
-    return ago(moment_of_ms(at_ms), now=moment_of_ms(now)) if at_ms >= 0 else None
 
 
 def _as_live(known: KnownTransaction, clocks: BrokerClocks) -> LiveTransaction:

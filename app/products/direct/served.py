@@ -13,7 +13,7 @@ from rich.text import Text
 
 from app.kit.cli.client import Client, as_record
 from app.kit.cli.output import ago, state, table
-from app.kit.words import count, number, span
+from app.kit.words import count, duration, number
 
 
 class ServedOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class ServedReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        age = "" if self.age_ms is None else f", {span(self.age_ms)} old"
+        age = "" if self.age_ms is None else f", {duration(self.age_ms)} old"
         return f"the server's reading of {self.topic} ({self.phase.replace('_', ' ')}{age})" + (
             f"; {self.problem}" if self.problem else ""
         )
@@ -104,8 +104,8 @@ def transactions_table(found: dict[str, Any]) -> RenderableType:
                 str(one.producer_id),
                 str(one.producer_epoch),
                 _state(one),
-                None if one.open_ms is None else span(one.open_ms),
-                span(one.timeout_ms),
+                None if one.open_ms is None else duration(one.open_ms),
+                duration(one.timeout_ms),
                 ago(one.changed_at),
             )
             for one in ids
@@ -117,7 +117,7 @@ def transactions_table(found: dict[str, Any]) -> RenderableType:
 
 def transaction_detail(found: dict[str, Any]) -> RenderableType:
     one = as_record(found, ServedTransaction)
-    open_for = "" if one.open_ms is None else f" · open for {span(one.open_ms)}"
+    open_for = "" if one.open_ms is None else f" · open for {duration(one.open_ms)}"
     head = Text.assemble(
         (one.transactional_id, "bold"), "  ", _state(one), f"  producer {one.producer_id} epoch {one.producer_epoch}"
     )

@@ -13,7 +13,7 @@ from app.core.blocked.diagnosis import Diagnosis, Explanation, Kind, Link, Verdi
 from app.edges.kafka.cli.cluster import as_document, now_ms
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig
 from app.kit.cli.output import AsJson, Watch, present
-from app.kit.words import count, span
+from app.kit.words import count, duration
 from app.products.direct import hanging
 from app.products.direct.operations import RegisteredCluster, operations_of
 
@@ -99,5 +99,5 @@ def _told(one: Diagnosis, at_ms: int) -> RenderableType:
 
 def _link(link: Link, at_ms: int) -> Text:
     said = Text(f"  {clause(link)}  ")
-    said.append(f"{link.source}, {span(at_ms - link.seen_ms)} ago", style="dim")
+    said.append(f"{link.source}, {duration(at_ms - link.seen_ms)} ago", style="dim")
     return said

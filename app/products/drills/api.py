@@ -51,7 +51,9 @@ async def begin_drill(
             times=await drills.broker_times(uow, wiring.surveys, name),
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/drills", responses=refusals(404))
@@ -86,4 +88,6 @@ async def stop_drill(
     async def act() -> Drill:
         return await drills.stop_drill(uow, drill_id, by=by, why=body.why, now=wiring.clock.now())
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer

@@ -1,4 +1,4 @@
-"""What a heartbeat's answer tells an attempt that is drilled (Hooks.order_of, app/core/runs/hooks.py)."""
+"""Orders of drills in the answers to heartbeats (Hooks.order_of, app/core/runs/hooks.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from app.products.drills.drill import Drill, TargetState
 
 
 def order_of(row: str, report: TaskReport, now: datetime) -> DrillOrder | None:
-    """The order for this very attempt, until it has claimed it or it is too late. row: the open drill, as JSON."""
+    """Return the order for this very attempt, until it has claimed it or it is too late.
+
+    row: the open drill, as JSON.
+    """
     drill = msgspec.json.decode(row, type=Drill)
     if not drill.may_begin(now):
         return None

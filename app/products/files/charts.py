@@ -10,17 +10,17 @@ from app.products.files.totals import NOTHING, HourTotal, Total
 
 
 def file_records_chart_of(hours: Sequence[HourTotal]) -> str | None:
-    """Records that were written into files in each hour; None: there are fewer than two hours to draw."""
+    """Return the chart of records in files by hour; None for fewer than two hours."""
     return _by_hour(hours, "records", lambda total: total.records, unit="")
 
 
 def file_sizes_chart_of(hours: Sequence[HourTotal]) -> str | None:
-    """Megabytes of files in each hour; None as above."""
+    """Return the chart of megabytes in files by hour; None for fewer than two hours."""
     return _by_hour(hours, "MB", lambda total: round(total.size_bytes / 1e6, 1), unit=" MB")
 
 
 def _by_hour(hours: Sequence[HourTotal], label: str, value: Callable[[Total], float], *, unit: str) -> str | None:
-    """An hour without a file between others is one in which nothing was written."""
+    """Return a chart with zero for each hour without a file between others."""
     if len(hours) < 2:
         return None
     told = {int(one.hour.timestamp()): one.total for one in hours}

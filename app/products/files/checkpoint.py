@@ -1,4 +1,4 @@
-"""A checkpoint of a file sink by what its files' references tell: filled, uploaded, referenced, committed."""
+"""A checkpoint of a file sink from its references, with its phases: fill, upload, reference, commit."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from app.products.files.written_file import WrittenFile, digest
 
 KEPT_FOR = timedelta(days=30)
 MOST_CHECKPOINTS = 20_000
-"""Of one pipeline; the oldest go first."""
+"""Most checkpoints of one pipeline; the oldest are deleted first."""
 
 
 class Phase(StrEnum):
-    """What a checkpoint did from one time to the next.
+    """The phases of a checkpoint.
 
-    FILL: from the first record of its first file until its last file got no more; by the task's clock.
-    UPLOAD: from then until the last file was written from the spool, uploaded and verified; by the task's clock.
-    REFERENCE: from then until the last reference was produced; in it the transaction begins and the offsets are sent.
-        By the task's clock, or to the broker's where the topic has LogAppendTime.
-    COMMIT: from then until a broker had written the commit beside the references; from the task's clock to the
-        broker's, so that clocks which differ lengthen or shorten it.
+    FILL: from the first record of its first file to the last record of its last file; by the task's clock.
+    UPLOAD: from then until the last file is written from the spool, uploaded and verified; by the task's clock.
+    REFERENCE: from then until the last reference is produced, including the begin of the transaction and the offsets.
+        By the task's clock; its end by the broker's if the topic has LogAppendTime.
+    COMMIT: from then to the commit marker in the references' partitions. From the task's clock to the broker's, so a
+        difference of clocks lengthens or shortens it.
     """
 
     FILL = "fill"
@@ -35,10 +35,10 @@ class Phase(StrEnum):
 
 
 class FileCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint of a task's attempt, counted from 1 in it: the files of one transaction.
+    """The files of one transaction: one checkpoint of a task's attempt, numbered from 1.
 
-    opened_at: the earliest of its files; the other times: the latest. committed_at: None as long as no commit was read
-    in one answer with a reference. seen_at: when the server had read all of them that it has.
+    opened_at: the earliest of its files; the other times: the latest. committed_at: None unless a commit marker was in
+    the same answer as a reference. seen_at: time at which the server read its newest reference.
     """
 
     transactional_id: str
@@ -53,7 +53,7 @@ class FileCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: datetime
 
     def lengths_ms(self) -> dict[Phase, float | None]:
-        """How long each phase took; None: not measured. Never below 0, as between two clocks it may come out."""
+        """Return the duration of each phase; None: not measured. Never below 0, also with a difference of clocks."""
         times = (self.opened_at, self.closed_at, self.uploaded_at, self.referenced_at, self.committed_at)
         return {
             phase: None if end is None or begin is None else max(0.0, (end - begin) / timedelta(milliseconds=1))
@@ -66,7 +66,7 @@ class FileCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merged(one: FileCheckpoint, other: FileCheckpoint) -> FileCheckpoint:
-    """Of two parts of the same checkpoint."""
+    """Merge two parts of the same checkpoint."""
     commits = [at for at in (one.committed_at, other.committed_at) if at is not None]
     return FileCheckpoint(
         transactional_id=one.transactional_id,
@@ -83,7 +83,7 @@ def merged(one: FileCheckpoint, other: FileCheckpoint) -> FileCheckpoint:
 
 
 def checkpoints_of(files: Iterable[WrittenFile]) -> dict[str, FileCheckpoint]:
-    """By their keys."""
+    """Return the checkpoints of files by their keys."""
     found: dict[str, FileCheckpoint] = {}
     for file in files:
         part = _of_one(file)

@@ -1,4 +1,4 @@
-"""Which messages of a log's batches readers with `read_committed` get, and when each was committed. Pure."""
+"""The messages of a log's batches for `read_committed` consumers, each with the time of its commit. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def committed_messages(
     position: int,
     most: int,
 ) -> tuple[tuple[TopicMessage, ...], int]:
-    """The messages from `position` on that are not aborted, until there are `most`; and the offset to go on at.
+    """Return the messages from `position` on without aborted ones, about `most`, and the next offset.
 
-    As Kafka's own consumer tells them apart (CompletedFetch.java): aborted is what a producer wrote from the first
-    offset of an aborted transaction on up to its next marker. Batches are taken whole, so that there may be some more.
+    The rule is that of Kafka's consumer (CompletedFetch.java). A producer's records are aborted from the first offset
+    of an aborted transaction to its next marker. Batches are taken whole, so there may be more than `most`.
 
     Args:
-        batches, aborted: of one answer at `read_committed`, which ends at the last stable offset.
+        batches, aborted: of one answer with `read_committed`, which ends at the last stable offset.
     """
     to_come = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
     aborting: set[int] = set()
@@ -45,7 +45,7 @@ def committed_messages(
                 else:
                     _note_commit(messages, decided, batch.max_timestamp_ms)
         elif len(messages) >= most:
-            # Markers behind the last message are still taken: they tell when it was committed.
+            # Markers after the last message are still read, for the time of its commit.
             break
         elif isinstance(batch, UnreadableBatch):
             messages.append(TopicMessage(batch.last_offset, 0, None, unreadable=batch.reason))

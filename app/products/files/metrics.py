@@ -1,4 +1,4 @@
-"""What Prometheus reads of files: how much was referenced, and how far behind the reading of references is."""
+"""Prometheus metrics of files: references, orphans, and the lag of reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.products.files.store.orphan_looks import OrphanLookStore
 async def file_metrics(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
 ) -> Callable[[CollectorRegistry], None]:
-    """Of those of the pipelines that write files."""
+    """Return the metrics of the pipelines that write files."""
     standings = await standings_of_all(uow, pipelines, now=now)
     orphans = await uow.of(OrphanLookStore).newest_findings(list(standings))
 
@@ -29,28 +29,28 @@ async def file_metrics(
 
 
 def _files(registry: CollectorRegistry, standings: Mapping[str, FileStanding]) -> None:
-    """Kept in Postgres: every server says the same, and a restart loses nothing. Of pipelines that write files only."""
+    """Add the metrics of pipelines that write files, from Postgres, so that all servers have the same values."""
     if not standings:
         return
     counters = {
         name: Counter(f"fenceline_{name}", words, ["pipeline"], registry=registry)
         for name, words in (
             ("files_referenced", "Files that committed references name"),
-            ("file_records", "Records in them"),
-            ("file_bytes", "Bytes of them"),
-            ("file_references_repeated", "References to a file that another one had named before"),
+            ("file_records", "Records in these files"),
+            ("file_bytes", "Bytes in these files"),
+            ("file_references_repeated", "References to a file that an earlier one names"),
             ("file_references_unreadable", "Messages in the sink topic that are no references"),
         )
     }
     behind = Gauge(
         "fenceline_file_references_behind",
-        "Offsets of the sink topic up to the last stable one that no server has read, as far as was looked",
+        "Unread offsets of the sink topic up to the last stable offset",
         ["pipeline"],
         registry=registry,
     )
     looked = Gauge(
         "fenceline_file_references_looked_timestamp_seconds",
-        "When a server last got an answer about the sink topic",
+        "Time of the last answer about the sink topic",
         ["pipeline"],
         registry=registry,
     )
@@ -63,7 +63,7 @@ def _files(registry: CollectorRegistry, standings: Mapping[str, FileStanding]) -
             "file_references_repeated": 0 if watch is None else watch.repeated,
             "file_references_unreadable": 0 if watch is None else watch.strangers,
         }
-        # From zero on: Prometheus sees no increase in a counter that begins with its first event.
+        # Each counter begins at zero, since Prometheus sees no increase in one that begins with its first event.
         for figure, number in figures.items():
             counters[figure].labels(name).inc(number)
         if standing.behind is not None:
@@ -73,16 +73,16 @@ def _files(registry: CollectorRegistry, standings: Mapping[str, FileStanding]) -
 
 
 def _orphans(registry: CollectorRegistry, looks: Mapping[str, OrphanLook]) -> None:
-    """Of the newest look that judged files; nothing of a pipeline of which nobody has looked."""
+    """Add the findings of the newest scan that judged files, of each pipeline with one."""
     if not looks:
         return
     orphans, size_bytes, dangling, looked = (
         Gauge(f"fenceline_files_{name}", words, ["pipeline"], registry=registry)
         for name, words in (
-            ("orphans", "Files that no committed reference names nor ever will, when somebody last looked"),
-            ("orphans_bytes", "Bytes of them"),
-            ("dangling_references", "Committed references whose file was not in the store then"),
-            ("orphans_looked_timestamp_seconds", "When the files were listed for that"),
+            ("orphans", "Orphans at the last scan"),
+            ("orphans_bytes", "Bytes of these orphans"),
+            ("dangling_references", "Committed references without their file at the last scan"),
+            ("orphans_looked_timestamp_seconds", "Time of the last scan's listing"),
         )
     )
     for name, look in looks.items():

@@ -1,4 +1,4 @@
-"""Figures and examples of one look for orphans; app/products/files/orphans.py defines an orphan."""
+"""Figures and examples of one orphan scan; app/products/files/orphans.py defines an orphan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 SHOWN = 25
-"""So many orphans, dangling references, open transactions and kept files are named; the rest is counted."""
+"""Most orphans, dangling references, open transactions and kept files in a list; others are counted."""
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +40,9 @@ class DanglingReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that was not decided, before the end of a sink topic: nothing was judged while it was there.
+    """A transaction that was open before the end of a sink topic, so that nothing was judged.
 
-    since: when its first record was written; transactional_id: whose it is, by the reference that this record is.
+    since: time of its first record; transactional_id: from the reference in that record.
     """
 
     topic: str
@@ -59,14 +59,14 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RootFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """Below one root.
+    """The findings below one root.
 
-    listed_at: the moment that ages are counted at, by the store's clock. skew_ms: how far that is ahead of ours; None:
-    the store does not tell, and ours stands in for it.
-    margin_ms: a file is judged so long after its upload; `margin` what that is made of.
-    known_since: files from before are unknown, for the reason `known_since_why`; None: all are.
-    not_ours: files of other names, left alone.
-    missing: references, old enough, whose file is not there; `unchecked`: so many more were not looked for.
+    listed_at: time at which ages count, by the store's clock. skew_ms: its lead over this host's clock; None: the store
+        does not report it, and this host's clock counts.
+    margin_ms: age from which a file is judged; `margin` lists its parts.
+    known_since: older files are unknown, for the reason `known_since_why`; None: all are.
+    not_ours: files with other names, which are never deleted.
+    missing: references, old enough, whose file is missing; `unchecked`: further ones that were not checked.
     others: records of the sink topics that are no references.
     """
 
@@ -90,14 +90,14 @@ class RootFindings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judged_until(self) -> datetime:
-        """Files that were uploaded later were too young."""
+        """The newest upload that was old enough."""
         return self.listed_at - timedelta(milliseconds=self.margin_ms)
 
 
 class OrphanFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """Below every root that the pipeline ever wrote to; without a root while `blocked` is not empty.
+    """The findings below every root of the pipeline, so far; without roots if `blocked` is not empty.
 
-    oldest: of the orphans. dangling, blocked: as many as are shown.
+    oldest: of the orphans. dangling, blocked: at most SHOWN of them.
     """
 
     roots: tuple[RootFindings, ...] = ()
@@ -152,10 +152,10 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """What deleting came to, as far as it is known.
+    """The known result of a deletion.
 
-    aborted_uploads: None where the collection ended before it told.
-    kept: orphans of the look right before that were none any more; `kept_files` counts them all.
+    aborted_uploads: None if the collection ended before they were reported.
+    kept: orphans that were none any more before their deletion; `kept_files` is their number.
     """
 
     deleted: Amount = NO_FILES
@@ -165,14 +165,14 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfirmedRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """Below this root only files go that were uploaded until then: what was too young when somebody looked stays."""
+    """The limit of deletions below one root: files that were uploaded later are kept."""
 
     root: str
     judged_until: datetime
 
 
 class Confirmed(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody saw when they had it collected; no more than that is deleted."""
+    """The findings that a user confirmed; no more is deleted."""
 
     look_id: str
     orphans: Amount

@@ -1,10 +1,10 @@
-"""The life of a look for orphans, and of a collection, which looks anew and then deletes: asked for, at work, ended.
+"""The states of an orphan scan, and of a collection, which scans again and then deletes.
 
 ASKED ─▶ RUNNING ─▶ DONE
              │ ▲ └─▶ FAILED
              └─┘
-From RUNNING to RUNNING: the server died, and another one looks anew. A collection is not taken up: what it had still to
-delete nobody has seen since, so it ends as FAILED, with what it had told.
+From RUNNING to RUNNING: the server died, and another one scans again. A collection is not continued, since its
+remaining orphans were not confirmed again. It ends as FAILED with the reported deletions.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import msgspec
 from app.products.files.orphan_findings import NO_FILES, Amount, Collected, Confirmed, OrphanFindings
 
 KEPT = 5
-"""Of each act and end, of a pipeline."""
+"""Scans and collections that are kept of a pipeline, by act and end."""
 MOST_ATTEMPTS = 3
-"""A look that so many servers have died in is not begun once more."""
+"""Attempts after which a scan whose server died is not repeated."""
 
 
 class OrphanAct(StrEnum):
@@ -38,11 +38,12 @@ ENDED = frozenset({OrphanLookState.DONE, OrphanLookState.FAILED})
 
 
 class OrphanLook(msgspec.Struct, frozen=True, kw_only=True):
-    """attempt: how often it was begun; whoever writes as an earlier one is not heard.
+    """An orphan scan or a collection.
 
-    told: how far it is, in words. deleted: so much is deleted so far. reason: why it FAILED.
-    findings: None: it has not come so far. Of a collection: what is left after it.
-    confirmed: of a collection. collected: what came of it.
+    attempt: number of the current attempt; writes of earlier ones are ignored.
+    `told`: progress as a text. deleted: deletions so far. reason: reason of a failure.
+    findings: None if not yet known; for a collection, the remaining files.
+    confirmed, collected: of a collection, its confirmed findings and its result.
     """
 
     id: str
@@ -67,7 +68,7 @@ class OrphanLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrphanResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt ended. reason: why it did not do all of it; None: it did."""
+    """The result of an attempt. reason: the reason why it is not complete; None: it is."""
 
     findings: OrphanFindings | None = None
     collected: Collected | None = None
@@ -75,7 +76,7 @@ class OrphanResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begun(look: OrphanLook, *, now: datetime) -> OrphanLook:
-    """Another attempt at it. Raises ValueError when it has ended."""
+    """Return the next attempt. Raises ValueError if it has ended."""
     if look.has_ended:
         raise ValueError(f"{look.act} {look.id} is {look.state}")
     return msgspec.structs.replace(
@@ -84,7 +85,7 @@ def begun(look: OrphanLook, *, now: datetime) -> OrphanLook:
 
 
 def ended(look: OrphanLook, result: OrphanResult, *, now: datetime) -> OrphanLook:
-    """Raises ValueError when it has ended already."""
+    """Return the ended scan or collection. Raises ValueError if it has ended already."""
     if look.has_ended:
         raise ValueError(f"{look.act} {look.id} is {look.state}")
     return msgspec.structs.replace(
@@ -100,19 +101,19 @@ def ended(look: OrphanLook, result: OrphanResult, *, now: datetime) -> OrphanLoo
 
 
 def why_not_again(look: OrphanLook) -> str | None:
-    """Why what a server died in is not begun once more; None: it is."""
+    """Return why a job whose server died is not repeated; None: it is."""
     if look.state is not OrphanLookState.RUNNING:
         return None
     if look.act is OrphanAct.COLLECT:
         return (
-            "the server ended, or lost its place, in the middle of it. What it had told by then is below, it may have "
-            "deleted a few more. Look again to see what is left, and collect that"
+            "the server ended, or lost the lock, before it was complete. The reported deletions are below, and a few "
+            "more are possible. Scan again, and collect the remaining orphans"
         )
     if look.attempt >= MOST_ATTEMPTS:
-        return f"{look.attempt} times a server ended, or lost its place, in the middle of it: see the servers' logs"
+        return f"{look.attempt} servers ended, or lost the lock, before it was complete: see the servers' logs"
     return None
 
 
 def collected_so_far(look: OrphanLook, deleted: Amount) -> Collected | None:
-    """What is known of a collection that told no end; None: it is a look."""
+    """Return the known result of a collection without an end; None for a scan."""
     return None if look.act is OrphanAct.LOOK else Collected(deleted=deleted)

@@ -1,4 +1,4 @@
-"""Finding and deleting orphans, carried out beside the request that ordered it."""
+"""Ports of orphan scans and collections, which run in the background."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app.products.files.orphan_look import OrphanResult
 
 
 class OrphanOrder(NamedTuple):
-    """Everything that must be known to look for the orphans of a pipeline.
+    """The complete input of an orphan scan or collection.
 
     definitions: of all revisions that write files. connections: of their clusters by name, secrets as references.
-    kafka_cluster_ids: by name, as they were registered.
-    confirmed: what may be deleted of what is found; None: nothing.
+    kafka_cluster_ids: registered cluster ids, by name.
+    confirmed: the limit of deletions; None: nothing may be deleted.
     """
 
     pipeline: str
@@ -28,7 +28,7 @@ class OrphanOrder(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """steps: grows with whatever is done, however small."""
+    """steps: number of actions so far, which grows with every one."""
 
     told: str
     deleted: Amount
@@ -36,27 +36,27 @@ class Progress(NamedTuple):
 
 
 class OrphanJob(Protocol):
-    """An order that is being carried out, beside whoever ordered it. None of these waits."""
+    """An order that runs in the background. No method blocks."""
 
     @property
     def progress(self) -> Progress: ...
 
     @property
     def result(self) -> OrphanResult | None:
-        """None: it is at work."""
+        """The result; None while it runs."""
         ...
 
     @property
     def is_stopped(self) -> bool:
-        """Somebody had it stopped; its result then says how far it came."""
+        """True if it was stopped; its result then has the deletions so far."""
         ...
 
     def stop(self) -> None:
-        """Nothing more is deleted once this has been heard, before the next file at the latest."""
+        """Stop before the next file at the latest."""
         ...
 
 
 class OrphanCollectors(Protocol):
     def begin(self, order: OrphanOrder) -> OrphanJob:
-        """What goes wrong is told by the result."""
+        """Start an order. The result has any error."""
         ...

@@ -1,8 +1,8 @@
-"""Which files of a store nobody refers to, and never will: what may be deleted, what must not, what cannot be told.
+"""The rules for orphans: files that no committed reference names, nor ever will.
 
-A file is uploaded first and referenced after it, in a transaction that lasts milliseconds. Whoever finds it without a
-reference has found one of three: its transaction is still to come, there is none and never will be, or its
-reference is no longer in the topic. Only the second is an orphan.
+A file is uploaded first and referenced later, in a transaction of milliseconds. A file without a reference has one of
+three causes. Its transaction may follow; there is none and never will be; or its reference was deleted from the topic.
+Only the second is an orphan.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.timing_checks import DEFAULT_MAX_POLL_INTERVAL_MS
 
 BROKER_SESSION_MS = 45_000
-"""The session timeout of a group of KIP-848, as brokers have it by default."""
+"""The brokers' default session timeout of a KIP-848 group."""
 CLOCKS_MS = 300_000
-"""How far apart the clocks of tasks, brokers and the store may be, together."""
+"""Largest difference between the clocks of tasks, brokers and the store."""
 
 _NAME = r"[0-9a-f]{32}\.avro"
 _PARTIAL = rf"\.{_NAME}\.[0-9a-f]{{8}}\.part"
@@ -28,9 +28,12 @@ _FOLDERS = r"(?:[^/]+=[^/]*/)*"
 
 
 class Standing(StrEnum):
-    """REFERENCED: by a committed transaction. TOO_YOUNG: its transaction may be still to come. ORPHAN: nobody refers
-    to it, nor ever will. UNKNOWN: it is older than what the topics still hold, so its reference may be gone. NOT_OURS:
-    no name that a sink of this pipeline gives.
+    """The status of a file.
+
+    REFERENCED: a committed reference names it. TOO_YOUNG: its transaction may follow.
+    ORPHAN: no committed reference names it, nor ever will.
+    UNKNOWN: it is older than the references in the topics, so its own may be deleted.
+    NOT_OURS: its name is not one of this pipeline's sink.
     """
 
     REFERENCED = "referenced"
@@ -41,9 +44,9 @@ class Standing(StrEnum):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as the store lists it.
+    """A file in the listing of a store.
 
-    modified_ms: when it was uploaded, by the store's clock. S3 says of an upload in parts when it began.
+    modified_ms: time of the upload by the store's clock; S3 reports the start of a multipart upload.
     """
 
     path: str
@@ -52,13 +55,13 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True):
-    """How long after its upload a file may still come to be referenced, at the very most.
+    """The longest time between the upload of a file and its committed reference.
 
-    rotation_ms, upload_ms: the other files of its checkpoint are filled and uploaded.
-    standstill_ms: the task stands still before its transaction begins, and is still a member of its group afterwards
-        (max.poll.interval.ms, or the session timeout where that is longer).
-    transaction_ms: transaction.max.timeout.ms of the brokers; after that the coordinator aborts.
-    clocks_ms: between the clocks that these times are taken from.
+    rotation_ms, upload_ms: to fill and upload the other files of its checkpoint.
+    standstill_ms: longest pause of a task before its transaction begins, without loss of its membership
+        (max.poll.interval.ms, or a longer session timeout).
+    transaction_ms: transaction.max.timeout.ms of the brokers, after which the coordinator aborts.
+    clocks_ms: largest difference between the clocks of these times.
     """
 
     rotation_ms: int
@@ -75,13 +78,16 @@ class Margin(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         return (
             f"{self.total_ms / 1000:g} s: rotation {self.rotation_ms / 1000:g}, uploads {self.upload_ms / 1000:g}, "
-            f"a member that stands still {self.standstill_ms / 1000:g}, "
+            f"pause of a member {self.standstill_ms / 1000:g}, "
             f"transaction.max.timeout.ms {self.transaction_ms / 1000:g}, clocks {self.clocks_ms / 1000:g}"
         )
 
 
 def margin_of(definitions: Iterable[PipelineDefinition], *, transaction_max_timeout_ms: int) -> Margin:
-    """The longest of all of them: a task may still run under an earlier one. Raises ValueError if none writes files."""
+    """Return the longest margin of all definitions, since tasks may run under an earlier one.
+
+    Raises ValueError if none writes files.
+    """
     writing = [(definition, definition.files) for definition in definitions if definition.files is not None]
     return Margin(
         rotation_ms=max(files.rotate_ms for _, files in writing),
@@ -98,10 +104,10 @@ def _standstill_ms(definition: PipelineDefinition) -> int:
 
 
 class LogBegin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a partition of a sink topic begins today.
+    """The begin of a partition of a sink topic.
 
-    start_offset: above 0 when records were deleted: by retention, or on purpose.
-    first_reference_ms: when the first reference was written that is still there; None: there is none.
+    start_offset: above 0 if records were deleted, by retention or a user.
+    first_reference_ms: time of the first remaining reference; None: there is none.
     """
 
     topic: str
@@ -111,7 +117,7 @@ class LogBegin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownSince(msgspec.Struct, frozen=True, kw_only=True):
-    """`at_ms`: no reference to a file that was uploaded after it can be missing; None: any may be. `why` in words."""
+    """`at_ms`: references to files uploaded later cannot be missing; None: any may be. `why`: the reason as a text."""
 
     at_ms: int | None
     why: str
@@ -120,14 +126,14 @@ class KnownSince(msgspec.Struct, frozen=True, kw_only=True):
 def known_since(
     begins: Iterable[LogBegin], *, created_ms: int, margin: Margin, is_first_incarnation: bool = False
 ) -> KnownSince:
-    """From when on the references in the topics are all that there ever were.
+    """Return the time since which the topics have all references.
 
     Args:
-        created_ms: of the pipeline, by the server's clock; files from before are of another one that had its name.
-        is_first_incarnation: nobody has ever deleted a sink topic and made it anew: what lies before its first
-            reference was never referenced. Kafka does not tell, so somebody must.
+        created_ms: of the pipeline, by the server's clock; older files belong to another pipeline of this name.
+        is_first_incarnation: the user states that no sink topic was ever recreated, so that files older than the first
+            reference have none. Kafka does not report it.
     """
-    latest = KnownSince(at_ms=created_ms + margin.clocks_ms, why="the pipeline is no older")
+    latest = KnownSince(at_ms=created_ms + margin.clocks_ms, why="the pipeline was created then")
 
     def later(at_ms: int, why: str) -> None:
         nonlocal latest
@@ -143,36 +149,38 @@ def known_since(
                 continue
             where = f"{topic}-{begin.partition} begins at offset {begin.start_offset}"
             if begin.first_reference_ms is None:
-                return KnownSince(at_ms=None, why=f"{where}, and no reference is left in it")
-            # Those before it were written earlier, though not all of their timestamps are.
-            later(begin.first_reference_ms + margin.total_ms, f"{where}: what was written before that is gone")
+                return KnownSince(at_ms=None, why=f"{where}, and has no reference any more")
+            # Deleted references were written earlier, but their timestamps may be later by the margin.
+            later(begin.first_reference_ms + margin.total_ms, f"{where}: earlier references are deleted")
         if is_first_incarnation:
             continue
         firsts = [begin.first_reference_ms for begin in partitions if begin.first_reference_ms is not None]
         if not firsts:
-            return KnownSince(at_ms=None, why=f"there is no reference in {topic}: it may have been made anew")
-        later(min(firsts) + margin.clocks_ms, f"the first reference in {topic} is no older: it may have been made anew")
+            return KnownSince(at_ms=None, why=f"{topic} has no reference: it may have been recreated")
+        later(
+            min(firsts) + margin.clocks_ms, f"the first reference in {topic} is from then: it may have been recreated"
+        )
     return latest
 
 
 def partial_name(name: str, token: str) -> str:
-    """What a file is called while it is written beside its place; `token` has eight hexadecimal digits."""
+    """Return the name of a file while it is written; `token` has eight hexadecimal digits."""
     return f".{name}.{token}.part"
 
 
 def form_of(pipeline: str) -> re.Pattern[str]:
-    """What the paths of a pipeline's files look like; group `partial` matches in those that were never complete."""
+    """Return the pattern of a pipeline's paths; the group `partial` matches in incomplete files."""
     return re.compile(rf"{re.escape(pipeline)}/{_FOLDERS}(?:{_NAME}|(?P<partial>{_PARTIAL}))")
 
 
 def judge(stored: Stored, *, form: re.Pattern[str], now_ms: int, margin: Margin, since: KnownSince) -> Standing:
-    """What a file is that no committed reference names. `now_ms` by the store's clock, before the files were listed."""
+    """Judge a file without a committed reference. now_ms: by the store's clock, before the listing."""
     matched = form.fullmatch(stored.path)
     if matched is None:
         return Standing.NOT_OURS
     if stored.modified_ms > now_ms - margin.total_ms:
         return Standing.TOO_YOUNG
-    # What never got its name was never referenced by it.
+    # An incomplete file has no reference.
     if matched["partial"] is None and (since.at_ms is None or stored.modified_ms < since.at_ms):
         return Standing.UNKNOWN
     return Standing.ORPHAN

@@ -1,4 +1,4 @@
-"""The files of a pipeline: the newest as they come, how much of which partition, its checkpoints and schemas."""
+"""The page of a pipeline's files: the newest files, partitions, checkpoints, schemas and orphans."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Why = Annotated[str, Form(max_length=1000)]
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionBar:
-    """href: the files of this partition. size_width, records_width: in percent of the largest that are shown."""
+    """href: the files of this partition. size_width, records_width: percent of the largest one shown."""
 
     words: str
     href: str
@@ -54,8 +54,7 @@ class PartitionBar:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseBar:
-    """left, width: in percent of the line; both grow with the logarithm of the time, so that milliseconds are seen
-    beside half a minute."""
+    """left, width: percent of the line, on a logarithmic scale that shows milliseconds beside half a minute."""
 
     phase: Phase
     left: float
@@ -127,7 +126,7 @@ def bars_of(name: str, totals: Sequence[PartitionTotal], columns: Sequence[str])
 
 
 def lines_of(checkpoints: Sequence[FileCheckpoint]) -> list[CheckpointLine]:
-    """All on one scale, the longest over the whole width."""
+    """Return the lines of checkpoints on one scale; the longest has the full width."""
     lengths = [one.lengths_ms() for one in checkpoints]
     longest = max((sum(_drawn(ms) for ms in of_one.values()) for of_one in lengths), default=0.0)
     lines: list[CheckpointLine] = []
@@ -144,13 +143,13 @@ def lines_of(checkpoints: Sequence[FileCheckpoint]) -> list[CheckpointLine]:
 
 
 def json_of(one: SchemaInHistory) -> str | None:
-    """The schema as it is shown; None: it is too long for a page that is sent again with every change."""
+    """Return the schema as text; None if it is too long for a page with live updates."""
     text = msgspec.json.format(msgspec.json.encode(one.schema.schema), indent=2).decode()
     return text if len(text) <= _LONGEST_JSON else None
 
 
 def address_of(name: str, words: Sequence[str], after: str | None = None) -> str:
-    """The page with these `column=value` words chosen, and from where in the list."""
+    """Return the address of the page with these `column=value` filters and this cursor."""
     query = [("partition", word) for word in words] + ([] if after is None else [("after", after)])
     path = screen.url_of("pipelines", name, "files")
     return f"{path}?{urlencode(query)}" if query else path
@@ -174,13 +173,13 @@ async def show(
     partition: Words = [],  # noqa: B006 - FastAPI takes it as the default and does not change it
     after: After = None,
 ) -> Response:
-    # An empty field of the form asks for nothing.
+    # An empty field of the form is no filter.
     words = [word for word in partition if word]
     refused = _why_not(words)
     if refused is not None:
         look = looking_at(name, (), None)
         return await screen.page(request, wiring, by, look, refused=refused, is_live=False)
-    # What lies further down does not change under its reader.
+    # Only the first page of the list has live updates.
     return await screen.live(request, wiring, by, looking_at(name, words, after), is_live=after is None)
 
 
@@ -226,7 +225,7 @@ async def _refused(request: Request, wiring: Wiring, by: Principal, name: str, e
 
 def _why_not(words: Sequence[str]) -> FencelineError | None:
     if any(len(word) > _LONGEST_WORD or "\x00" in word for word in words):
-        return InvalidError("no partition value is so long, or contains U+0000", field="partition")
+        return InvalidError("the partition value is too long, or contains U+0000", field="partition")
     try:
         partition_filter(words)
     except InvalidError as error:

@@ -1,4 +1,4 @@
-"""How far the references in a pipeline's sink topic were read, and what stood in the way. Pure."""
+"""The progress and the problems of reading the references in a pipeline's sink topic. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 from app.products.files.totals import NOTHING, Total
 
 STALE_AFTER = timedelta(seconds=30)
-"""A server that watches writes down that it has looked a few times in this time, also when nothing is new."""
+"""Time without a recorded read after which references count as unread. A reading server records several in it."""
 MARKED_FOR = timedelta(days=7)
-"""So long after the newest reference to a file that another one had named, the pipeline is marked with it."""
+"""Time for which a pipeline is marked after its newest repeated reference."""
 LEFT_AFTER = timedelta(days=1)
-"""A topic that is no longer the pipeline's sink is read on until nothing has come for so long."""
+"""Time without a message after which a former sink topic is not read any more."""
 
 
 class WatchedPipeline(NamedTuple):
@@ -27,10 +27,10 @@ class WatchedPipeline(NamedTuple):
 
 
 class TopicMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message that readers with `read_committed` get.
+    """A message for `read_committed` consumers.
 
-    committed_ms: when a broker wrote the commit of its transaction into the partition; None: the commit was not in the
-    same answer, or there was no transaction. unreadable: why its value is not known; empty: it is.
+    committed_ms: time of its transaction's commit marker in the partition; None: the marker was not in the same answer,
+    or there is no transaction. unreadable: the reason why its value is not known; empty: it is.
     """
 
     offset: int
@@ -41,10 +41,10 @@ class TopicMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of one partition at once.
+    """The result of one read of a partition.
 
-    start_offset: where it really began, which is another one where the offset that was asked for is not in the log.
-    end_offset: the last stable offset, as far as readers with `read_committed` get; None where it was not told.
+    start_offset: actual first offset, which differs from the requested one if that is not in the log.
+    end_offset: the last stable offset; None if not reported.
     """
 
     partition: int
@@ -55,11 +55,11 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicReading(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one partition of a sink topic was read.
+    """The progress of reading one partition of a sink topic.
 
-    begun_at, begun_offset: since when, and from which offset on; what lay before it was deleted before a server looked.
-    moved_at: when something was read last. unread_offsets: how many offsets were deleted before they were read, since.
-    begun_again: why reading began anew at begun_at, in a sentence; empty: it is the first time.
+    begun_at, begun_offset: time and offset of the start; earlier offsets were deleted already.
+    moved_at: time of the last progress. unread_offsets: offsets deleted since then before they were read.
+    begun_again: the reason of a restart at begun_at, as a sentence; empty without one.
     """
 
     kafka_cluster_id: str
@@ -76,7 +76,7 @@ class TopicReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def behind(self) -> int | None:
-        """Offsets between where reading stands and the last stable one, markers among them; None: not known."""
+        """Offsets from the position to the last stable offset, including markers; None: not known."""
         return None if self.end_offset is None else max(0, self.end_offset - self.next_offset)
 
     @property
@@ -85,7 +85,7 @@ class TopicReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(NamedTuple):
-    """Which log is read: a topic of a cluster, and which one of that name it is (`topic_id`, as brokers tell it)."""
+    """A log: a topic of a cluster, with its topic id."""
 
     kafka_cluster_id: str
     topic: str
@@ -93,13 +93,14 @@ class Place(NamedTuple):
 
 
 class FileWatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """What reading a pipeline's references has come to.
+    """The result of reading a pipeline's references so far.
 
-    since: when a server first tried. looked_at: when one last got an answer; None: none yet. problem: why none, or not
-    all, is got since `problem_at`; empty: nothing is wrong. total: of every reference that was ever counted. strangers:
-    messages that are no references of this version, with a sentence about the newest. of_others: references of other
-    pipelines. repeated: references to a file that another one had named before, with a sentence about the newest, which
-    was read at `repeated_at`.
+    since: time of the first attempt. looked_at: time of the last answer; None: none yet.
+    problem: the reason why none, or not all, are read since `problem_at`; empty: no problem.
+    total: totals of every reference ever counted.
+    `strangers`: messages that are no references of this version, with a description of the newest.
+    of_others: references of other pipelines.
+    repeated: references to a file that an earlier one names. The newest is described, and was read at `repeated_at`.
     """
 
     since: datetime
@@ -116,7 +117,7 @@ class FileWatchState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reception(msgspec.Struct, frozen=True, kw_only=True):
-    """What one portion brought beside files: how many messages of which kind, with sentences about the newest."""
+    """The other messages of one portion, by kind, with descriptions of the newest."""
 
     strangers: int = 0
     stranger: str = ""
@@ -126,19 +127,19 @@ class Reception(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_offset(known: TopicReading | None, topic_id: str) -> int:
-    """Where to read on; 0, as the topic is new here or was made anew."""
+    """Return the next offset to read; 0 if the topic is new or recreated."""
     return 0 if known is None or known.topic_id != topic_id else known.next_offset
 
 
 def moved(known: TopicReading | None, portion: Portion, *, place: Place, now: datetime) -> TopicReading:
-    """How far the partition is read once the portion is kept."""
+    """Return the progress after the portion is stored."""
     if known is None:
         return _begun(portion, place, now, why="")
     if known.topic_id != place.topic_id:
-        return _begun(portion, place, now, why=f"{place.topic} was deleted and made anew: reading began again")
+        return _begun(portion, place, now, why=f"{place.topic} was recreated: reading restarted at its beginning")
     start = portion.start_offset
     if start < known.next_offset:
-        why = f"{known.name} ends before offset {known.next_offset}, up to which it was read: reading began again"
+        why = f"{known.name} ends before the read offset {known.next_offset}: reading restarted at its beginning"
         return _begun(portion, place, now, why=why)
     return msgspec.structs.replace(
         known,
@@ -167,7 +168,7 @@ def _begun(portion: Portion, place: Place, now: datetime, *, why: str) -> TopicR
 def topics_to_read(
     sink_topic: str, kafka_cluster_id: str, readings: Sequence[TopicReading], *, now: datetime
 ) -> list[str]:
-    """The sink topic, then those that were it on this cluster and still bring something."""
+    """Return the sink topic, then former ones on this cluster with recent messages."""
     lately = {
         one.topic
         for one in readings
@@ -179,46 +180,46 @@ def topics_to_read(
 def read_now(
     readings: Sequence[TopicReading], sink_topic: str, kafka_cluster_id: str, *, now: datetime
 ) -> tuple[TopicReading, ...]:
-    """Those of the topics that are read now."""
+    """Return the progress of the topics that are read now."""
     topics = topics_to_read(sink_topic, kafka_cluster_id, readings, now=now)
     return tuple(one for one in readings if one.kafka_cluster_id == kafka_cluster_id and one.topic in topics)
 
 
 def behind_of(readings: Sequence[TopicReading]) -> int | None:
-    """Of all partitions together; None when it is not known of one."""
+    """Return the unread offsets of all partitions; None if unknown for one."""
     counts = [one.behind for one in readings]
     known = [count for count in counts if count is not None]
     return sum(known) if counts and len(known) == len(counts) else None
 
 
 def standing_sentence(watch: FileWatchState | None, readings: Sequence[TopicReading], *, now: datetime) -> str:
-    """How far the list of files can be trusted to be whole, in one sentence."""
+    """Describe the freshness of the list of files."""
     if watch is not None and watch.problem:
-        return f"What comes now is not seen: {watch.problem}"
+        return f"New references are not read: {watch.problem}"
     if watch is None or watch.looked_at is None:
-        return "No server has read this pipeline’s references yet: one begins within seconds."
+        return "No server has read this pipeline’s references yet. One begins within seconds."
     if now - watch.looked_at > STALE_AFTER:
-        return "No server reads this pipeline’s references now: what has come since is not seen."
+        return "No server reads this pipeline’s references now, so new ones are not shown."
     behind = behind_of(readings)
     if behind is None:
-        return "The references are being read; how many are still to come is not known yet."
+        return "The references are being read; the number of remaining ones is not known yet."
     if behind:
-        return f"The references are being read: {behind:,} offsets are still to come."
+        return f"The references are being read: {behind:,} offsets remain."
     return "Every reference that is committed is read."
 
 
 def is_whole(watch: FileWatchState | None, readings: Sequence[TopicReading], *, now: datetime) -> bool:
-    """Whether every committed reference was read when a server last looked, a moment ago."""
+    """Return true if every committed reference was read within STALE_AFTER."""
     if watch is None or watch.problem or watch.looked_at is None:
         return False
     return now - watch.looked_at <= STALE_AFTER and behind_of(readings) == 0
 
 
 def notes_of(readings: Sequence[TopicReading], watch: FileWatchState | None) -> list[str]:
-    """What keeps the list of files from being all that there ever were, a sentence each; empty where nothing does."""
+    """Return the reasons why the list of files is not complete, as sentences."""
     notes = [one.begun_again + "." for one in readings if one.begun_again]
     notes += [
-        f"{one.name} was read from offset {one.begun_offset:,} on: what lay before it was gone before a server came."
+        f"{one.name} was read from offset {one.begun_offset:,} on: earlier offsets were deleted before."
         for one in readings
         if one.begun_offset > 0
     ]
@@ -230,7 +231,7 @@ def notes_of(readings: Sequence[TopicReading], watch: FileWatchState | None) -> 
     if watch is None:
         return notes
     if watch.repeated:
-        notes.append(f"References to a file that another had named before: {watch.repeated:,}. {watch.repetition}")
+        notes.append(f"References to a file that an earlier one names: {watch.repeated:,}. {watch.repetition}")
     if watch.strangers:
         notes.append(f"Messages that are no references: {watch.strangers:,}. The newest: {watch.stranger}")
     if watch.of_others:

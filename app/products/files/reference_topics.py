@@ -1,7 +1,7 @@
-"""Reads the references to files as a reader with `read_committed` does, by raw Fetch.
+"""Read the references to files with raw Fetch requests, by the rules of `read_committed`.
 
-A consumer would need no filter for aborted transactions. But it tells neither where the log begins nor that the topic
-is another one of the same name, and not when a transaction was committed.
+A consumer would filter aborted transactions itself. But it reports neither the log start offset, nor the topic id, nor
+the time of a commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.products.files.topic_ports import DescribedTopic, ReferenceConnection, 
 
 T = TypeVar("T")
 
-# The last one in which brokers name topics with their ids and fail topic by topic.
+# The last version in which brokers return names with topic ids, and errors by topic.
 _METADATA_VERSION = 12
 _GONE_AGAIN_MS = 1_000
 _NO_ID = UUID(int=0)
@@ -36,7 +36,7 @@ _Metadata: Any = MetadataRequest
 
 
 class KafkaReferenceTopics:
-    """Answers what app/products/files/topic_ports.py asks. Secrets are resolved for each connection anew."""
+    """Implement app/products/files/topic_ports.py. Secrets are resolved for each connection."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class KafkaReferenceTopics:
 
 
 class ReferenceClient(RawFetcher, AskingClient):
-    """The ReferenceConnection port. Leave it as a context manager does."""
+    """Implement ReferenceConnection. Close it as a context manager."""
 
     def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
         super().__init__(resolved, attempt)
-        # A topic that was read and is gone is asked for by the library from then on, ten times a second if it may.
+        # The library requests a deleted topic again and again, by default ten times a second.
         self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
         self._timeout_s = timeout_s
 
@@ -88,7 +88,7 @@ class ReferenceClient(RawFetcher, AskingClient):
         return self._asked(f"let {topic} be read", question)
 
     def _asked(self, what: str, question: Callable[[], T]) -> T:
-        """Each question has its own time."""
+        """Send a request with its own time limit."""
         self._attempt = Attempt(self._attempt.address, self._timeout_s)
         try:
             with reading_answers():
@@ -122,7 +122,7 @@ class ReferenceClient(RawFetcher, AskingClient):
         self.last_failure = ""
         wanted = {TopicPartition(topic, number): position for number, position in positions.items()}
         if self._led(wanted) < len(wanted):
-            # Partitions that were added, and leaders that were elected, since it was asked for them.
+            # Partitions were added, or leaders elected, since the last request for leaders.
             self._forget_leaders()
         found = self.fetch(wanted, max_wait_ms=0, isolation=Isolation.READ_COMMITTED)
         share = max(1, most_messages // max(1, len(wanted)))
@@ -135,14 +135,14 @@ class ReferenceClient(RawFetcher, AskingClient):
         return TopicPortions(tuple(sorted(portions, key=lambda one: one.partition)), silent)
 
     def _led(self, partitions: Collection[TopicPartition]) -> int:
-        """How many of these somebody leads."""
+        """Return the number of these partitions with a leader."""
         return sum(len(led) for led in self._leaders(partitions).values())
 
 
 def _portion(partition: int, position: int, log: FetchedLog, *, most: int) -> Portion:
     end_offset = log.last_stable_offset if log.last_stable_offset >= 0 else None
     if not log.batches and log.next_offset != position:
-        # It is not in the log (any more, or not yet): where the log begins is told instead.
+        # The position is not in the log (any more, or not yet): return the log start offset instead.
         return Portion(
             partition=partition,
             start_offset=log.next_offset,
@@ -164,4 +164,4 @@ def _not_there(topic: str) -> str:
 
 
 def _not_allowed(topic: str) -> str:
-    return f"the brokers do not let this client read {topic}: it needs the operations Describe and Read on the topic"
+    return f"the brokers do not let this client read {topic}: it requires Describe and Read on the topic"

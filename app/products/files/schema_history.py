@@ -1,4 +1,4 @@
-"""The schemas that a pipeline's files had, one after another, and what changed from one to the next."""
+"""The schemas of a pipeline's files, with the changes from one to the next."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, cast
 import msgspec
 
 KEPT_FOR = timedelta(days=90)
-"""So long after the last file that had it."""
+"""Retention of a schema after its last file."""
 MOST_SCHEMAS = 1_000
-"""Of one pipeline; those go first that were used least lately."""
+"""Most schemas of one pipeline; the least recently used are deleted first."""
 _DEEPEST = 32
 
 
 class FileSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """schema: Avro, as JSON. files: how many had it, as far as was read; first_at, last_at: their `referenced_at`."""
+    """schema: Avro as JSON. files: number of its files that were read. first_at, last_at: their `referenced_at`."""
 
     fingerprint: str
     schema: dict[str, Any]
@@ -26,7 +26,7 @@ class FileSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
-    """field: a path such as `user.id`, `items[].price`. before, after: its type in words; None: it is not there."""
+    """field: a path such as `user.id`, `items[].price`. before, after: its type as text; None: it does not exist."""
 
     field: str
     before: str | None
@@ -34,14 +34,14 @@ class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaInHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """A schema with what is other in it than in the one that came before; None: none came before, or it is gone."""
+    """A schema with its changes since the previous one; None: no previous one is kept."""
 
     schema: FileSchema
     changes: tuple[FieldChange, ...] | None
 
 
 def history_of(schemas: Sequence[FileSchema]) -> list[SchemaInHistory]:
-    """`schemas` by their first file, newest first; each compared with the one behind it."""
+    """Compare each schema with the next one. `schemas`: by first file, newest first."""
     found: list[SchemaInHistory] = []
     for index, one in enumerate(schemas):
         before = schemas[index + 1] if index + 1 < len(schemas) else None
@@ -51,7 +51,7 @@ def history_of(schemas: Sequence[FileSchema]) -> list[SchemaInHistory]:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[FieldChange]:
-    """The fields that only one of two Avro schemas has, or that have another type in each; by name."""
+    """Return the added, removed and changed fields of two Avro schemas, by name."""
     old, new = dict(fields_of(before)), dict(fields_of(after))
     return [
         FieldChange(field=name, before=old.get(name), after=new.get(name))
@@ -61,12 +61,12 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> list[FieldChange]:
 
 
 def fields_of(schema: object) -> Iterator[tuple[str, str]]:
-    """Every field of an Avro schema by its path, with its type in words; `[]` goes into an array, `{}` into a map."""
+    """Return every field of an Avro schema by its path, with its type as text; `[]` for arrays, `{}` for maps."""
     yield from _within(schema, "", 0)
 
 
 def type_words(schema: object, depth: int = 0) -> str:
-    """`null | string`, `array of int`, `record`, `long (timestamp-millis)`; a named type by its name."""
+    """Return a text such as `null | string`, `array of int`, `long (timestamp-millis)`, or a type's name."""
     if isinstance(schema, str):
         return schema
     if depth > _DEEPEST:

@@ -1,6 +1,6 @@
-"""What the server asks of brokers about the references to files. What is here blocks: it belongs into a thread.
+"""Ports for reading references from brokers. The methods block, so they belong into a thread.
 
-`connection` is what Cluster.connection() returns, secrets as references that the implementation resolves.
+`connection` is the result of Cluster.connection(), with secrets as references that the implementation resolves.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from app.products.files.reading import Portion
 
 
 class DescribedTopic(NamedTuple):
-    """topic_id: as brokers tell it, another one when a topic of the name is made anew; all the same where brokers have
-    none (before 2.8). partitions: their numbers. refusal: why there is nothing to read, in a sentence: the topic is not
-    there, or not for this client."""
+    """The state of a topic.
+
+    topic_id: from the brokers, changed when the topic is recreated; constant with brokers before 2.8, which have none.
+    partitions: their numbers.
+    refusal: the reason why nothing can be read: the topic does not exist, or is not permitted.
+    """
 
     topic_id: str = ""
     partitions: tuple[int, ...] = ()
@@ -23,32 +26,34 @@ class DescribedTopic(NamedTuple):
 
 
 class TopicPortions(NamedTuple):
-    """silent: why partitions are missing in it, in a sentence; empty where none are. What is wrong with one topic says
-    nothing of the connection."""
+    """The portions of one read. `silent`: the reason why partitions are missing; empty if none are.
+
+    An error of one topic is no error of the connection.
+    """
 
     portions: tuple[Portion, ...]
     silent: str = ""
 
 
 class ReferenceConnection(Protocol):
-    """One connection that is kept, used by one thread at a time.
+    """A persistent connection for one thread at a time.
 
-    Every method raises BrokerUnreachableError or UnavailableError for what a new connection may mend.
+    Every method raises BrokerUnreachableError or UnavailableError for errors that a new connection may fix.
     """
 
     @property
     def kafka_cluster_id(self) -> str:
-        """As the brokers report it."""
+        """The cluster id that the brokers report."""
         ...
 
     def describe(self, topic: str) -> DescribedTopic: ...
 
     def read(self, topic: str, positions: Mapping[int, int], *, most_messages: int) -> TopicPortions:
-        """The next committed messages of each partition, those of aborted transactions left out.
+        """Return the next committed messages of each partition.
 
-        Returns at once where nothing is new. A position that is not in the log, as 0 where its beginning is gone,
-        brings nothing but the `start_offset` to go on at. Batches are not divided, so that it may be up to one batch of
-        each partition more than `most_messages`.
+        It returns at once without new messages. A position that is not in the log, such as 0 after deletion, returns
+        only the `start_offset` to continue at. Batches are not divided, so there may be up to one batch of each
+        partition more than `most_messages`.
         """
         ...
 
@@ -57,8 +62,8 @@ class ReferenceTopics(Protocol):
     def open_topics(
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[ReferenceConnection]:
-        """Raises BrokerUnreachableError, UnavailableError, InvalidError when a secret cannot be resolved.
+        """Connect. Raises BrokerUnreachableError, UnavailableError, or InvalidError for an unresolved secret.
 
-        timeout_s: for this, and for each question of the connection.
+        timeout_s: for the connection, and for each of its requests.
         """
         ...

@@ -1,4 +1,4 @@
-"""How much was written: files, records and bytes, by partition and by hour."""
+"""Totals of files, records and bytes, by partition and by hour."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from app.products.files.written_file import WrittenFile, digest
 
 PARTITIONS_KEPT_FOR = timedelta(days=30)
-"""So long after the last file of a partition value its total is kept; the pipeline's own has it for ever."""
+"""Retention of a partition's totals after its last file. The pipeline's totals are kept for ever."""
 MOST_PARTITIONS = 100_000
-"""Of one pipeline; those go first that were written least lately."""
+"""Most partitions of one pipeline; those without recent files are deleted first."""
 HOURS_KEPT_FOR = timedelta(days=90)
 
 
@@ -33,7 +33,7 @@ NOTHING = Total()
 
 
 class PartitionTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """first_at, last_at: of its files, the earliest and the latest `referenced_at`."""
+    """first_at, last_at: the earliest and the latest `referenced_at` of its files."""
 
     partition: dict[str, str]
     total: Total
@@ -42,7 +42,7 @@ class PartitionTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HourTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """hour: its beginning, in UTC; a file counts in the hour of its `referenced_at`."""
+    """hour: its start in UTC; a file counts in the hour of its `referenced_at`."""
 
     hour: datetime
     total: Total
@@ -53,7 +53,7 @@ def total_of(files: Iterable[WrittenFile]) -> Total:
 
 
 def by_partition(files: Iterable[WrittenFile]) -> dict[str, PartitionTotal]:
-    """By the digest of the partition values."""
+    """Return the totals by the digest of the partition values."""
     found: dict[str, PartitionTotal] = {}
     for file in files:
         key = digest(file.partition)

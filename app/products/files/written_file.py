@@ -1,4 +1,4 @@
-"""A file that a pipeline wrote, as its reference tells it, and where that reference lies."""
+"""A file that a pipeline wrote, from its reference, with the place of the reference."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from app.kit.errors import InvalidError
 
 KEPT_FOR = timedelta(days=30)
-"""So long after its reference was read here. The file and its reference stay where they are."""
+"""Retention after its reference was read. The file and its reference are not deleted."""
 MOST_FILES = 100_000
-"""Of one pipeline; the oldest go first. Totals are counted when a reference is read, and do not shrink."""
+"""Most files of one pipeline; the oldest are deleted first. Totals never shrink."""
 
 
 class InputOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one input partition: the lowest and the highest offset whose output is in the file, both in it."""
+    """The lowest and the highest offset of one input partition with an output in the file, both included."""
 
     topic: str
     partition: int
@@ -29,13 +29,12 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file that is uploaded, verified and referenced.
 
     partition: the value of each partition column, by name.
-    opened_at, closed_at, uploaded_at: by the task's clock: its first record, its last one, all of it verified in the
-        store.
-    referenced_at: the timestamp of its reference: the task's clock, or the broker's where the topic has LogAppendTime.
-    committed_at: when a broker wrote the commit of the transaction into the reference's partition, by that broker's
-        clock; None where the commit was not in the same answer as the reference.
-    seen_at: when the server read the reference.
-    topic, topic_partition, offset: where the reference lies.
+    opened_at, closed_at, uploaded_at: by the task's clock, its first record, its last record, and its verification.
+    referenced_at: the timestamp of its reference, by the task's clock, or the broker's if the topic has LogAppendTime.
+    committed_at: time of the commit marker in the reference's partition, by the broker's clock. None if the marker was
+        not in the same answer as the reference.
+    seen_at: time at which the server read the reference.
+    topic, topic_partition, offset: place of the reference.
     """
 
     path: str
@@ -66,14 +65,14 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it is kept; ids grow in the order in which references were read."""
+    """A stored file; ids grow in the order of reading."""
 
     id: int
     file: WrittenFile
 
 
 class FileFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """partition: the values that a file must have; since, until: of `referenced_at`, the latter not in it."""
+    """partition: required partition values. since, until: range of `referenced_at`, the latter excluded."""
 
     partition: Mapping[str, str] = {}
     since: datetime | None = None
@@ -81,27 +80,27 @@ class FileFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partition_filter(words: Iterable[str]) -> dict[str, str]:
-    """What `column=value` words ask for; a value may contain further equals signs.
+    """Parse `column=value` filters; a value may contain further equals signs.
 
-    Raises InvalidError at field `partition` for a word without one, and for two values of one column.
+    Raises InvalidError at field `partition` for another form, and for two values of one column.
     """
     wanted: dict[str, str] = {}
     for word in words:
         column, equals, value = word.partition("=")
         if not equals or not column:
-            raise InvalidError(f"{word!r} is not of the form column=value, such as user=anna", field="partition")
+            raise InvalidError(f"{word!r} does not have the form column=value, such as user=anna", field="partition")
         if wanted.setdefault(column, value) != value:
-            raise InvalidError(f"no file has two values of {column}", field="partition")
+            raise InvalidError(f"the filter has two values of {column}, but files have one", field="partition")
     return wanted
 
 
 def partition_text(partition: Mapping[str, str], columns: Iterable[str] = ()) -> str:
-    """`user=anna, date=2013-01-31`: in the order of `columns`, others behind them by name."""
+    """Return a text such as `user=anna, date=2013-01-31`, in the order of `columns`, then by name."""
     first = [name for name in columns if name in partition]
     rest = sorted(name for name in partition if name not in first)
     return ", ".join(f"{name}={partition[name]}" for name in (*first, *rest))
 
 
 def digest(*parts: object) -> str:
-    """SHA-256 of the parts in hexadecimal: what stands in an index in place of texts of any length."""
+    """Return the SHA-256 of the parts in hexadecimal, for indexes of texts of any length."""
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()

@@ -18,6 +18,7 @@ from app.kit.cli.listing import Limit, OfPipeline, show_list
 from app.kit.cli.names import PipelineName, names_of
 from app.kit.cli.output import AsJson, Watch, Why, Yes, ago, confirm_or_exit, present, print_json, say, state, table
 from app.kit.cli.watching import watching
+from app.kit.words import duration_s, words
 from app.products.migrations.migration import ENDED, Migration, MigrationState, Step
 from app.products.migrations.plan import WAY_BACK
 
@@ -30,7 +31,7 @@ Goal = Annotated[Mode, typer.Option("--to", help="The mode that every instance e
 BackTo = Annotated[Mode, typer.Option("--to", help="generation, or group_only, which includes generation.")]
 Waived = Annotated[
     list[str] | None,
-    typer.Option("--waive", metavar="CONDITION=REASON", help="Waive a condition; may be given several times."),
+    typer.Option("--waive", metavar="CHECK=REASON", help="Waive a condition; may be given several times."),
 ]
 Target = Annotated[
     str,
@@ -167,7 +168,7 @@ def _act(target: str, verb: str, body: dict[str, Any], *, wait: bool = False, as
     client = connect()
     item = client.post(f"/migrations/{_id_of(client, target)}/{verb}", body)
     if not as_json:
-        say(f"migration {item['id']} of {item['pipeline']} is {item['state']} in stage {_words(item['stage'])}")
+        say(f"migration {item['id']} of {item['pipeline']} is {item['state']} in stage {words(item['stage'])}")
     _told(client, item, wait=wait, as_json=as_json)
 
 
@@ -179,7 +180,7 @@ def _told(client: Client, item: Any, *, wait: bool, as_json: bool) -> None:
     if as_json:
         print_json(item)
     if wait and item["state"] != MigrationState.DONE:
-        raise CommandError(f"it is {item['state']} in stage {_words(item['stage'])}: {item['missing'] or 'see status'}")
+        raise CommandError(f"it is {item['state']} in stage {words(item['stage'])}: {item['missing'] or 'see status'}")
     if wait and not as_json:
         say(f"done: every instance is {item['goal']}")
 
@@ -197,7 +198,7 @@ def _id_of(client: Client, target: str) -> str:
 def _waived(text: str) -> tuple[str, str]:
     name, separator, reason = text.partition("=")
     if not separator or not reason.strip():
-        raise CommandError(f"--waive {text}: expected CONDITION=REASON")
+        raise CommandError(f"--waive {text}: expected CHECK=REASON")
     return name.strip(), reason.strip()
 
 
@@ -216,11 +217,14 @@ def _row(item: Any) -> Sequence[RenderableType | str | None]:
 
 
 def _plan(item: Any) -> RenderableType:
-    head = Text.assemble((item["pipeline"], "bold"), f"  to {item['goal']}: usually {_span(item['usually_s'])}")
+    head = Text.assemble((item["pipeline"], "bold"), f"  to {item['goal']}: usually {duration_s(item['usually_s'])}")
     head.append(" and an audit" + ("" if item["measured"] else "; not measured in this pipeline yet"))
     steps = table(
         ("STAGE", "STEP", "USUALLY#", "ROLLBACK"),
-        ((_words(one["stage"]), one["sentence"], _span(one["usually_s"]), one["way_back"]) for one in item["steps"]),
+        (
+            (words(one["stage"]), one["sentence"], duration_s(one["usually_s"]), one["way_back"])
+            for one in item["steps"]
+        ),
         empty="",
     )
     return Group(head, Text(), _clauses(item["preflight"]), Text(), steps)
@@ -258,13 +262,13 @@ def _clauses(clauses: Sequence[Any]) -> RenderableType:
     marks = {"open": "✔ proven", "closed": "… missing", "unknown": "? unknown"}
     return table(
         ("", "CHECK", "FOUND"),
-        ((marks[one["standing"]], _words(one["name"]), one["seen"]) for one in clauses),
+        ((marks[one["standing"]], words(one["name"]), one["seen"]) for one in clauses),
         empty="Not checked yet.",
     )
 
 
 def _step(step: Step) -> Sequence[RenderableType | str | None]:
-    took = None if step.ended_at is None else _span((step.ended_at - step.began_at).total_seconds())
+    took = None if step.ended_at is None else duration_s((step.ended_at - step.began_at).total_seconds())
     return (
         str(step.number),
         step.stage.words,
@@ -274,13 +278,3 @@ def _step(step: Step) -> Sequence[RenderableType | str | None]:
         took,
         step.missing or None,
     )
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _span(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from app.core.runs.instance import InstanceState
 from app.core.runs.mode import Mode
+from app.kit.words import duration_s
 from app.products.migrations.clause import Finding, closed, closed_unless, open_, unknown
 from app.products.migrations.look import STABLE, Incarnation, InstanceNow, Look, Member, TaskNow
 from app.products.migrations.migration import Migration, Step
@@ -51,8 +52,8 @@ def group_is_stable(migration: Migration, look: Look) -> Finding:
     lasts = seen.at - seen.since if seen.group.is_as(look.group) else timedelta()
     what = f"generation {look.group.generation} with {len(look.group.members)} members"
     if lasts < STABLE_FOR:
-        return closed(f"{what} for {lasts.total_seconds():.0f} s of {STABLE_FOR.total_seconds():.0f}")
-    return open_(f"{what}, the same for {lasts.total_seconds():.0f} s")
+        return closed(f"{what} for {duration_s(lasts.total_seconds())} of {duration_s(STABLE_FOR.total_seconds())}")
+    return open_(f"{what}, the same for {duration_s(lasts.total_seconds())}")
 
 
 def members_known(_: Migration, look: Look) -> Finding:

@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from app.kit.words import duration
 from app.products.migrations.clause import Finding, closed, closed_unless, open_, unknown
 from app.products.migrations.judged import Judged
 from app.products.migrations.look import STABLE, IdNow, Incarnation
@@ -225,7 +226,7 @@ def _unmoved(_: ForeignMigration, look: ForeignLook) -> Finding:
         return unknown("`__transaction_state` has not been read")
     ids = sorted(look.ids.items())
     late = [
-        f"{name} was written {one.rests_ms / 1000:.0f} s ago"
+        f"{name} was written {duration(one.rests_ms)} ago"
         for name, one in ids
         if one.rests_ms is not None and one.rests_ms < RESTS_FOR_MS
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from app.core.runs.mode import Mode
-from app.kit.words import span
+from app.kit.words import duration
 from app.products.migrations import evidence
 from app.products.migrations.clause import Clause, Finding, closed, closed_unless, open_, unknown
 from app.products.migrations.look import Look, PreflightFacts
@@ -80,16 +80,18 @@ def _no_collision(migration: Migration, look: Look, facts: PreflightFacts) -> Fi
 def _timeout(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     timeout_ms = facts.transaction_timeout_ms
     if timeout_ms <= LONGEST_TIMEOUT_MS:
-        return open_(f"it is {span(timeout_ms)}")
-    return closed(f"it is {span(timeout_ms)}: a step may wait that long for open transactions of a killed instance")
+        return open_(f"it is {duration(timeout_ms)}")
+    return closed(f"it is {duration(timeout_ms)}: a step may wait that long for open transactions of a killed instance")
 
 
 def _sweep(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     if facts.abort_sweep_ms is None:
         return unknown("the brokers have not reported it")
     if facts.abort_sweep_ms <= LONGEST_TIMEOUT_MS:
-        return open_(f"they check every {span(facts.abort_sweep_ms)}")
-    return closed(f"they check only every {span(facts.abort_sweep_ms)}: a transaction may stay open that much longer")
+        return open_(f"they check every {duration(facts.abort_sweep_ms)}")
+    return closed(
+        f"they check only every {duration(facts.abort_sweep_ms)}: a transaction may stay open that much longer"
+    )
 
 
 def _modes(migration: Migration, look: Look) -> Finding:

@@ -16,7 +16,6 @@ from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.needs import Need
-from app.core.runs.service.heartbeats import report_of
 from app.core.wire.heartbeat import TaskHeartbeat
 from app.core.wire.offset_report import Init
 from app.kit.db.unit_of_work import UnitOfWork
@@ -56,7 +55,7 @@ async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str
     heartbeat = storable(heartbeat)
     if heartbeat.offsets is None or heartbeat.offsets.database_epoch not in (None, database_epoch):
         return False
-    await uow.of(OffsetLogStore).add(report_of(heartbeat), heartbeat.offsets, now=now)
+    await uow.of(OffsetLogStore).add(heartbeat, heartbeat.offsets, now=now)
     return True
 
 

@@ -19,10 +19,10 @@ from app.kit.errors import FencelineError, ForbiddenError, InvalidError, NotFoun
 from app.kit.page import MAX_LIMIT
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import Rhythm
+from app.kit.words import moment
 from app.products.partition_log.service import PartitionLog
 from app.products.partition_log.web_looks import AskedIds, look_for
 

@@ -51,7 +51,9 @@ async def add_webhook(
         )
         return await webhooks.get_webhook(uow, body.name, by=by)
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/{name}", responses=refusals(404))

@@ -17,10 +17,10 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError, Problem
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import words
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of
 from app.kit.web.pages.screen import Look, Screen
+from app.kit.words import words
 from app.products.webhooks import service as webhooks
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -1,4 +1,4 @@
-"""Tokens are told once, and end with all that began with them."""
+"""Tokens are shown once, and end with all of their sessions."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_under_tls_the_cookie_is_secure_and_bound_to_this_host(
 
 
 async def test_a_plain_cookie_is_no_session_under_tls(administrator: httpx.AsyncClient, app: FastAPI) -> None:
-    """Else somebody on the network could plant one over HTTP."""
+    """Otherwise another host on the network could plant one over HTTP."""
     form = {"token": await _new(administrator, "bob")}
     async with client_of(app) as plain:
         response = await plain.post("/login", data=form, headers={"Origin": USERS_URL})

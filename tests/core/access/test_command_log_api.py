@@ -98,7 +98,7 @@ async def test_a_key_used_for_another_request_is_refused(
     assert "k2" in other.json()["detail"]
 
 
-async def test_of_two_equal_commands_at_once_one_is_done(
+async def test_one_of_two_equal_concurrent_commands_is_done(
     administrator: httpx.AsyncClient, pipeline: dict[str, Any]
 ) -> None:
     headers = {"Idempotency-Key": "k3"}

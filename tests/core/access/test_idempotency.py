@@ -1,8 +1,9 @@
-"""A command that is sent twice is carried out once, also when both are there at the same time."""
+"""A command that is sent twice is carried out once, also if both arrive at the same time."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,14 @@ async def test_a_command_that_failed_leaves_its_key_free(plane: ControlPlane) ->
 
 
 @pytest.mark.parametrize("key", ["", "two words", "x" * 201, "ü"])
-async def test_what_is_no_key_is_refused(plane: ControlPlane, key: str) -> None:
+async def test_malformed_key_is_refused(plane: ControlPlane, key: str) -> None:
     with pytest.raises(InvalidError, match="1 to 200 printable characters"):
         await command(plane, key=key)
+
+
+def test_each_route_commits_the_command_that_it_carries_out_once() -> None:
+    routes = "".join(path.read_text("utf-8") for path in (Path(__file__).parents[3] / "app").rglob("*.py"))
+    command = "answer = await once.do("
+    after = [rest.splitlines()[1:3] for rest in routes.split(command)[1:]]
+    assert len(after) == routes.count("once.do(") > 20
+    assert {tuple(line.strip() for line in lines) for lines in after} == {("await uow.commit()", "return answer")}

@@ -1,4 +1,4 @@
-"""Who gets in, where they are sent, and that an event stream shows what a reload shows, and ends when it must."""
+"""Logins and their targets; an event stream shows the content of a reload, and ends with its session."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ async def link_of(wiring: Wiring) -> str:
     return f"/login/{secret}"
 
 
-async def test_a_page_sends_a_stranger_to_the_login_form_and_back_afterwards(
-    wiring: Wiring, browser: httpx.AsyncClient
-) -> None:
+async def test_page_without_login_leads_to_the_login_form_and_back(wiring: Wiring, browser: httpx.AsyncClient) -> None:
     sent = await browser.get("/commands?target=pipeline:x&said=logged-out")
     assert sent.status_code == 303
     assert parse_qs(urlsplit(sent.headers["location"]).query) == {"next": ["/commands?target=pipeline%3Ax"]}
@@ -102,7 +100,7 @@ async def test_an_error_is_a_page_with_its_status(wiring: Wiring, browser: httpx
     assert "nobody" in missing.text
 
 
-async def test_a_viewer_is_told_which_role_it_takes(wiring: Wiring, browser: httpx.AsyncClient) -> None:
+async def test_refusal_of_a_viewer_names_the_role(wiring: Wiring, browser: httpx.AsyncClient) -> None:
     await browser.post("/login", data={"token": await token_of(wiring, Role.VIEWER)})
     refused = await browser.get("/new-pipeline")
     assert refused.status_code == 403
@@ -124,7 +122,7 @@ async def test_the_stream_sends_what_a_reload_shows(wiring: Wiring, browser: htt
 
 
 class AnnouncedChanges:
-    """The change feed, and a word when a stream has begun to listen to it."""
+    """The change feed, and a message when a stream has begun to listen to it."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
@@ -137,7 +135,7 @@ class AnnouncedChanges:
             yield subscription
 
 
-async def test_a_stream_ends_with_a_word_when_the_session_is_revoked(wiring: Wiring) -> None:
+async def test_stream_ends_with_a_message_when_the_session_is_revoked(wiring: Wiring) -> None:
     changes = AnnouncedChanges(wiring.changes)
     token = await token_of(wiring, Role.VIEWER, name="reader")
     async with asyncio.timeout(20), browser_of(replace(wiring, changes=changes), None) as browser:

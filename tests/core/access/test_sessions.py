@@ -1,4 +1,4 @@
-"""Every session is seen and can be ended, whatever it began with; and nobody is called as a part of Fenceline is."""
+"""Every session is listed and can be ended, with any kind of login; reserved names are refused."""
 
 from __future__ import annotations
 
@@ -112,9 +112,7 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
-async def test_name_of_a_part_of_ours_or_with_odd_characters_is_refused_on_every_way_in(
-    plane: ControlPlane, name: str
-) -> None:
+async def test_reserved_or_odd_name_is_refused_on_every_way_in(plane: ControlPlane, name: str) -> None:
     async with plane.uow() as uow:
         with pytest.raises(InvalidError) as of_token:
             await tokens.create_token(uow, name=name, role=Role.VIEWER, by=ANNA, why=None, now=plane.now)

@@ -1,4 +1,4 @@
-"""Secrets are told once, kept as sums, and end when they are revoked, used or old."""
+"""Secrets are shown once, stored as hashes, and end when they are revoked, used or expired."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_when_a_token_was_used_is_noted_once_a_minute(plane: ControlPlane)
 
 
 @pytest.mark.parametrize("secret", ["", "flt_", "flt_wrong", "nonsense", "fls_" + "x" * 43])
-async def test_what_is_no_token_is_nobody(plane: ControlPlane, secret: str) -> None:
+async def test_unknown_token_has_no_owner(plane: ControlPlane, secret: str) -> None:
     await make_token(plane)
     assert await who(plane, secret) is None
 
@@ -150,7 +150,7 @@ async def test_a_bad_token_does_not_log_in(plane: ControlPlane) -> None:
         await login(plane, "flt_wrong")
 
 
-async def test_of_two_browsers_with_one_link_one_gets_in(plane: ControlPlane) -> None:
+async def test_one_of_two_browsers_with_one_link_is_logged_in(plane: ControlPlane) -> None:
     link = await make_link(plane)
     outcomes = await asyncio.gather(*(redeem(plane, link) for _ in range(4)), return_exceptions=True)
     cookies = [outcome for outcome in outcomes if isinstance(outcome, str)]
@@ -166,7 +166,7 @@ async def test_a_link_expires(plane: ControlPlane) -> None:
         await redeem(plane, link)
 
 
-async def test_the_first_start_is_over_once_somebody_was_let_in(plane: ControlPlane) -> None:
+async def test_first_start_is_over_after_the_first_credential(plane: ControlPlane) -> None:
     async with plane.uow() as uow:
         assert await tokens.is_first_start(uow)
     await make_link(plane)

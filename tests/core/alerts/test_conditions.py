@@ -1,4 +1,4 @@
-"""What lasts is raised once and resolved once, and what cannot be seen is not resolved."""
+"""A lasting condition is raised once and resolved once; one that cannot be observed is not resolved."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_transaction_longer_than_the_bound_is_raised_with_whose_it_is() -> None:
     assert alert.state is AlertState.RAISED
     assert (alert.transactional_id, alert.producer_id, alert.producer_epoch) == ("flink-1", 7, 3)
     assert alert.partitions == ("out-0", "out-1")
-    assert "open for 121 s" in alert.sentence
-    assert "its timeout of 3600 s is not over yet" in alert.sentence
+    assert "open for 2 min" in alert.sentence
+    assert "its timeout of 60 min is not over yet" in alert.sentence
 
 
 def test_transaction_longer_than_its_own_timeout_is_raised_before_the_bound() -> None:
@@ -117,12 +117,12 @@ def test_transaction_whose_brokers_clock_is_unknown_is_as_old_as_it_is_known_her
     assert raised(74, remembered=first_seen) == []
     [alert] = raised(76, remembered=first_seen)
     assert "open for at least 76 s" in alert.sentence
-    # A server that has started anew has not known it for long; it was told, and is still open.
+    # A server that has just started has observed it only briefly; the alert is raised, and it is still open.
     assert raised(77, remembered=FirstSeen()) == []
     assert [again.subject for again in raised(77, remembered=FirstSeen(), told=[alert])] == [alert.subject]
 
 
-def test_what_is_not_open_or_not_old_is_not_raised() -> None:
+def test_transaction_that_is_not_open_or_not_old_is_not_raised() -> None:
     ended = transaction(open_s=500, status=TransactionStatus.COMPLETE_COMMIT)
     assert look(ended, transaction("b", open_s=60)).conditions == ()
 
@@ -132,14 +132,14 @@ def test_decided_transaction_whose_markers_do_not_come_is_raised() -> None:
     assert "PrepareCommit" in alert.sentence
 
 
-def test_what_was_raised_is_not_raised_again_and_resolved_once_it_is_over() -> None:
+def test_raised_alert_is_not_raised_again_and_is_resolved_at_its_end() -> None:
     (raised,), _ = told(look(transaction(open_s=121)))
     assert told(look(transaction(open_s=121)), raised) == ([], [])
     new, (over,) = told(look(), raised)
     assert new == []
     assert over.state is AlertState.RESOLVED
     assert over.subject == raised.subject
-    assert over.sentence.startswith("Over after 121 s.")
+    assert over.sentence.startswith("Over after 2 min.")
 
 
 def test_next_transaction_of_the_same_id_is_another_subject() -> None:
@@ -149,7 +149,7 @@ def test_next_transaction_of_the_same_id_is_another_subject() -> None:
     assert [one.subject for one in new] != [first.subject]
 
 
-def test_transaction_is_not_resolved_while_nobody_sees_it() -> None:
+def test_transaction_is_not_resolved_while_it_is_not_observed() -> None:
     (raised,), _ = told(look(transaction(open_s=121)))
     groups = journal(JOURNALS[1])
     for blind in (
@@ -176,7 +176,7 @@ def test_hanging_transactions_are_resolved_by_those_who_search_for_them() -> Non
     assert told(look(), hanging)[1] == []
 
 
-def test_observer_that_cannot_read_is_told_after_the_bound() -> None:
+def test_observer_that_cannot_read_is_an_alert_after_the_bound() -> None:
     groups = journal(JOURNALS[1])
     assert look(journals=[journal(JOURNALS[0], Phase.LOST, since_s=59), groups]).conditions == ()
     (alert,) = look(
@@ -187,7 +187,7 @@ def test_observer_that_cannot_read_is_told_after_the_bound() -> None:
     assert "no Kafka broker answers" in alert.sentence
 
 
-def test_observer_that_is_behind_is_told_after_the_bound() -> None:
+def test_observer_that_is_behind_is_an_alert_after_the_bound() -> None:
     groups = journal(JOURNALS[1])
     assert look(journals=[journal(JOURNALS[0], age_s=59), groups]).conditions == ()
     (alert,) = look(journals=[journal(JOURNALS[0], age_s=61, lag_records=5_000), groups]).conditions
@@ -211,7 +211,7 @@ def test_observer_is_not_resolved_by_a_server_that_only_begins_to_look() -> None
     assert len(told(look(), raised)[1]) == 1
 
 
-def test_observer_that_has_not_looked_yet_is_not_told_as_blind() -> None:
+def test_observer_that_has_not_read_yet_is_no_alert() -> None:
     """Before its first snapshot: a server that has just been started reads what it saved of its journals."""
     begins = JournalStatus(topic=JOURNALS[0], phase=Phase.CONNECTING, phase_since_ms=-1)
     groups = journal(JOURNALS[1])
@@ -220,7 +220,7 @@ def test_observer_that_has_not_looked_yet_is_not_told_as_blind() -> None:
     assert told(look(journals=[begins, groups]), raised) == ([], [])
 
 
-def test_observer_about_the_bound_is_told_once_and_resolved_when_it_is_well() -> None:
+def test_observer_near_the_bound_is_one_alert_until_it_is_current() -> None:
     groups = journal(JOURNALS[1])
     (raised,), _ = told(look(journals=[journal(JOURNALS[0], age_s=61), groups]))
     assert told(look(journals=[journal(JOURNALS[0], age_s=55), groups]), raised) == ([], [])
@@ -236,7 +236,7 @@ def test_transaction_whose_end_is_decided_is_the_same_subject() -> None:
     assert told(look(decided), raised) == ([], [])
 
 
-def test_many_transactions_are_told_by_the_oldest_and_by_their_number() -> None:
+def test_many_transactions_are_alerts_of_the_oldest_with_the_number_of_others() -> None:
     many = [transaction(f"t-{number}", open_s=200 + number, producer=number) for number in range(MAX_OPEN_TOLD + 30)]
     new, _ = told(look(*many))
     assert [one.transactional_id for one in new] == [f"t-{number}" for number in range(MAX_OPEN_TOLD + 29, 29, -1)]

@@ -1,4 +1,4 @@
-"""What the observer sees for too long is told once, by whichever server watches, and resolved once."""
+"""A lasting condition is raised and resolved once, by any of the servers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_blindness_is_raised_after_a_while_and_keeps_what_was_raised(plane
 
 
 async def test_journal_that_was_not_seen_and_is_then_behind_is_left_open(plane: ControlPlane) -> None:
-    """Both are about one subject, whose incident the receiver closes when it hears that it is over."""
+    """Both are about one subject, whose incident the receiver closes with the resolved alert."""
     await with_webhook(plane)
     observations = Observations(is_on=True)
     watch = watch_of(plane, observations)
@@ -143,7 +143,7 @@ async def test_journal_that_was_not_seen_and_is_then_behind_is_left_open(plane: 
     assert await types(plane) == ["observer_blind.raised", "observer_blind.resolved", "observer_behind.raised"]
 
 
-async def test_hanging_transaction_is_told_when_it_is_found_and_when_it_is_ended(plane: ControlPlane) -> None:
+async def test_hanging_transaction_is_raised_when_found_and_resolved_when_ended(plane: ControlPlane) -> None:
     await with_webhook(plane)
     for _ in range(2):
         async with plane.uow() as uow:
@@ -192,7 +192,7 @@ async def test_pipeline_that_commits_nothing_is_raised_once_and_resolved_when_it
 async def test_reports_of_tasks_that_progress_are_not_read(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of partitions every five seconds, to find one number, would hold up the event loop."""
+    """Thousands of partitions every five seconds, to find one number, would block the event loop."""
     run = await plane.running()
     read: list[TaskReport] = []
 
@@ -212,7 +212,7 @@ async def test_reports_of_tasks_that_progress_are_not_read(
         assert all(one.partitions == () for one in read)
 
 
-async def test_of_a_task_its_newest_attempt_says_whether_it_progresses(plane: ControlPlane) -> None:
+async def test_newest_attempt_decides_whether_a_task_progresses(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(beat(run.id, 10, 31_000))
     newer = msgspec.structs.replace(beat(run.id, 1, None), attempt=1)
@@ -224,7 +224,7 @@ async def test_of_a_task_its_newest_attempt_says_whether_it_progresses(plane: Co
         assert await uow.of(TaskStore).list_not_progressing([run.id]) == []
 
 
-async def test_that_it_commits_nothing_is_over_when_its_instance_has_ended(plane: ControlPlane) -> None:
+async def test_not_progressing_is_resolved_when_its_instance_has_ended(plane: ControlPlane) -> None:
     await with_webhook(plane)
     run = await plane.running()
     watch = watch_of(plane, Observations(is_on=True))

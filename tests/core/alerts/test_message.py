@@ -1,4 +1,4 @@
-"""The body of a delivery is what docs/webhooks.schema.json says, and bounded whatever is told."""
+"""The body of a delivery follows docs/webhooks.schema.json, and is bounded for any alert."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_every_kind_is_valid_by_the_schema(kind: AlertKind) -> None:
         assert json.loads(body)["type"] == f"{kind}.{state}"
 
 
-def test_what_is_not_known_is_left_out_and_the_page_has_the_servers_address() -> None:
+def test_unknown_fields_are_left_out_and_the_page_has_the_servers_address() -> None:
     data = json.loads(message_of(alert(), server_url="https://f.example.com/"))["data"]
     assert set(data) == {"kind", "state", "subject", "at", "sentence", "page", "url"}
     assert data["url"] == "https://f.example.com/fencing/1"
 
 
-def test_body_is_bounded_whatever_is_told() -> None:
+def test_body_of_any_alert_is_bounded() -> None:
     names = [one.name for one in msgspec.structs.fields(Alert) if one.type in (str, str | None)]
     huge = alert(
         **dict.fromkeys(names, "\N{SNOWMAN}" * 40_000), partitions=tuple(f"topic-{number}" for number in range(10_000))

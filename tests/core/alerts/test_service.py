@@ -1,4 +1,4 @@
-"""Alerts are written with what they tell: for the webhooks that want them, once, and corrected before they are sent."""
+"""Alerts are written with their cause: for webhooks of their kind, once, and corrected before they are sent."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def happened(kind: AlertKind = AlertKind.RUN_FAILED, *, plane: ControlPlane, sen
     )
 
 
-async def test_each_webhook_is_told_what_it_wants(plane: ControlPlane) -> None:
+async def test_each_webhook_gets_its_kinds(plane: ControlPlane) -> None:
     await webhook(plane)
     await webhook(plane, "runs", AlertKind.RUN_FAILED)
     await webhook(plane, "fencings", AlertKind.FENCING)
@@ -90,14 +90,14 @@ async def test_each_webhook_is_told_what_it_wants(plane: ControlPlane) -> None:
 
 
 async def test_nothing_is_written_of_what_did_not_happen(plane: ControlPlane) -> None:
-    """The outbox is in the transaction of what it tells."""
+    """The outbox is in the transaction of its cause."""
     await webhook(plane)
     async with plane.uow() as uow:
         await alerts.tell(uow, happened(plane=plane))
     assert await types(plane) == []
 
 
-async def test_what_lasts_is_raised_once_and_resolved_once(plane: ControlPlane) -> None:
+async def test_lasting_condition_is_raised_once_and_resolved_once(plane: ControlPlane) -> None:
     await webhook(plane)
     alert = msgspec.structs.replace(
         happened(AlertKind.TRANSACTION_HANGING, plane=plane), state=AlertState.RAISED, subject="t/1"
@@ -117,13 +117,13 @@ async def test_what_lasts_is_raised_once_and_resolved_once(plane: ControlPlane) 
     ]
 
 
-async def test_what_happens_cannot_be_raised(plane: ControlPlane) -> None:
+async def test_single_event_cannot_be_raised(plane: ControlPlane) -> None:
     async with plane.uow() as uow:
         with pytest.raises(ValueError, match="use tell"):
             await alerts.raise_alert(uow, happened(plane=plane))
 
 
-async def test_texts_that_postgres_cannot_hold_are_told_all_the_same(plane: ControlPlane) -> None:
+async def test_texts_that_postgres_cannot_store_are_corrected_and_sent(plane: ControlPlane) -> None:
     await webhook(plane)
     async with plane.uow() as uow:
         await alerts.tell(uow, happened(plane=plane, sentence="a\x00b\ud800c" + "x" * 10_000))
@@ -133,7 +133,7 @@ async def test_texts_that_postgres_cannot_hold_are_told_all_the_same(plane: Cont
     assert len(sentence) == 2_000
 
 
-async def test_lost_instance_and_failed_run_are_told_once(plane: ControlPlane) -> None:
+async def test_lost_instance_and_failed_run_are_reported_once(plane: ControlPlane) -> None:
     await webhook(plane)
     run = await plane.running()
     async with plane.uow() as uow:
@@ -152,7 +152,7 @@ async def test_lost_instance_and_failed_run_are_told_once(plane: ControlPlane) -
 
 
 def abort_then_takeover(plane: ControlPlane) -> tuple[list[Case], list[Case]]:
-    """What the journal proves when the old transaction is aborted, and when the new producer has come."""
+    """The journal's evidence when the old transaction is aborted, and when the new producer has come."""
     coordinator = Coordinator(now_ms=int(plane.now.timestamp() * 1000))
     coordinator.begin()
     coordinator.init(after_ms=300)
@@ -166,7 +166,7 @@ async def record(plane: ControlPlane, told: list[Case]) -> None:
         await uow.commit()
 
 
-async def test_takeover_is_told_as_one_thing_though_it_begins_as_an_abort(plane: ControlPlane) -> None:
+async def test_takeover_is_one_alert_though_it_begins_as_an_abort(plane: ControlPlane) -> None:
     await webhook(plane)
     abort, takeover = abort_then_takeover(plane)
     await record(plane, abort)
@@ -182,7 +182,7 @@ async def test_takeover_is_told_as_one_thing_though_it_begins_as_an_abort(plane:
     assert timedelta(seconds=4) < waiting.next_attempt_at - waiting.written_at < timedelta(seconds=6)
 
 
-async def test_what_was_sent_already_is_corrected_by_a_second_message(plane: ControlPlane) -> None:
+async def test_sent_alert_is_corrected_by_a_second_message(plane: ControlPlane) -> None:
     await webhook(plane)
     abort, takeover = abort_then_takeover(plane)
     await record(plane, abort)
@@ -196,7 +196,7 @@ async def test_what_was_sent_already_is_corrected_by_a_second_message(plane: Con
     assert correction.page == f"/fencing/{correction.fencing_event}"
 
 
-async def test_what_was_no_loss_after_all_is_taken_back_or_corrected(plane: ControlPlane) -> None:
+async def test_alert_without_a_loss_is_withdrawn_or_corrected(plane: ControlPlane) -> None:
     """A client of KIP-890 that goes on has aborted its own transaction."""
     await webhook(plane, "quick")
     coordinator = Coordinator(Client.TV_2, now_ms=int(plane.now.timestamp() * 1000))
@@ -220,7 +220,7 @@ async def test_what_was_no_loss_after_all_is_taken_back_or_corrected(plane: Cont
 
 
 @pytest.mark.parametrize(("hours_ago", "told"), [(0.5, 1), (2, 0)])
-async def test_old_journal_rouses_nobody(plane: ControlPlane, hours_ago: float, told: int) -> None:
+async def test_old_journal_causes_no_alert(plane: ControlPlane, hours_ago: float, told: int) -> None:
     await webhook(plane)
     _, takeover = abort_then_takeover(plane)
     plane.pass_time(hours_ago * 3600)
@@ -228,7 +228,7 @@ async def test_old_journal_rouses_nobody(plane: ControlPlane, hours_ago: float, 
     assert len(await types(plane)) == told
 
 
-async def test_clean_restart_is_not_told(plane: ControlPlane) -> None:
+async def test_clean_restart_causes_no_alert(plane: ControlPlane) -> None:
     await webhook(plane)
     coordinator = Coordinator(now_ms=int(plane.now.timestamp() * 1000))
     coordinator.init(after_ms=1_000)

@@ -1,4 +1,4 @@
-"""Only hosts that are named, and only addresses that are public or named."""
+"""Allowed receivers: only hosts that are named, and only addresses that are public or named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client overrides, Spark conf and masters: what is accepted, and what each refusal says."""
+"""Client overrides, Spark conf and masters: accepted values, and the message of each refusal."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_alias_is_checked_as_the_option_that_it_names(alias: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(client_options.LOCKED_CONSUMER))
-def test_what_the_loop_locks_in_the_consumer_stays_locked_even_if_an_administrator_lists_it(name: str) -> None:
+def test_locked_consumer_options_stay_locked_even_if_an_administrator_lists_them(name: str) -> None:
     problem = only(check_consumer_overrides({name: "1"}, also_allowed=[name]))
 
     assert problem.field == f"consumer_overrides.{name}"
@@ -86,7 +86,7 @@ def test_what_the_loop_locks_in_the_consumer_stays_locked_even_if_an_administrat
 
 
 @pytest.mark.parametrize("name", sorted(client_options.LOCKED_PRODUCER))
-def test_what_the_loop_locks_in_the_producer_stays_locked_even_if_an_administrator_lists_it(name: str) -> None:
+def test_locked_producer_options_stay_locked_even_if_an_administrator_lists_them(name: str) -> None:
     problem = only(check_producer_overrides({name: "1"}, also_allowed=[name]))
 
     assert f"`{name}` cannot be set" in problem.message
@@ -194,7 +194,7 @@ def test_spark_values_are_checked(name: str, good: str, bad: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(spark_options.LOCKED))
-def test_what_fenceline_sets_in_spark_stays_locked(name: str) -> None:
+def test_spark_settings_of_fenceline_stay_locked(name: str) -> None:
     message = only(check_spark_conf({name: "1"}, also_allowed=[name])).message
     assert spark_options.LOCKED[name] in message
 
@@ -258,9 +258,9 @@ def test_a_pattern_does_not_reach_across_the_comma_between_two_masters() -> None
 @pytest.mark.parametrize(
     ("master", "part"),
     [
-        ("local[*]", "name the number of slots"),
+        ("local[*]", "name the number of cores"),
         ("local[2,4]", "leave the number of retries out"),
-        ("local[0]", "name the number of slots"),
+        ("local[0]", "name the number of cores"),
         ("spark://", "write `spark://host:port`"),
         ("spark://host", "write `spark://host:port`"),
         ("spark://host:70000", "write `spark://host:port`"),
@@ -268,10 +268,10 @@ def test_a_pattern_does_not_reach_across_the_comma_between_two_masters() -> None
         ("spark://host:7077,", "write `spark://host:port`"),
         ("k8s://https://example.org:443", "Kubernetes is not supported yet"),
         ("yarn", "YARN is not supported yet"),
-        ("mesos://x", "not a Spark master that Fenceline knows"),
-        ("--master", "not a Spark master that Fenceline knows"),
-        ("local\n", "not a Spark master that Fenceline knows"),
-        ("", "not a Spark master that Fenceline knows"),
+        ("mesos://x", "not a Spark master that Fenceline supports"),
+        ("--master", "not a Spark master that Fenceline supports"),
+        ("local\n", "not a Spark master that Fenceline supports"),
+        ("", "not a Spark master that Fenceline supports"),
     ],
 )
 def test_a_master_of_another_form_is_refused_with_the_forms_that_work(master: str, part: str) -> None:

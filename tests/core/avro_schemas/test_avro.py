@@ -54,7 +54,7 @@ def test_every_record_fits_its_schema_and_the_schema_could_be_given(records: lis
 
 
 @given(some, st.randoms())
-def test_the_schema_is_the_same_whatever_the_order(records: list[dict[str, Any]], order: random.Random) -> None:
+def test_schema_is_the_same_in_any_order(records: list[dict[str, Any]], order: random.Random) -> None:
     shuffled = records.copy()
     order.shuffle(shuffled)
     assert json.dumps(schema_of(*records)) == json.dumps(schema_of(*shuffled))

@@ -1,4 +1,4 @@
-"""Which values conflict with what is known, under the policy `bad_record`."""
+"""The values that conflict with a known type, under the policy `bad_record`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_conflict_is_named_with_its_place(known: list[dict[str, Any]], value: 
 
 
 @given(st.lists(objects, max_size=5))
-def test_what_has_no_conflict_makes_no_union(records: list[dict[str, Any]]) -> None:
+def test_value_without_a_conflict_makes_no_union(records: list[dict[str, Any]]) -> None:
     known = NOTHING
     for record in records:
         found = shape_of(record)

@@ -1,4 +1,4 @@
-"""How a schema differs from another, in words."""
+"""The differences of schemas as sentences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_there_is_a_difference_where_fingerprints_differ(a: list[dict[str, Any]]
     [
         ([{"x": 1}], [{"x": 1}], []),
         ([{"x": 1}], [{"x": 1, "y-z": {"a": "b"}}], ["`y-z` is new: record"]),
-        ([{"x": 1, "y": [1]}], [{"x": 1}], ["`y` is gone; it was array of long"]),
+        ([{"x": 1, "y": [1]}], [{"x": 1}], ["`y` is removed; it was array of long"]),
         ([{"x": 1}], [{"x": 0.5}], ["`x` is double now, widened from long"]),
         ([{"x": 1}], [{"x": None}, {"x": 1}], ["`x` may be null or missing now"]),
         ([{"x": 1}, {}], [{"x": 1}], ["`x` is never null or missing any more"]),
@@ -62,7 +62,7 @@ def test_an_enums_symbols_come_and_go() -> None:
     assert differences(schema("A", "B"), schema("B", "C")) == ["`x` can be C now", "`x` is never A any more"]
 
 
-def test_what_is_the_same_under_another_name_is_said() -> None:
+def test_same_content_under_another_name_is_reported() -> None:
     assert differences(avro_schema(shape_of({}), "a"), avro_schema(shape_of({}), "b")) == [
-        "the names of records or the order of fields are others; what the fields hold is the same"
+        "the names of records or the order of fields differ; the content of the fields is the same"
     ]

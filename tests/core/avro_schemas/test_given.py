@@ -1,4 +1,4 @@
-"""Schemas that are given beforehand: what is wrong with them, and which values fit."""
+"""Given schemas: their problems, and the values that fit."""
 
 from __future__ import annotations
 
@@ -74,26 +74,26 @@ def test_a_schema_that_can_be_used_has_no_problems() -> None:
     ("schema", "part"),
     [
         ("long", "a file's records need a schema of type `record`; this one is `long`"),
-        (None, "None is no schema"),
+        (None, "None is not a schema"),
         ({}, "a schema without a `type`"),
         ({"type": "record", "fields": []}, "record without a name"),
         ({"type": "record", "name": "R"}, "`R` has no list of fields"),
         ({"type": "record", "name": "R", "fields": [{"type": "long"}]}, "`R` has a field without a name"),
-        ({"type": "record", "name": "R", "fields": [7]}, "`R` has a field that is no object"),
+        ({"type": "record", "name": "R", "fields": [7]}, "`R` has a field that is not an object"),
         ({"type": "record", "name": "R-1", "fields": []}, "the record: `R-1` is not a name that Avro allows"),
-        (record("strin"), "`strin` is no type of Avro"),
-        (record(["null", "R"]), "`R` has itself within"),
+        (record("strin"), "`strin` is not a type of Avro"),
+        (record(["null", "R"]), "`R` contains itself"),
         (record({"type": "enum", "name": "R", "symbols": ["A"]}), "`R` is defined twice"),
         (record([["null"]]), "a union directly within a union"),
         (record([]), "`f0`: a union without types"),
         (record("float"), "`f0`: `float` rounds most numbers"),
         (record({"type": "array", "items": "bytes"}), "`f0[]`: `bytes` cannot come from JSON"),
         (record({"type": "map", "values": {"type": "fixed", "name": "F", "size": 2}}), "`f0.*`: `fixed` cannot"),
-        (record(["int", "long"]), "`f0`: a value from JSON cannot tell `int` and `long` of a union apart"),
+        (record(["int", "long"]), "`f0`: a value from JSON does not distinguish `int` and `long` of a union"),
         (record([{"type": "map", "values": "int"}, {"type": "record", "name": "Q", "fields": []}]), "`map` and"),
         (record({"type": "string", "logicalType": "uuid"}), "`f0`: the logical type `uuid` of `string` is not"),
         (record({"type": "enum", "name": "E", "symbols": []}), "`f0`: an enum needs a list of symbols"),
-        (record({"type": "enum", "name": "E", "symbols": ["A", "A"]}), "`f0`: a symbol of the enum is there twice"),
+        (record({"type": "enum", "name": "E", "symbols": ["A", "A"]}), "`f0`: a symbol of the enum occurs twice"),
         (record({"type": "enum", "name": "E", "symbols": ["a-b"]}), "`f0`: `a-b` is not a name that Avro allows"),
         (record(fields=[{"name": "a", "type": "int"}] * 2), "`a`: there is another field of that name"),
         (record(fields=[{"name": "a", "type": "int", "default": "x"}]), "the default does not fit: `a` is text"),
@@ -127,8 +127,8 @@ JUNK: list[Any] = [
 
 
 @given(st.data())
-def test_whatever_has_no_problems_is_a_schema_for_fastavro_too(data: st.DataObject) -> None:
-    """A schema that is broken somewhere: it is told, by a sentence and not by an exception, or it does no harm."""
+def test_schema_without_problems_is_valid_for_fastavro_too(data: st.DataObject) -> None:
+    """A schema with an error somewhere: it is reported by a sentence and not by an exception, or it is harmless."""
     schema = copy.deepcopy(FLIGHT)
     for _ in range(data.draw(st.integers(1, 3))):
         holder = data.draw(st.sampled_from(list(holders(schema))))
@@ -151,7 +151,7 @@ def holders(part: Any) -> Iterator[Any]:
             yield from holders(inner)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert len(problems(record("float", "bytes", ["int", "long"]))) == 3
 
 
@@ -220,5 +220,5 @@ def test_a_value_that_does_not_fit_says_where_and_why(change: dict[str, Any], se
 
 
 def test_a_default_of_another_kind_does_not_stand_in_for_a_missing_field() -> None:
-    """Avro's defaults are for readers; written, one would be a value that nobody sent."""
+    """Avro's defaults are for readers; a written one would be a value that was never sent."""
     assert misfit(expanded(FLIGHT), {name: value for name, value in ROW.items() if name != "tags"}) is not None

@@ -29,7 +29,7 @@ from tests.core.avro_schemas.json_objects import MAX_EXACT, objects
 
 
 def forget() -> None:
-    """What was found out under another bound, or is held by nobody else."""
+    """Drop shapes that are cached under another bound, or that have no other reference."""
     _merge.cache_clear()
     _record.cache_clear()
 
@@ -104,13 +104,13 @@ def kinds_of_x(*values: Any) -> int:
     return field.kinds
 
 
-def test_small_integers_among_doubles_are_doubles() -> None:
+def test_small_integer_among_floating_point_numbers_becomes_one() -> None:
     assert kinds_of_x(1, 0.5) == kinds_of_x(0.5) == Kind.INTEGER | Kind.DOUBLE
     assert kinds_of_x(MAX_EXACT, -MAX_EXACT, 0.5) == Kind.INTEGER | Kind.DOUBLE
 
 
 @pytest.mark.parametrize("big", [MAX_EXACT + 1, -MAX_EXACT - 1, (1 << 63) - 1, -(1 << 63)])
-def test_an_integer_beyond_what_doubles_hold_stays_one(big: int) -> None:
+def test_integer_beyond_the_range_of_double_stays_one(big: int) -> None:
     assert kinds_of_x(0.5, 1, big) == kinds_of_x(big, 0.5) == Kind.INTEGER | Kind.BIG | Kind.DOUBLE
 
 
@@ -122,10 +122,10 @@ def test_an_integer_beyond_what_doubles_hold_stays_one(big: int) -> None:
         ({"a.b": 10**30}, "`a\\.b`: an integer beyond 64 bits"),
         ([1], "the value is a list; a file's records are JSON objects"),
         (None, "the value is null"),
-        ({"x": {1, 2}}, "`x`: set is no JSON value"),
+        ({"x": {1, 2}}, "`x`: set is not a JSON value"),
     ],
 )
-def test_what_has_no_shape_says_where_and_why(value: Any, message: str) -> None:
+def test_value_without_a_shape_has_place_and_reason(value: Any, message: str) -> None:
     with pytest.raises(BadValueError) as caught:
         shape_of(value)
     assert message in str(caught.value)

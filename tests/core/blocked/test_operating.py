@@ -108,7 +108,7 @@ async def test_owner_is_named_and_alive_while_it_heartbeats(registered: ControlP
     await registered.beat(task_heartbeat(run.id, state=TaskState.RUNNING))
     alive = await explained(registered, topic)
     assert alive.verdict is Verdict.OWNER
-    assert f"{pipeline}, instance 0, task 0 on w1 (running), last heartbeat 0.0 s ago" in alive.links[-1].sentence
+    assert f"{pipeline}, instance 0, task 0 on w1 (running), last heartbeat 0 s ago" in alive.links[-1].sentence
     with pytest.raises(ConflictError, match="is alive: drain its run instead"):
         await fence(registered, name, force=False)
     registered.pass_time(10)

@@ -1,4 +1,4 @@
-"""Brokers' clocks by the records that they write: late ones change nothing, and a clock that is set is noticed."""
+"""Brokers' clocks from the records that they write: late ones change nothing, and a changed clock is noticed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINUTE_MS = 60_000
 
 
 def sample(*, written_ms: int, behind_ms: int, took_ms: int = 20, polled_ms: int = 300) -> ClockSample:
-    """Of a record that was written at a moment of our clock, by a broker whose clock is another."""
+    """Return the sample of a record written at a time of this clock, by a broker with another clock."""
     return ClockSample(1, written_ms - behind_ms, written_ms - polled_ms, written_ms + took_ms)
 
 
@@ -31,7 +31,7 @@ def measured(*samples: ClockSample) -> BrokerClocks:
     behind_ms=st.integers(-(10**7), 10**7),
     took=st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 600), st.integers(1, 90_000)), min_size=1),
 )
-def test_bounds_hold_whatever_records_take_to_arrive(behind_ms: int, took: list[tuple[int, int, int]]) -> None:
+def test_bounds_hold_with_any_delay_of_records(behind_ms: int, took: list[tuple[int, int, int]]) -> None:
     samples, at_ms = list[ClockSample](), NOW_MS
     for took_ms, polled_ms, later_ms in took:
         at_ms += later_ms
@@ -41,7 +41,7 @@ def test_bounds_hold_whatever_records_take_to_arrive(behind_ms: int, took: list[
 
 
 def test_clock_that_is_set_back_is_believed_at_once() -> None:
-    """What was measured before would make every age five minutes more."""
+    """The earlier measurement would make every age five minutes more."""
     found = measured(
         sample(written_ms=NOW_MS, behind_ms=0), sample(written_ms=NOW_MS + 1_000, behind_ms=300_000)
     ).offsets[1]
@@ -61,7 +61,7 @@ def test_clock_that_drifts_is_followed() -> None:
     assert abs(found.middle_ms - 59 * 50) < 500
 
 
-def test_what_was_measured_long_ago_is_not_known_any_more() -> None:
+def test_old_measurement_is_not_used_any_more() -> None:
     made = MeasuredClocks()
     made.lead(TOPIC, 0, 1)
     made.note(sample(written_ms=NOW_MS, behind_ms=0))

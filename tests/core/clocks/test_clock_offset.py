@@ -12,7 +12,7 @@ START_MS = 1_800_000_000_000
 
 
 class Broker:
-    """behind_ms: its clock behind ours. It answers after a while, at a moment in it that nobody outside knows."""
+    """behind_ms: its clock behind this one. It answers after a delay, at an unknown moment within it."""
 
     def __init__(self, *, behind_ms: int, delay_ms: int = 4) -> None:
         self.behind_ms = behind_ms

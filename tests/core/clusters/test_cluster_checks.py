@@ -1,4 +1,4 @@
-"""A definition held against what its cluster says."""
+"""Checks of a definition against its cluster's report."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_the_classic_bounds_do_not_hold_for_kip_848() -> None:
     assert problems(facts(group_min_session_timeout_ms=20_000), group_protocol=GroupProtocol.CONSUMER) == []
 
 
-def test_strangers_in_the_group_are_a_warning_that_names_one_and_counts_the_rest() -> None:
+def test_foreign_members_are_a_warning_that_names_one_and_counts_the_rest() -> None:
     members = tuple(GroupMember(member_id=f"m{n}", client_id=f"app-{n}", host="/10.0.0.1") for n in range(3))
     problem = only(facts(foreign_members={"delayed-flights": members}))
     assert problem.field == "group_id"
@@ -255,7 +255,7 @@ def test_members_with_another_assignor_keep_ours_out(assignor: str) -> None:
     assert "INCONSISTENT_GROUP_PROTOCOL" in error.message
 
 
-def test_what_our_own_members_or_nobody_use_keeps_nobody_out() -> None:
+def test_assignor_of_own_members_or_of_none_is_no_problem() -> None:
     members = (GroupMember(member_id="m", client_id="other", host="h"),)
     same = facts(foreign_members={"delayed-flights": members}, assignors={"delayed-flights": "cooperative-sticky"})
     assert all(problem.is_warning for problem in problems(same))

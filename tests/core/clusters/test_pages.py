@@ -1,4 +1,4 @@
-"""Registering, asking and removing a Kafka cluster on its page, and what is said when that is refused."""
+"""Registration, probe and removal of a Kafka cluster on its page, and the answers to a refusal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_cluster_is_registered_asked_and_removed(browser: httpx.AsyncCli
     assert "enough" in log
 
 
-async def test_mistakes_are_said_at_their_fields_and_what_was_typed_stays(browser: httpx.AsyncClient) -> None:
+async def test_problems_are_shown_at_their_fields_and_typed_values_stay(browser: httpx.AsyncClient) -> None:
     form = {
         "name": "far",
         "bootstrap_servers": "kafka.example:9092",
@@ -69,7 +69,7 @@ async def test_a_broker_that_is_away_is_named_on_the_page(browser: httpx.AsyncCl
 
 
 def problem_at(answer: httpx.Response, field: str) -> str:
-    """What stands beside the field."""
+    """Return the text beside the field."""
     _, found, rest = answer.text.partition(f'id="problem-{field}-1">')
     assert found, f"nothing is said at {field}: {answer.text}"
     return rest.partition("</span>")[0]

@@ -1,4 +1,4 @@
-"""Secrets are named, resolved where they are used, and never stand in a message."""
+"""Secrets are references, resolved where they are used, and never part of a message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(name: str) -> str:
         ("file:a/b", False),
     ],
 )
-def test_what_a_reference_looks_like(value: str, ok: bool) -> None:
+def test_form_of_a_reference(value: str, ok: bool) -> None:
     assert is_reference(value) is ok
 
 
@@ -47,7 +47,7 @@ def test_references_are_replaced_and_the_rest_is_left() -> None:
         ("env:HOME", "neither env:FENCELINE_SECRET_NAME nor file:NAME"),
     ],
 )
-def test_what_cannot_be_resolved_is_named(reference: str, words: str) -> None:
+def test_unresolved_reference_is_named(reference: str, words: str) -> None:
     with pytest.raises(InvalidError) as refused:
         resolve({"sasl.password": reference}, environment={"HOME": "/root"}, read_file=read)
     assert reference in refused.value.message

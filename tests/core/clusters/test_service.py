@@ -1,4 +1,4 @@
-"""Clusters: registered only when they answer, with addresses that are allowed and secrets that are references."""
+"""Clusters: registered only if they answer, with allowed addresses and secrets as references."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_another_cluster_at_the_same_address_is_noticed(plane: ControlPlan
     async with plane.uow() as uow:
         registered = await uow.of(ClusterStore).get("real")
         await uow.of(ClusterStore).add(replace(registered, name="swapped", kafka_cluster_id="what-was-here-before"))
-        with pytest.raises(ConflictError, match=r"a cluster with the id .* answers, but swapped was registered with"):
+        with pytest.raises(ConflictError, match=r"the cluster at .* has the id .*, but swapped has"):
             await clusters.probe_cluster(uow, BROKERS, "swapped")
 
 
@@ -94,7 +94,7 @@ async def test_a_cluster_without_pipelines_is_removed(plane: ControlPlane) -> No
 
 
 async def test_cluster_with_one_broker_at_a_wrong_address_is_neither_registered_nor_probed(plane: ControlPlane) -> None:
-    """Whoever asks any broker of it is answered by the other one."""
+    """Every request to a broker of it is answered by the other one."""
     others = {8: 1}
 
     def answer(number: int, version: int, _: bytes) -> bytes | None:

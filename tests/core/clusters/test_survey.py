@@ -1,4 +1,4 @@
-"""What is said of a cluster: nothing where it is as it should be, else what to think about."""
+"""The advice of a survey: none for a good setting, else how to change it."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_cluster_with_kafkas_own_settings_needs_no_advice() -> None:
         ("transaction.remove.expired.transaction.cleanup.interval.ms", "864000000", "Ids stay in memory"),
         ("transactional.id.expiration.ms", "3600000", "loses its ids and their epochs"),
         ("transactional.id.expiration.ms", "172800000", "Committed offsets live longer"),
-        ("producer.id.expiration.ms", "60000", "longer than any transaction"),
+        ("producer.id.expiration.ms", "60000", "longer than any open transaction"),
         ("offsets.retention.minutes", "1440", "begins again at its start position"),
         ("transaction.partition.verification.enable", "false", "Switch it on"),
-        ("transaction.two.phase.commit.enable", "true", "ends it by hand"),
-        ("transaction.state.log.replication.factor", "1", "With 3 brokers let it have three replicas"),
+        ("transaction.two.phase.commit.enable", "true", "until an operator ends it"),
+        ("transaction.state.log.replication.factor", "1", "With 3 brokers use three replicas"),
         ("transaction.state.log.min.isr", "1", "lost with it"),
         ("unclean.leader.election.enable", "true", "drops committed records"),
     ],
@@ -94,7 +94,7 @@ def test_brokers_that_differ_are_named_as_such() -> None:
     assert line.advice.count("15 minutes") == 1
 
 
-def test_setting_that_nobody_tells_has_no_value_and_no_advice() -> None:
+def test_unreported_setting_has_no_value_and_no_advice() -> None:
     for found in (survey(None), survey({})):
         assert all(line.values == () and not line.advice for line in setting_lines(found))
 
@@ -119,7 +119,7 @@ def test_features_say_how_to_get_what_is_missing() -> None:
     assert feature_lines(survey(SOUND)) == ()
 
 
-def test_the_longest_time_of_any_broker_counts_and_none_while_one_is_silent() -> None:
+def test_longest_time_of_any_broker_counts_and_none_without_an_answer() -> None:
     short, long = {GROUP_SESSION: "10000"}, {GROUP_SESSION: "45000"}
     assert longest_ms(survey(short, long), GROUP_SESSION) == 45_000
     assert longest_ms(survey(short, None), GROUP_SESSION) is None

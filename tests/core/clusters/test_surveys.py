@@ -1,4 +1,4 @@
-"""What clusters say of themselves: however many look, brokers are asked once in a while."""
+"""Surveys of clusters: brokers are asked once in a while, for any number of readers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def surveys(asked: Asked) -> tuple[Surveys, Clock]:
     return Surveys(cast(Brokers, asked), clock), clock
 
 
-async def test_who_looks_at_once_or_soon_gets_the_same_answer() -> None:
+async def test_concurrent_and_soon_repeated_surveys_get_the_same_answer() -> None:
     asked = Asked()
     made, clock = surveys(asked)
     answers = await asyncio.gather(*(made.of(CLUSTER) for _ in range(20)))
@@ -65,10 +65,10 @@ async def test_who_looks_at_once_or_soon_gets_the_same_answer() -> None:
 async def test_brokers_that_were_away_are_asked_again_sooner() -> None:
     asked = Asked()
     made, clock = surveys(asked)
-    asked.error = UnavailableError("nobody answers")
-    assert (await made.of(CLUSTER)).problem == "nobody answers"
+    asked.error = UnavailableError("no broker answers")
+    assert (await made.of(CLUSTER)).problem == "no broker answers"
     asked.error = None
-    assert (await made.of(CLUSTER)).problem == "nobody answers"
+    assert (await made.of(CLUSTER)).problem == "no broker answers"
     clock.at += TRIED_AGAIN_AFTER
     answer = await made.of(CLUSTER)
     assert (answer.problem, answer.survey is not None, asked.times) == ("", True, 2)
@@ -81,7 +81,7 @@ async def test_another_cluster_at_the_address_is_no_answer() -> None:
     assert "kafka-2" in answer.problem
 
 
-async def test_cluster_that_was_registered_anew_is_asked_anew() -> None:
+async def test_cluster_that_was_registered_again_is_asked_again() -> None:
     asked = Asked()
     made, _ = surveys(asked)
     await made.of(CLUSTER)

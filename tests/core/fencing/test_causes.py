@@ -77,7 +77,7 @@ def test_transaction_timeout(version: str) -> None:
     assert event.verdict.cause is Cause.TIMEOUT
     # Nobody has come since, so whether somebody's init ended it in the same moment is open.
     assert event.verdict.alternatives == (Cause.TAKEOVER, Cause.OPERATOR_FENCE)
-    assert "its timeout of 1.0 s was over" in event.verdict.sentence
+    assert "its timeout of 1 s was over" in event.verdict.sentence
     assert [status for status, _ in records(event)][:2] == [TransactionStatus.ONGOING, TransactionStatus.PREPARE_ABORT]
 
 

@@ -91,7 +91,7 @@ def test_end_of_a_dead_task_is_recognised_by_its_command(client: Client) -> None
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
     assert event.verdict.sentence.startswith(
         f"The reconciler ended the transaction of {ID} (producer 7 epoch 0), because its process is gone. Its "
-        "transaction of 3.0 s into delayed was aborted"
+        "transaction of 3 s into delayed was aborted"
     )
     coordinator.init(after_ms=4_000)
     coordinator.begin()

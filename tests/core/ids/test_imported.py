@@ -1,4 +1,4 @@
-"""Reading ids of an application that moves here: what a formula makes, what a CSV says, and what speaks against it."""
+"""Reading ids of an application that moves to Fenceline: formulas, CSV, and problems."""
 
 from __future__ import annotations
 
@@ -74,21 +74,25 @@ def test_value_with_braces_is_no_place_in_a_formula() -> None:
         ({"formula": "flink"}, "formula", "there is no formula flink; there are: kafka-streams,"),
         ({"formula": "kafka-streams", "values": {"application_id": "a"}}, "values.subtopology", "needs subtopology"),
         ({"formula": "kafka-streams", "values": {**STREAMS, "x": "y"}}, "values.x", "knows no x"),
-        ({"formula": "spring-kafka-v2", "values": {"prefix": "p"}}, "count", "say how many"),
-        ({"csv": "in,0,", "formula": "spring-kafka-v2", "values": {"prefix": "p"}, "count": 1}, "formula", "leave"),
-        ({"csv": "topic,partition,transactional_id\n"}, "csv", "no line but its head"),
+        ({"formula": "spring-kafka-v2", "values": {"prefix": "p"}}, "count", "enter how many"),
+        (
+            {"csv": "in,0,", "formula": "spring-kafka-v2", "values": {"prefix": "p"}, "count": 1},
+            "formula",
+            "omit the CSV",
+        ),
+        ({"csv": "topic,partition,transactional_id\n"}, "csv", "no lines after its header"),
         ({"csv": 'in,0,"a'}, "csv", "line 1 is not CSV"),
     ],
     ids=str,
 )
-def test_wish_that_comes_to_no_lines_is_refused_at_its_field(wish: dict[str, Any], field: str, says: str) -> None:
+def test_wish_without_lines_is_refused_at_its_field(wish: dict[str, Any], field: str, says: str) -> None:
     with pytest.raises(InvalidError, match=says) as refused:
         lines(**wish)
     assert refused.value.problems[0].field == field
 
 
 def test_formula_needs_the_brokers_or_a_csv() -> None:
-    with pytest.raises(InvalidError, match="how many partitions in has is not known now"):
+    with pytest.raises(InvalidError, match="the number of partitions of in is not known now"):
         lines_of(ImportWish(formula="kafka-streams", values=STREAMS), group="g", partitions={"in": None})
 
 
@@ -113,41 +117,44 @@ def test_formula_completes_the_lines_that_have_no_id() -> None:
     ("csv", "line", "says"),
     [
         ("in,0,a,b", 1, "It has 4 columns, and there are 3"),
-        ("in,x,a", 1, "`x` is no partition"),
-        ("in,-1,a", 1, "`-1` is no partition"),
-        ("in,4294967296,a", 1, "is no partition"),
+        ("in,x,a", 1, "`x` is not a partition"),
+        ("in,-1,a", 1, "`-1` is not a partition"),
+        ("in,4294967296,a", 1, "is not a partition"),
         ("in,,a", 1, "A partition has a topic and a number"),
         (",1,a", 1, "A partition has a topic and a number"),
-        ("in,0,", 1, "It has no transactional id, and no formula"),
-        ("in,0,a\nin,0,b", 2, "in-0 stands here more than once"),
-        (",,a\n,,a", 2, "`a` stands here more than once"),
+        ("in,0,", 1, "It has no transactional id, and there is no formula"),
+        ("in,0,a\nin,0,b", 2, "in-0 occurs more than once"),
+        (",,a\n,,a", 2, "`a` occurs more than once"),
         ("nowhere,0,a", 1, "does not read nowhere; it reads in, other"),
-        ("in,3,a", 1, "in has 3 partitions, so there is no 3"),
+        ("in,3,a", 1, "in has 3 partitions, so 3 does not exist"),
         ("in,0,a\x00", 1, "no character that cannot be stored"),
     ],
 )
-def test_each_problem_stands_at_its_line(csv: str, line: int, says: str) -> None:
+def test_each_problem_has_its_line(csv: str, line: int, says: str) -> None:
     assert any(field == f"lines.{line}" and says in message for field, message in problems(csv)), problems(csv)
 
 
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
-        ({"owners": owner("a", "other")}, "belongs to the pipeline other: two that use it would fence each other"),
-        ({"owners": owner("a", kind=IdKind.TASK)}, "is the id of a task of this pipeline already"),
-        ({"of_tasks": {"a": "other"}}, "is what a task of the pipeline other would use"),
-        ({"of_tasks": {"a": "flights"}}, "is what a task of the pipeline flights would use"),
+        (
+            {"owners": owner("a", "other")},
+            "belongs to the pipeline other: two producers with it would fence",
+        ),
+        ({"owners": owner("a", kind=IdKind.TASK)}, "is already the id of a task of this pipeline"),
+        ({"of_tasks": {"a": "other"}}, "would be used by a task of the pipeline other"),
+        ({"of_tasks": {"a": "flights"}}, "would be used by a task of the pipeline flights"),
         ({"assigned": {("in", 0): "b"}}, "in-0 is assigned `b` already; an import replaces nothing"),
     ],
     ids=str,
 )
-def test_import_takes_nothing_from_anybody_and_replaces_nothing(facts: dict[str, Any], says: str) -> None:
+def test_import_takes_no_id_from_another_owner_and_replaces_none(facts: dict[str, Any], says: str) -> None:
     ((field, message),) = problems("in,0,a", facts=facts)
     assert field == "lines.1"
     assert says in message
 
 
-def test_what_was_imported_before_is_known_and_no_problem() -> None:
+def test_earlier_import_is_no_problem() -> None:
     facts = {"owners": owner("a"), "assigned": {("in", 0): "a"}}
     known, new = plan("in,0,a\nin,1,a", facts=facts).lines
     assert (known.is_known, known.problems) == (True, ())
@@ -165,7 +172,7 @@ def test_id_that_is_in_use_is_a_warning() -> None:
     assert (line.warnings, line.problems) == (("It has a transaction open",), ())
 
 
-def test_unknown_numbers_of_partitions_are_said() -> None:
+def test_unknown_numbers_of_partitions_are_reported() -> None:
     facts = {"partitions": {"in": None, "other": 1}}
     found = plan("in,99,a", facts=facts)
     assert found.problems == []

@@ -1,4 +1,4 @@
-"""Importing ids on a real database: whole or not at all, over nothing that is there, and never while a run lives."""
+"""Importing ids on a real database: atomic, without replacements, and never with a live run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STREAMS = ImportWish(formula="kafka-streams", values={"application_id": "app", "
 
 
 class TopicsOf:
-    """Brokers that know of topics only; without any, they are away."""
+    """Brokers that answer about topics only; without any, they are unreachable."""
 
     def __init__(self, **partitions: int) -> None:
         self._partitions = partitions
@@ -73,7 +73,7 @@ async def test_as_many_as_an_import_may_have_are_imported_at_once(plane: Control
     assert len(await assigned(plane)) == len(await owned(plane)) == MAX_LINES
 
 
-async def test_longest_id_is_kept_whatever_its_characters_and_a_longer_one_refused(plane: ControlPlane) -> None:
+async def test_longest_id_is_kept_and_a_longer_one_refused(plane: ControlPlane) -> None:
     await plane.pipeline()
     longest = Random(1).randbytes(LONGEST_ID_BYTES // 2).hex()  # which no index can make shorter
     await import_into(plane, ImportWish(csv=f"in,0,{longest}"))
@@ -119,7 +119,7 @@ async def test_ids_and_partitions_of_others_are_not_taken(plane: ControlPlane) -
     await import_into(plane, ImportWish(csv="in,0,a"), pipeline="other")
     with pytest.raises(InvalidError, match="`a` belongs to the pipeline other"):
         await import_into(plane, ImportWish(csv="in,0,a"))
-    with pytest.raises(InvalidError, match=r"is what a task of the pipeline other would use"):
+    with pytest.raises(InvalidError, match=r"would be used by a task of the pipeline other"):
         await import_into(plane, ImportWish(csv="in,0,fl.t.other.0.0"))
     await import_into(plane, ImportWish(csv="in,0,b"))
     with pytest.raises(InvalidError, match="in-0 is assigned `b` already"):
@@ -134,7 +134,7 @@ async def test_a_pipeline_whose_task_would_use_an_imported_id_is_not_started(pla
         await plane.run("other")
 
 
-async def test_nothing_is_imported_or_given_up_while_a_run_lives(plane: ControlPlane) -> None:
+async def test_nothing_is_imported_or_released_with_a_live_run(plane: ControlPlane) -> None:
     await plane.running()
     with pytest.raises(ConflictError, match="drain it first"):
         await import_into(plane, STREAMS)
@@ -143,7 +143,7 @@ async def test_nothing_is_imported_or_given_up_while_a_run_lives(plane: ControlP
             await id_imports.forget_imports(uow, "flights", by=ANNA, why=None, now=plane.now)
 
 
-async def test_what_was_imported_is_given_up_again(plane: ControlPlane) -> None:
+async def test_imported_ids_are_released(plane: ControlPlane) -> None:
     await plane.pipeline()
     await import_into(plane, STREAMS)
     await import_into(plane, ImportWish(formula="spring-kafka-v2", values={"prefix": "tx-"}, count=2))
@@ -154,7 +154,7 @@ async def test_what_was_imported_is_given_up_again(plane: ControlPlane) -> None:
     assert (await assigned(plane), await owned(plane)) == ({}, {})
 
 
-async def test_brokers_that_are_away_leave_numbers_of_partitions_unchecked(plane: ControlPlane) -> None:
+async def test_unreachable_brokers_leave_numbers_of_partitions_unchecked(plane: ControlPlane) -> None:
     await plane.pipeline()
     brokers = cast(Brokers, TopicsOf())
     async with plane.uow() as uow:
@@ -180,7 +180,7 @@ async def test_brokers_that_are_away_leave_numbers_of_partitions_unchecked(plane
     # Eleven minutes behind, its coordinator has stamped so early what was used just now.
     [(0, [True, True, False]), (660_000, [True, True, True]), (-660_000, [True, False, False]), (None, [True] * 3)],
 )
-async def test_ids_that_are_in_use_by_their_coordinators_clock_are_warned_of(
+async def test_ids_in_use_by_their_coordinators_clock_get_a_warning(
     plane: ControlPlane, behind_ms: int | None, expected: list[bool]
 ) -> None:
     await plane.pipeline(cluster="c")

@@ -1,4 +1,4 @@
-"""The ids of input partitions (exactly_once): assigned at the start, told by tasks, never changed."""
+"""The ids of input partitions (exactly_once): assigned at the start, reported by tasks, never changed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_partition_that_was_added_is_in_the_next_specification(plane: Co
     assert {task.transactional_id for task in specification.tasks} == {None}
 
 
-async def test_a_known_id_is_not_changed_by_what_a_task_read_the_partition_under(plane: ControlPlane) -> None:
+async def test_known_id_is_not_changed_by_a_tasks_report(plane: ControlPlane) -> None:
     run = await plane.running(**V1)
     async with plane.uow() as uow:
         await uow.of(TransactionalIdStore).claim_for_partitions(
@@ -87,7 +87,7 @@ async def test_a_known_id_is_not_changed_by_what_a_task_read_the_partition_under
     assert (mapping.assigned_id, mapping.transactional_id) == ("app-0_0", "fl.p.flights-group.in.0")
 
 
-async def test_an_id_of_another_pipeline_does_not_silence_the_task(plane: ControlPlane) -> None:
+async def test_id_of_another_pipeline_does_not_reject_the_tasks_reports(plane: ControlPlane) -> None:
     run = await plane.running(**V1)
     await plane.pipeline("others")
     async with plane.uow() as uow:

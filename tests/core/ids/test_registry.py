@@ -1,4 +1,4 @@
-"""The registry: whose an id is, whether anybody needs it, when it goes, and who fights about it."""
+"""The registry: owner, use, expiry and contention of ids."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def live(
         (TASK_ID, needed(owner(TASK_ID, IdKind.IMPORTED), of_tasks={TASK_ID}), (Standing.ORPHANED, Orphan.NO_MAPPING)),
     ],
 )
-def test_standing_follows_from_who_needs_it(name: str, given: Needed, expected: tuple[Standing, Orphan | None]) -> None:
+def test_standing_follows_from_the_need(name: str, given: Needed, expected: tuple[Standing, Orphan | None]) -> None:
     assert standing_of(name, given) == expected
 
 
-def test_only_both_of_our_forms_look_like_ours() -> None:
+def test_only_the_two_forms_look_managed() -> None:
     of_partition = transactional_id.for_partition(prefix="fl", group="g.1", topic="flights.eu", partition=12)
     assert transactional_id.is_named_as_ours(TASK_ID)
     assert transactional_id.is_named_as_ours(of_partition)
@@ -91,14 +91,14 @@ def test_only_both_of_our_forms_look_like_ours() -> None:
 
 
 @pytest.mark.parametrize("status", list(TransactionStatus))
-def test_id_expires_when_it_rests_and_never_while_a_transaction_is_undecided(status: TransactionStatus) -> None:
+def test_id_expires_unless_a_transaction_is_open(status: TransactionStatus) -> None:
     one = live("a", status)["a"]
     rests = status in (TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
     assert expires_at_ms(one, DAY_MS) == (one.state.last_update_ms + DAY_MS if rests else None)
     assert expires_at_ms(one, None) is None
 
 
-def test_producer_that_no_task_told_of_contests_the_id() -> None:
+def test_unreported_producer_contests_the_id() -> None:
     found = live(TASK_ID)
     state = found[TASK_ID].state
     told = Incarnation(transactional_id=TASK_ID, producer_id=state.producer_id, epoch=state.producer_epoch)
@@ -107,7 +107,7 @@ def test_producer_that_no_task_told_of_contests_the_id() -> None:
     def sentence(*said: Incarnation, now_ms: int = now_ms, kind: IdKind = IdKind.TASK) -> str:
         return contested_by(TASK_ID, found, needed(owner(TASK_ID, kind), told=said), now_ms=now_ms)
 
-    assert "of which no task of flights has told" in sentence()
+    assert "which no task of flights has reported" in sentence()
     assert sentence(told) == ""
     other = Incarnation(transactional_id=TASK_ID, producer_id=state.producer_id + 1, epoch=0)
     assert sentence(other) != ""
@@ -124,12 +124,12 @@ def test_fresh_producer_has_time_until_its_first_heartbeat() -> None:
     assert contested_by(TASK_ID, found, given, now_ms=began_ms + UNTOLD_MS) != ""
 
 
-def test_who_only_initialised_contests_nothing() -> None:
+def test_init_alone_contests_nothing() -> None:
     found = live(TASK_ID, TransactionStatus.EMPTY)
     assert contested_by(TASK_ID, found, needed(owner(TASK_ID)), now_ms=NOW_MS + DAY_MS) == ""
 
 
-def test_abort_by_the_coordinator_at_the_next_epoch_is_no_stranger() -> None:
+def test_abort_by_the_coordinator_at_the_next_epoch_contests_nothing() -> None:
     found = live(TASK_ID, TransactionStatus.COMPLETE_ABORT)
     state = found[TASK_ID].state
     before = Incarnation(transactional_id=TASK_ID, producer_id=state.producer_id, epoch=state.producer_epoch - 1)
@@ -153,7 +153,7 @@ def names(query: RegistryQuery) -> list[str]:
     return [one.transactional_id for one in page(query).items]
 
 
-def test_list_has_what_brokers_have_and_what_pipelines_own() -> None:
+def test_list_has_ids_of_brokers_and_of_pipelines() -> None:
     assert names(RegistryQuery()) == sorted([*SEEN, "unseen"])
     tally = page(RegistryQuery()).tally
     assert tally == tally_of(SEEN, GIVEN, now_ms=NOW_MS)
@@ -170,7 +170,7 @@ def test_list_has_what_brokers_have_and_what_pipelines_own() -> None:
         (Only.CONTESTED, []),
     ],
 )
-def test_list_is_narrowed(only: Only, expected: list[str]) -> None:
+def test_list_is_filtered(only: Only, expected: list[str]) -> None:
     assert names(RegistryQuery(only=only)) == expected
 
 
@@ -192,7 +192,7 @@ def test_list_is_searched_and_sorted_and_paged() -> None:
         page(RegistryQuery(sort=RegistrySort.ID), after=page(RegistryQuery(sort=RegistrySort.CHANGED), limit=1)[1])
 
 
-def test_mapping_of_a_group_or_topic_that_its_pipeline_has_left_is_stale() -> None:
+def test_mapping_of_a_group_or_topic_without_its_pipeline_is_stale() -> None:
     read, left_topic, left_group = mapping(0, None), mapping(0, "a", topic="old"), mapping(0, None, group="before")
     reads = {"flights": ("g", frozenset({"in"}))}
     assert list(stale_mappings([read, left_topic, left_group], reads)) == [left_topic, left_group]

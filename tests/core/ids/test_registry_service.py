@@ -1,4 +1,4 @@
-"""The registry over a real database and a journal as it was read: who needs an id, and how many there were."""
+"""The registry over a real database and a journal: the need of ids, and their numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ID = "fl.t.flights.0.0"
 
 
 class World:
-    """What the journal of the cluster says, ids by name, with what is asked about it."""
+    """The cluster's journal, ids by name, with queries about it."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -79,7 +79,7 @@ def world(plane: ControlPlane) -> World:
     return World(plane)
 
 
-async def test_id_of_a_running_task_is_ours_until_its_definition_needs_it_no_more(world: World) -> None:
+async def test_id_of_a_running_task_is_managed_until_its_definition_changes(world: World) -> None:
     await world.plane.running(cluster=CLUSTER, tasks_per_instance=2)
     world.heard(ID)
     world.heard("fl.t.flights.0.1")
@@ -101,7 +101,7 @@ async def test_expiry_counts_from_the_last_use_by_the_brokers_own_setting(world:
     assert found.items[0].expires_at_ms == int(world.plane.now.timestamp() * 1000) + 7 * DAY_MS
 
 
-async def test_stranger_under_the_id_of_a_task_is_named(world: World) -> None:
+async def test_foreign_producer_with_the_id_of_a_task_is_named(world: World) -> None:
     run = await world.plane.running(cluster=CLUSTER)
     beat = replace(task_heartbeat(run.id, partitions=[("in", 0)]), producer_id=7, producer_epoch=3)
     await world.plane.beat(beat)
@@ -111,13 +111,13 @@ async def test_stranger_under_the_id_of_a_task_is_named(world: World) -> None:
     world.heard(ID, producer_id=7, epoch=4, status=TransactionStatus.EMPTY)
     world.heard(ID, TransactionStatus.ONGOING, producer_id=7, epoch=5)
     world.plane.pass_time(60)
-    assert "producer 7 with epoch 5, of which no task of flights has told" in (await world.one(ID)).contested
+    assert "producer 7 with epoch 5, which no task of flights has reported" in (await world.one(ID)).contested
     assert (await world.registry(only="contested")).matching == 1
     await world.plane.beat(replace(beat, sequence=2, producer_epoch=5))
     assert (await world.one(ID)).contested == "", "it was its own task, heard late"
 
 
-async def test_mapping_of_a_topic_that_is_read_no_more_is_told(world: World) -> None:
+async def test_mapping_of_a_topic_that_is_no_longer_read_is_stale(world: World) -> None:
     run = await world.plane.running(cluster=CLUSTER)
     await world.plane.beat(task_heartbeat(run.id, partitions=[("in", 0)]))
     assert (await world.registry()).stale == ()
@@ -126,7 +126,7 @@ async def test_mapping_of_a_topic_that_is_read_no_more_is_told(world: World) -> 
     assert (stale.topic, stale.partition, stale.pipeline) == ("in", 0, "flights")
 
 
-async def test_census_writes_down_how_many_ids_there_are_while_the_journal_is_live(world: World) -> None:
+async def test_census_stores_the_number_of_ids_while_the_journal_is_live(world: World) -> None:
     await world.plane.running(cluster=CLUSTER)
     census = IdCensus(
         unit_of_work=world.plane.uow,

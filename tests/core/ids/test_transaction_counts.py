@@ -1,4 +1,4 @@
-"""Sums of a journal: commits, aborts, and transactions that were taken from their producer."""
+"""Counts of a journal: commits, aborts, and fenced transactions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_commits_and_own_aborts_are_no_fencings() -> None:
     assert counts.fencings == 0
 
 
-def test_takeover_and_timeout_are_told_apart_by_how_long_the_transaction_was_open() -> None:
+def test_age_of_the_transaction_distinguishes_takeover_and_timeout() -> None:
     taken = journal("fl.t.a.0.0", (S.EMPTY, 0), *TAKEN)
     timed_out = journal("fl.t.a.0.1", (S.EMPTY, 0), *TAKEN, lasted_ms=1_200)
     counts = count_transactions([*taken, *timed_out], prefixes=("fl.",))
@@ -53,7 +53,7 @@ def test_takeover_and_timeout_are_told_apart_by_how_long_the_transaction_was_ope
     assert counts.fencings == 2
 
 
-def test_epochs_of_kip_890_clients_move_without_a_fencing() -> None:
+def test_epoch_bumps_of_kip_890_clients_are_no_fencings() -> None:
     records = journal("fl.t.a.0.0", (S.EMPTY, 0), (S.ONGOING, 0), (S.PREPARE_ABORT, 1), (S.COMPLETE_ABORT, 1), client=2)
     assert count_transactions(records, prefixes=("fl.",)).fencings == 0
 

@@ -1,4 +1,4 @@
-"""Names of transactional ids: no two owners ever mean the same one, and they land where the broker puts them."""
+"""Names of transactional ids: unique for each owner, and in the broker's journal partition."""
 
 from __future__ import annotations
 

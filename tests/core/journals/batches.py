@@ -1,4 +1,4 @@
-"""Batches as a broker writes them, for what the recordings do not have."""
+"""Batches as a broker writes them, for cases without a recording."""
 
 from __future__ import annotations
 

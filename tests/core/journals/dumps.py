@@ -1,4 +1,4 @@
-"""Entries beside what `kafka-dump-log.sh` reads in the same segment."""
+"""Compare entries with the output of `kafka-dump-log.sh` for the same segment."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def assert_as_dumped(entries: Sequence[LogEntry], dump: Sequence[DumpedBatch]) -
 
 
 def _minus_one(number: int | None) -> int:
-    """The tool's word for "none"."""
+    """The tool's value for "none"."""
     return -1 if number is None else number

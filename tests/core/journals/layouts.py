@@ -1,4 +1,4 @@
-"""What can be derived from a layout: values for Hypothesis, and the words of Kafka's own JSON."""
+"""Derived from a layout: values for Hypothesis, and the names of Kafka's own JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def kafka_name(field: Field) -> str:
 
 
 def values(kind: Any, version: int) -> st.SearchStrategy[Any]:
-    """All values that a message of this version can carry; what it cannot has its default."""
+    """All values that a message of this version can have; other fields have their defaults."""
     match kind:
         case Fixed(form):
             bits = 8 * form.size
@@ -113,7 +113,7 @@ def assert_same(kind: Any, version: int, ours: Any, theirs: Any) -> None:
 
 
 def _assert_same_protocol(ours: bytes, theirs: dict[str, Any]) -> None:
-    """The tool reads on, into what belongs to the consumers' protocol; we do so for assignments."""
+    """The tool also decodes the consumers' protocol; Fenceline does so for assignments."""
     if "assignedPartitions" not in theirs:
         assert "ownedPartitions" in theirs
         return

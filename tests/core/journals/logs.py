@@ -1,4 +1,4 @@
-"""Logs that a test writes batch by batch, and looks into stretches of them as a broker would answer."""
+"""Logs that a test writes batch by batch, and ranges of them as a broker would return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.core.journals.batches import batch_of, marker
 
 @dataclass
 class WrittenLog:
-    """What was written, and the truth about each batch, by the definition of a transaction."""
+    """The written batches, and the true outcome of each, by the definition of a transaction."""
 
     batches: list[RecordBatch] = field(default_factory=list[RecordBatch])
     truth: list[EntryState] = field(default_factory=list[EntryState])
@@ -56,7 +56,7 @@ class WrittenLog:
         return min((self.batches[indices[0]].base_offset for indices in self._open.values()), default=self.end)
 
     def look(self, first: int = 0, after: int | None = None, *, log_starts_at: int = 0) -> Look:
-        """The batches of these indices, and what a broker says of them."""
+        """The batches of these indices, and a broker's answers about them."""
         batches = tuple(self.batches[first:after])
         start = self.batches[first].base_offset if first < len(self.batches) else self.end
         next_offset = batches[-1].last_offset + 1 if batches else start
@@ -76,7 +76,7 @@ class WrittenLog:
 
 
 def taken_over(topic: str) -> PartitionLog:
-    """A producer's batch, the marker of its takeover, and two records of the one who took its id; the last are open."""
+    """A producer's batch, the marker of its takeover, and two records of the next producer; the last are open."""
     written = WrittenLog()
     written.data(7, epoch=5)
     written.mark(7, MarkerType.ABORT, epoch=6)

@@ -1,4 +1,4 @@
-"""Every codec as its writers use it, and what is damaged, cut off, or would fill all memory."""
+"""Every codec as its writers use it, and damaged, truncated or too large input."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ COMPRESSING = [name for name in WRITERS if name != "none"]
 
 @pytest.mark.parametrize("writer", WRITERS)
 @given(st.binary(max_size=2_000))
-def test_what_was_compressed_comes_back(writer: str, data: bytes) -> None:
+def test_compressed_bytes_are_restored(writer: str, data: bytes) -> None:
     codec, compress = WRITERS[writer]
     assert decompress(codec, compress(data)) == data
 
 
 @pytest.mark.parametrize("writer", COMPRESSING)
-def test_more_than_the_first_buffer_and_more_than_one_block_come_back(writer: str) -> None:
+def test_more_than_one_buffer_or_block_is_restored(writer: str) -> None:
     codec, compress = WRITERS[writer]
     data = bytes(3_000_000)
     assert decompress(codec, compress(data)) == data
 
 
 @pytest.mark.parametrize("writer", COMPRESSING)
-def test_a_byte_more_than_is_allowed_is_refused(writer: str) -> None:
+def test_a_byte_more_than_the_bound_is_refused(writer: str) -> None:
     codec, compress = WRITERS[writer]
     data = compress(bytes(1_000_001))
     assert len(decompress(codec, data, max_bytes=1_000_001)) == 1_000_001
@@ -60,7 +60,7 @@ def test_a_byte_more_than_is_allowed_is_refused(writer: str) -> None:
 
 
 @pytest.mark.parametrize("writer", COMPRESSING)
-def test_what_is_cut_off_is_said_to_be_so(writer: str) -> None:
+def test_truncated_input_is_reported(writer: str) -> None:
     codec, compress = WRITERS[writer]
     data = compress(b"fenceline" * 100)
     with pytest.raises(MalformedError):

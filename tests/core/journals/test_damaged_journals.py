@@ -1,4 +1,4 @@
-"""Real journals with bytes damaged: the fold neither fails nor grows beyond what it was given."""
+"""Real journals with damaged bytes: reading neither fails nor exceeds its memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DAMAGE = st.one_of(st.binary(min_size=1, max_size=16), st.sampled_from([*_INTEG
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(_LOGS)), st.data())
-def test_folds_take_damaged_journals(recorded: tuple[str, str], data: st.DataObject) -> None:
+def test_damaged_journals_are_read(recorded: tuple[str, str], data: st.DataObject) -> None:
     log = bytearray(_LOGS[recorded])
     for _ in range(data.draw(st.integers(1, 20))):
         at = data.draw(st.integers(0, len(log) - 1))
@@ -54,14 +54,14 @@ def _batch(records: bytes, *, count: int, codec: Compression = Compression.NONE)
 
 
 @pytest.mark.parametrize("count", [-1, 2**31 - 1])
-def test_count_that_does_not_fit_its_records_is_no_loop(count: int) -> None:
+def test_wrong_record_count_ends_the_reading(count: int) -> None:
     found = read_records(_batch(b"", count=count))
     assert found == [] or isinstance(found, Undecodable)
 
 
 @pytest.mark.parametrize("name", ["key", "header count", "record"])
-def test_length_that_is_longer_than_everything_is_malformed(name: str) -> None:
-    """Two gigabytes, said in five bytes."""
+def test_length_beyond_the_end_is_malformed(name: str) -> None:
+    """A length of two gigabytes in five bytes."""
     huge = b"\xfe\xff\xff\xff\x0f"
     bodies = {"key": b"\0\0\0" + huge, "header count": b"\0\0\0\x01\x01" + huge, "record": b""}
     body = bodies[name]
@@ -70,6 +70,6 @@ def test_length_that_is_longer_than_everything_is_malformed(name: str) -> None:
 
 
 @given(st.sampled_from([*Compression]), st.binary(max_size=300))
-def test_bombs_and_noise_stay_within_their_bound(codec: Compression, data: bytes) -> None:
+def test_decompression_bombs_and_noise_stay_within_the_bound(codec: Compression, data: bytes) -> None:
     with suppress(MalformedError):
         assert len(decompress(codec, data, max_bytes=1 << 16)) <= 1 << 16

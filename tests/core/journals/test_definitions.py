@@ -1,4 +1,4 @@
-"""Our descriptions of the journals' records against Kafka's own, which lie in the brokers' jars."""
+"""Fenceline's descriptions of the journals' records against Kafka's own in the brokers' jars."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_description_is_that_of_the_embedded_kafka(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MESSAGES if not name.startswith(SINCE_4_0)])
-def test_older_kafka_wrote_nothing_that_we_do_not_describe(name: str) -> None:
+def test_records_of_older_kafka_are_described(name: str) -> None:
     definition = definitions(OLD_KAFKA_JARS)[name]
     message = MESSAGES[name]
     first, last = span(definition["validVersions"])

@@ -1,4 +1,4 @@
-"""Decoding `__consumer_offsets`: as Kafka's own tool reads it, round trips, and bytes that nobody should trust."""
+"""Decoding `__consumer_offsets`: compared with Kafka's own tool, round trips, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ versioned_values = st.sampled_from(
 
 
 def recorded(version: str, topic: str) -> list[tuple[Record, DumpedRecord]]:
-    """Every record that is no marker, as we read it and as Kafka's tool does."""
+    """Every record except markers, decoded here and by Kafka's tool."""
     pairs: list[tuple[Record, DumpedRecord]] = []
     for batch, dump in zip(split_batches(recorded_bytes(version, topic)), dumped(version, topic), strict=True):
         assert isinstance(batch, RecordBatch)
@@ -99,7 +99,7 @@ def test_transaction_records_are_those_that_kafkas_tool_reads(version: str) -> N
     assert seen == {1 if version.startswith("4.") else 0}
 
 
-def test_recorded_journal_has_a_member_that_gives_partitions_up() -> None:
+def test_recorded_journal_has_a_member_that_revokes_partitions() -> None:
     states = [
         value
         for record, _ in recorded(VERSION_NAMES[0], GROUPS)
@@ -148,7 +148,7 @@ def test_every_value_survives_encoding_and_decoding(versioned: tuple[RecordType,
 
 
 @given(versioned_values, st.data())
-def test_value_that_ends_early_is_not_guessed_at(versioned: tuple[RecordType, int, Any], data: st.DataObject) -> None:
+def test_truncated_value_is_malformed(versioned: tuple[RecordType, int, Any], data: st.DataObject) -> None:
     record_type, version, value = versioned
     whole = encode_value(record_type, value, version)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
@@ -163,17 +163,17 @@ def test_no_bytes_make_the_decoder_raise(record_type: RecordType, data: bytes) -
 
 
 @pytest.mark.parametrize("number", [9, 18, 24, -1])
-def test_types_that_are_not_read_say_so(number: int) -> None:
+def test_unknown_types_are_reported(number: int) -> None:
     data = number.to_bytes(2, "big", signed=True) + b"\0\1g"
     assert decode_key(data) == Undecodable(f"unknown key version {number}", data)
 
 
-def test_version_of_the_future_says_so() -> None:
+def test_unknown_version_is_reported() -> None:
     data = b"\0\5" + bytes(40)
     assert decode_value(RecordType.OFFSET_COMMIT, data) == Undecodable("unknown value version 5", data)
 
 
-def test_tag_of_the_future_is_stepped_over() -> None:
+def test_unknown_tag_is_skipped() -> None:
     data = encode_value(RecordType.GROUP_EPOCH, GroupEpoch(3), 0)
     # One tagged field: number 9, two bytes.
     assert decode_value(RecordType.GROUP_EPOCH, data[:-1] + b"\1\x09\2ab") == GroupEpoch(3)

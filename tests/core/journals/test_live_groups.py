@@ -1,4 +1,4 @@
-"""The fold of `__consumer_offsets`: recorded journals, pending offsets and their markers, what journals do."""
+"""The state computed from `__consumer_offsets`: recorded journals, pending offsets and markers, compaction."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_offsets_of_a_committed_transaction_are_stored_with_their_producer(versi
 
 
 @both_versions
-def test_deleted_group_is_gone(version: str) -> None:
+def test_deleted_group_is_removed(version: str) -> None:
     assert "loop" not in folded(recorded(version)).groups
 
 
@@ -166,8 +166,8 @@ def of_streams(record_type: RecordType, value: GroupRecordValue | None, *, at: i
     return batch_of([(record_key, written)], base_offset=at)
 
 
-def test_streams_group_goes_through_its_states_and_its_tasks_are_partitions_of_what_they_read() -> None:
-    """As a broker of 4.3 writes it: the topology with its first member, then the epochs, then what it owns."""
+def test_streams_group_has_states_and_tasks_as_partitions() -> None:
+    """As a broker of 4.3 writes it: the topology with its first member, then the epochs, then its assignment."""
     live = LiveGroups()
     subtopology = Subtopology("0", ("orders", "refunds"), (), (), (), (InternalTopic("app-by-key", 2, 1, ()),), ())
     tasks = (Tasks("0", (0, 1)),)
@@ -276,7 +276,7 @@ def test_records_read_twice_count_once(version: str) -> None:
 
 
 @both_versions
-def test_restart_goes_on_where_the_saved_state_ends(version: str) -> None:
+def test_restart_continues_from_the_saved_state(version: str) -> None:
     batches = recorded(version)
     for end in range(len(batches)):
         restarted = msgspec.msgpack.decode(msgspec.msgpack.encode(folded(batches[:end])), type=LiveGroups)
@@ -285,7 +285,7 @@ def test_restart_goes_on_where_the_saved_state_ends(version: str) -> None:
         assert restarted == folded(batches)
 
 
-def test_of_two_commits_the_one_sent_later_stands_whenever_it_is_decided() -> None:
+def test_later_one_of_two_commits_wins_in_any_order_of_markers() -> None:
     live = folded(
         [
             pending(5, base_offset=0, producer_id=7),
@@ -333,7 +333,7 @@ def test_marker_without_its_records_decides_nothing() -> None:
     assert live.reading.positions[0].first_offset == 40
 
 
-def test_group_whose_only_offsets_were_aborted_is_gone() -> None:
+def test_group_with_only_aborted_offsets_is_removed() -> None:
     live = folded([pending(5, base_offset=0), marker(MarkerType.ABORT, base_offset=1, producer_id=7)])
     assert not live.groups
     assert not live.undecided
@@ -351,7 +351,7 @@ def test_groups_outside_the_filter_are_counted_and_not_kept() -> None:
     assert (list(live.groups), live.records_of_others) == (["ours"], 2)
 
 
-def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
+def test_unreadable_records_are_counted_and_skipped() -> None:
     live = LiveGroups()
     of_the_future = (b"\0\x18\0\1g", b"")
     future = (key(), b"\0\x09rest")

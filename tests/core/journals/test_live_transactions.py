@@ -1,4 +1,4 @@
-"""The fold of `__transaction_state`: recorded journals, what journals do to readers, and what is kept of the past."""
+"""The state computed from `__transaction_state`: recorded journals, compaction and repetition, and kept steps."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_commits_and_aborts_are_counted(version: str) -> None:
 
 @both_versions
 def test_takeover_leaves_its_steps(version: str) -> None:
-    """Aborted at the next epoch, initialised at the one after; then an init with nothing open."""
+    """Aborted at the next epoch, initialised at the one after; then an init without an open transaction."""
     assert steps_of(folded(recorded(version)).ids["taken-0"]) == [
         (StepKind.INITIALISED, 0),
         (StepKind.ABORTED, 1),
@@ -79,8 +79,8 @@ def test_takeover_leaves_its_steps(version: str) -> None:
 
 
 @both_versions
-def test_step_keeps_the_records_that_it_is_judged_by(version: str) -> None:
-    """What was before, the record itself, and what the new producer did first."""
+def test_step_keeps_the_records_around_it(version: str) -> None:
+    """The record before, the record itself, and the new producer's first one."""
     _, aborted, taken, _ = folded(recorded(version)).ids["taken-0"].steps
     statuses = [
         (record.offset, record.status)
@@ -121,7 +121,7 @@ def test_client_protocol_is_known_from_version_1_on() -> None:
     assert {one.client_protocol for one in old.values()} == {ClientProtocol.UNKNOWN}
 
 
-def test_epochs_that_are_used_up_go_on_with_the_next_producer_id() -> None:
+def test_used_up_epochs_continue_with_the_next_producer_id() -> None:
     before = fold(
         None, "t", state(TransactionStatus.ONGOING, epoch=32_766, client=2), partition=0, offset=0, timestamp_ms=1
     )
@@ -141,7 +141,7 @@ def test_records_read_twice_count_once(version: str) -> None:
 
 
 @both_versions
-def test_restart_goes_on_where_the_saved_state_ends(version: str) -> None:
+def test_restart_continues_from_the_saved_state(version: str) -> None:
     batches = recorded(version)
     first = folded(batches[:17])
     restarted = msgspec.msgpack.decode(msgspec.msgpack.encode(first), type=LiveTransactions)
@@ -172,7 +172,7 @@ def test_compaction_changes_no_present_state(removed: set[int]) -> None:
     }
 
 
-def test_expired_id_is_gone() -> None:
+def test_expired_id_is_removed() -> None:
     live = folded(recorded(NEW))
     end = live.reading.positions[0].next_offset
     assert live.apply(0, batch_of([(encode_key("late-0"), None)], base_offset=end)) == ["late-0"]
@@ -180,21 +180,21 @@ def test_expired_id_is_gone() -> None:
     assert live.expired == 1
 
 
-def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
+def test_unreadable_records_are_counted_and_skipped() -> None:
     live = LiveTransactions()
     good = (encode_key("t"), encode_value(state(TransactionStatus.EMPTY)))
     live.apply(0, batch_of([(b"\0\7x", b""), (encode_key("u"), b"\0\x09rest"), good], base_offset=0))
-    live.apply(0, UnreadableBatch(9, 100, "message format 1, which we do not read"))
+    live.apply(0, UnreadableBatch(9, 100, "message format 1, which is not supported"))
     assert list(live.ids) == ["t"]
     assert live.reading.unreadable == {
         "unknown key version 7": 1,
         "unknown value version 9": 1,
-        "message format 1, which we do not read": 1,
+        "message format 1, which is not supported": 1,
     }
     assert live.reading.positions[0].next_offset == 10
 
 
-def test_past_of_an_id_is_bounded() -> None:
+def test_history_of_an_id_is_bounded() -> None:
     live = None
     for epoch in range(MAX_STEPS + 5):
         empty = state(TransactionStatus.EMPTY, epoch=epoch)
@@ -203,7 +203,7 @@ def test_past_of_an_id_is_bounded() -> None:
     assert (len(live.steps), live.steps_dropped, live.steps[0].producer_epoch) == (MAX_STEPS, 5, 5)
 
 
-def test_id_with_the_past_of_a_takeover_takes_little_memory() -> None:
+def test_id_with_a_takeover_takes_little_memory() -> None:
     """There are tens of thousands of them; the values of its steps alone would take twice as much."""
     ids = 100
     folded(recorded(NEW))

@@ -1,4 +1,4 @@
-"""Bytes as text: what is text stays readable, what is not survives JSON, what is long is cut and says so."""
+"""Bytes as text: text stays readable, other bytes survive JSON, and long values are marked as cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.core.journals.record_batch import Record
 
 
 @given(st.binary(max_size=60))
-def test_short_bytes_can_be_had_back(data: bytes) -> None:
+def test_short_bytes_are_complete(data: bytes) -> None:
     shown = content(data)
     assert shown is not None
     assert (shown.size_bytes, shown.is_cut) == (len(data), False)

@@ -1,4 +1,4 @@
-"""What became of each batch: with its marker in sight, without it, and what must not be claimed."""
+"""The outcome of each batch: with its marker in the range, without it, and unknown outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def states(entries: tuple[LogEntry, ...]) -> list[EntryState]:
     return [entry.state for entry in entries]
 
 
-def test_same_id_taken_over_reads_as_abort_at_the_next_epoch_and_commit_at_the_one_after() -> None:
+def test_takeover_is_an_abort_at_the_next_epoch_and_a_commit_at_the_one_after() -> None:
     log = WrittenLog()
     log.data(0, epoch=5)
     log.mark(0, ABORT, epoch=6)
@@ -39,7 +39,7 @@ def test_same_id_taken_over_reads_as_abort_at_the_next_epoch_and_commit_at_the_o
     assert (commit.marker, commit.note) == ("COMMIT", None)
 
 
-def test_different_ids_leave_the_first_transaction_open_and_nobody_fenced() -> None:
+def test_different_ids_leave_the_first_transaction_open_without_fencing() -> None:
     log = WrittenLog()
     log.data(0)
     log.data(1)
@@ -49,18 +49,18 @@ def test_different_ids_leave_the_first_transaction_open_and_nobody_fenced() -> N
     assert [entry.note for entry in found] == [None, None, None]
 
 
-def test_commit_at_the_next_epoch_is_told_as_routine() -> None:
+def test_commit_at_the_next_epoch_is_routine() -> None:
     log = WrittenLog()
     log.data(0, epoch=3)
     log.mark(0, COMMIT, epoch=4)
     log.data(0, epoch=4)
     note = entries_of(log.look())[1].note
     assert note is not None
-    assert "nobody was fenced" in note
+    assert "no producer was fenced" in note
     assert entries_of(log.look())[2].note is None
 
 
-def test_transaction_longer_than_the_look_is_decided_by_the_brokers_list() -> None:
+def test_brokers_list_decides_a_transaction_longer_than_the_range() -> None:
     log = WrittenLog()
     log.data(0)
     log.data(1)
@@ -69,11 +69,11 @@ def test_transaction_longer_than_the_look_is_decided_by_the_brokers_list() -> No
     log.mark(1, COMMIT)
     found = entries_of(log.look(1, 3))
     assert states(found) == [EntryState.COMMITTED, EntryState.ABORTED]
-    told = "by the broker's list of aborted transactions; its marker is after offset 2, where this look ends"
+    told = "by the broker's list of aborted transactions; its marker is after offset 2, the end of this range"
     assert [entry.note for entry in found] == [told, told]
 
 
-def test_what_a_batch_is_decided_by_does_not_replace_what_its_epoch_tells() -> None:
+def test_note_on_the_outcome_does_not_replace_the_note_on_the_epoch() -> None:
     log = WrittenLog()
     log.data(0, epoch=0)
     log.mark(0, ABORT, epoch=1)
@@ -86,7 +86,7 @@ def test_what_a_batch_is_decided_by_does_not_replace_what_its_epoch_tells() -> N
 
 
 @pytest.mark.parametrize(("first", "second"), [(COMMIT, ABORT), (ABORT, COMMIT)])
-def test_aborted_transaction_does_not_stain_the_committed_one_beside_it(first: MarkerType, second: MarkerType) -> None:
+def test_aborted_transaction_does_not_affect_the_committed_one_beside_it(first: MarkerType, second: MarkerType) -> None:
     log = WrittenLog()
     log.data(0)
     log.mark(0, first)
@@ -95,7 +95,7 @@ def test_aborted_transaction_does_not_stain_the_committed_one_beside_it(first: M
     assert states(entries_of(log.look(0, 3))) == log.truth[:3]
 
 
-def test_holder_of_the_last_stable_offset_is_open_though_the_look_ends_early() -> None:
+def test_transaction_at_the_last_stable_offset_is_open_in_any_range() -> None:
     log = WrittenLog()
     log.data(0)
     log.data(1)
@@ -103,10 +103,10 @@ def test_holder_of_the_last_stable_offset_is_open_though_the_look_ends_early() -
     log.mark(1, COMMIT)
     first, unknown, again = entries_of(log.look(0, 3))
     assert (first.state, unknown.state, again.state) == (EntryState.OPEN, EntryState.UNKNOWN, EntryState.OPEN)
-    assert unknown.note == "no marker up to offset 2, where this look ends"
+    assert unknown.note == "no marker up to offset 2, the end of this range"
 
 
-def test_batch_that_was_decided_while_the_look_went_on_is_not_called_open() -> None:
+def test_batch_decided_during_the_reading_is_not_open() -> None:
     log = WrittenLog()
     log.data(0)
     look = msgspec.structs.replace(log.look(0, 1), decided_until=0)
@@ -115,15 +115,13 @@ def test_batch_that_was_decided_while_the_look_went_on_is_not_called_open() -> N
     moved = msgspec.structs.replace(look, bounds=log.look().bounds)
     (entry,) = entries_of(moved)
     assert entry.state is EntryState.UNKNOWN
-    assert entry.note == "decided, by a marker after offset 0, where this look ends"
+    assert entry.note == "decided, by a marker after offset 0, the end of this range"
 
 
 @pytest.mark.parametrize(
     ("kind", "log_starts_at", "is_whole"), [(COMMIT, 0, False), (COMMIT, 2, True), (ABORT, 0, True), (ABORT, 2, True)]
 )
-def test_marker_says_whether_more_before_the_look_may_belong_to_it(
-    kind: MarkerType, log_starts_at: int, *, is_whole: bool
-) -> None:
+def test_marker_reports_records_before_the_range(kind: MarkerType, log_starts_at: int, *, is_whole: bool) -> None:
     log = WrittenLog()
     log.plain(records=2)
     log.data(0, records=3)
@@ -132,7 +130,7 @@ def test_marker_says_whether_more_before_the_look_may_belong_to_it(
     assert decides == Decided(first_offset=2, record_count=3, is_whole=is_whole)
 
 
-def test_abort_whose_transaction_began_before_the_look_is_not_whole() -> None:
+def test_abort_of_a_transaction_from_before_the_range_is_not_whole() -> None:
     log = WrittenLog()
     log.data(0)
     log.data(0)
@@ -141,16 +139,16 @@ def test_abort_whose_transaction_began_before_the_look_is_not_whole() -> None:
     assert decides == Decided(first_offset=1, record_count=1, is_whole=False)
 
 
-def test_marker_without_data_says_why_it_has_none() -> None:
+def test_marker_without_data_has_a_reason() -> None:
     log = WrittenLog()
     log.mark(0, COMMIT)
     (here,) = entries_of(log.look())
     assert here.note is not None
-    assert "wrote nothing that is still in this log" in here.note
+    assert "its transaction has none in this log" in here.note
     log.data(1)
     log.mark(1, COMMIT)
     (behind,) = entries_of(log.look(2))
-    assert behind.note == "what it decides lies before this look, if there is anything"
+    assert behind.note == "the records that it decides, if any, are before this range"
 
 
 def test_marker_beyond_the_limit_still_decides() -> None:
@@ -162,7 +160,7 @@ def test_marker_beyond_the_limit_still_decides() -> None:
     assert (entry.state, entry.decided_at) == (EntryState.COMMITTED, 2)
 
 
-def test_ids_are_put_to_transactional_batches_only() -> None:
+def test_only_transactional_batches_get_ids() -> None:
     log = WrittenLog()
     log.plain()
     log.data(7)
@@ -171,12 +169,12 @@ def test_ids_are_put_to_transactional_batches_only() -> None:
     assert [entry.transactional_id for entry in found] == [None, "payments", None]
 
 
-def test_unreadable_batch_and_strange_control_record_are_entries_with_a_reason() -> None:
+def test_unreadable_batches_and_unknown_control_records_have_a_reason() -> None:
     log = WrittenLog()
     log.mark(0, COMMIT)
     strange = msgspec.structs.replace(log.batches[0], records=b"")
     look = msgspec.structs.replace(
-        log.look(), batches=(UnreadableBatch(0, 70, "message format 1, which we do not read"), strange)
+        log.look(), batches=(UnreadableBatch(0, 70, "message format 1, which is not supported"), strange)
     )
     old, control = entries_of(look)
     assert (old.state, control.state) == (EntryState.UNREADABLE, EntryState.UNREADABLE)
@@ -184,7 +182,7 @@ def test_unreadable_batch_and_strange_control_record_are_entries_with_a_reason()
     assert control.note is not None
 
 
-def test_keys_and_values_are_there_when_asked_for() -> None:
+def test_keys_and_values_are_included_on_request() -> None:
     log = WrittenLog()
     log.data(0, records=2)
     log.mark(0, COMMIT)
@@ -205,9 +203,7 @@ steps = st.lists(
 
 
 @given(steps, st.data())
-def test_look_at_any_stretch_claims_nothing_that_is_not_so(
-    plan: list[tuple[str, int, int]], data: st.DataObject
-) -> None:
+def test_any_range_has_no_false_outcome(plan: list[tuple[str, int, int]], data: st.DataObject) -> None:
     log = WrittenLog()
     for what, producer_id, records in plan:
         match what:
@@ -227,7 +223,7 @@ def test_look_at_any_stretch_claims_nothing_that_is_not_so(
 
 @pytest.mark.parametrize("version", VERSION_NAMES)
 def test_recorded_log_reads_as_kafkas_tool_reads_it(version: str) -> None:
-    """The headers are those of `kafka-dump-log.sh`; the states follow from its markers, read here a second time."""
+    """The headers equal those of `kafka-dump-log.sh`; the states follow from its markers."""
     batches = tuple(split_batches(recorded_bytes(version, SINK)))
     end = batches[-1].last_offset + 1
     dump = dumped(version, SINK)

@@ -1,4 +1,4 @@
-"""Where a look begins: by an offset, by a landmark, and what is said of one that the log does not have."""
+"""The first offset of a range: an offset, a landmark, or an error for one outside the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOUNDS = LogBounds(first_offset=5, last_stable_offset=30, high_watermark=40)
 
 
 @pytest.mark.parametrize(("text", "offset"), [("5", 5), ("39", 39), ("40", 40), ("start", 5), ("lso", 30), ("end", 20)])
-def test_look_begins_where_it_was_told(text: str, offset: int) -> None:
+def test_range_starts_at_the_requested_offset(text: str, offset: int) -> None:
     assert first_offset_of(parse_start(text), BOUNDS, limit=20, name="t-0") == offset
 
 
@@ -20,13 +20,13 @@ def test_end_of_a_short_log_is_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("offset", [4, 41])
-def test_offset_out_of_range_is_told_with_the_range(offset: int) -> None:
+def test_error_for_an_offset_outside_the_log_names_the_valid_range(offset: int) -> None:
     with pytest.raises(InvalidError, match=rf"offset {offset} is out of range: t-0 has offsets 5 to 39") as raised:
         first_offset_of(offset, BOUNDS, limit=20, name="t-0")
     assert raised.value.field == "from"
 
 
-def test_empty_log_is_told_as_empty() -> None:
+def test_error_for_an_empty_log_says_so() -> None:
     empty = LogBounds(first_offset=7, last_stable_offset=7, high_watermark=7)
     assert first_offset_of(7, empty, limit=20, name="t-0") == 7
     with pytest.raises(InvalidError, match="is empty; its next record gets offset 7"):
@@ -34,6 +34,6 @@ def test_empty_log_is_told_as_empty() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "last", "²", "9" * 30])
-def test_what_is_neither_offset_nor_landmark_is_refused(text: str) -> None:
+def test_invalid_start_is_refused(text: str) -> None:
     with pytest.raises(InvalidError, match="start, lso, end"):
         parse_start(text)

@@ -1,4 +1,4 @@
-"""Record batches: as Kafka's tool reads them, as another encoder writes them, and bytes that nobody should trust."""
+"""Record batches: compared with Kafka's tool and another encoder, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_records_and_markers_are_those_that_kafkas_tool_reads(version: str) -> N
 
 
 @given(entries, st.booleans(), st.sampled_from([Compression.NONE, Compression.GZIP]))
-def test_what_another_encoder_writes_is_read(entries: list[Any], is_transactional: bool, codec: Compression) -> None:
+def test_batches_of_another_encoder_are_read(entries: list[Any], is_transactional: bool, codec: Compression) -> None:
     data = build(entries, codec=codec, is_transactional=is_transactional)
     batch = only_batch(data)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 3, 11)
@@ -119,14 +119,14 @@ def test_what_another_encoder_writes_is_read(entries: list[Any], is_transactiona
     ]
 
 
-def test_batches_follow_one_another_and_a_last_one_that_is_cut_off_is_left_out() -> None:
+def test_batches_are_in_order_without_a_truncated_last_one() -> None:
     one = build([(5, b"k", b"v", [])], is_transactional=True)
     for cut in range(1, len(one)):
         assert len(list(split_batches(one + one[:cut]))) == 1
     assert len(list(split_batches(one + one))) == 2
 
 
-def test_codec_that_has_no_name_yet_is_named_by_its_number() -> None:
+def test_unknown_codec_is_named_by_its_number() -> None:
     data = bytearray(build([(5, b"k", b"v", [])], is_transactional=False))
     data[22] |= 5
     found = read_records(only_batch(bytes(data)))
@@ -134,7 +134,7 @@ def test_codec_that_has_no_name_yet_is_named_by_its_number() -> None:
     assert "codec 5" in found.reason
 
 
-def test_old_message_format_is_named_and_stepped_over() -> None:
+def test_old_message_format_is_named_and_skipped() -> None:
     old = struct.pack(">qiIbb", 41, 14, 0, 1, 0) + bytes(8)
     new = build([(5, b"k", b"v", [])], is_transactional=False)
     first, second = split_batches(old + new)
@@ -165,7 +165,7 @@ def test_no_bytes_make_the_splitter_raise(data: bytes) -> None:
 
 
 @given(entries, st.data())
-def test_damaged_records_are_said_to_be_so(entries: list[Any], data: st.DataObject) -> None:
+def test_damaged_records_are_reported(entries: list[Any], data: st.DataObject) -> None:
     whole = bytearray(build(entries, is_transactional=True))
     at = data.draw(st.integers(61, len(whole) - 1))
     whole[at] = data.draw(st.integers(0, 255))
@@ -174,7 +174,7 @@ def test_damaged_records_are_said_to_be_so(entries: list[Any], data: st.DataObje
     assert isinstance(read_marker(only_batch(bytes(whole))), Undecodable | Marker)
 
 
-def test_header_name_that_is_not_utf_8_is_shown_byte_by_byte_and_damages_nothing() -> None:
+def test_header_name_that_is_not_utf_8_is_shown_byte_by_byte() -> None:
     class Latin:
         def encode(self, _encoding: str) -> bytes:
             return b"caf\xe9"

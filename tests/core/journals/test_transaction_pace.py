@@ -1,4 +1,4 @@
-"""Seconds of a chart: told by the records, in whatever order partitions are read."""
+"""Seconds of a chart: the records' times decide, in any order of partitions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def samples(
 
 
 @pytest.mark.parametrize("order", list(permutations(STORIES)), ids="".join)
-def test_every_second_is_told_whoever_is_read_first(order: tuple[str, ...]) -> None:
+def test_every_second_is_counted_in_any_order_of_partitions(order: tuple[str, ...]) -> None:
     found = told(order)
     still_open = sum(live.is_open for live in found.ids.values())
     oldest_start_ms = min(live.state.start_ms for live in found.ids.values() if live.is_open)
@@ -61,19 +61,19 @@ def test_every_second_is_told_whoever_is_read_first(order: tuple[str, ...]) -> N
     ]
 
 
-def test_what_has_been_written_after_the_last_second_is_left_out() -> None:
+def test_records_after_the_last_second_are_ignored() -> None:
     found = told(("a", "b", "c"))
     assert samples(found.pace, open_now=1, first=2, last=2) == [PaceSample(BEGAN_S + 2, 1, 2, 0, 2_000)]
 
 
-def test_transaction_whose_beginning_is_gone_began_when_it_says() -> None:
+def test_transaction_without_its_begin_uses_its_start_time() -> None:
     pace = TransactionPace()
     pace.note(None, state_of(ONGOING, start_ms=BEGAN_S * 1000), (BEGAN_S + 3) * 1000)
     pace.since_s = BEGAN_S - 1
     assert [sample.open for sample in samples(pace, open_now=1, first=-1, last=3)] == [0, 1, 1, 1, 1]
 
 
-def test_what_hung_for_long_is_as_old_as_it_was_in_each_second_and_short_ones_beside_it_change_nothing() -> None:
+def test_age_of_a_long_transaction_ignores_short_ones() -> None:
     pace = TransactionPace()
     for began, ended in ((0, 9), (4, 9), (5, 6)):
         open_since = state_of(ONGOING, start_ms=(BEGAN_S + began) * 1000)
@@ -83,7 +83,7 @@ def test_what_hung_for_long_is_as_old_as_it_was_in_each_second_and_short_ones_be
     assert ages == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 
 
-def test_partition_that_is_read_again_counts_nothing_twice() -> None:
+def test_partition_read_again_counts_nothing_twice() -> None:
     found = told(("a", "b", "c"))
     found.forget(0)
     assert samples(found.pace, open_now=1, last=4) == []

@@ -1,4 +1,4 @@
-"""Decoding `__transaction_state`: what a broker really wrote, round trips, and bytes that nobody should trust."""
+"""Decoding `__transaction_state`: a broker's own records, round trips, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_null_value_is_a_tombstone() -> None:
 
 
 @given(i16.filter(lambda version: version not in (0, 1)), st.binary(max_size=40))
-def test_unknown_versions_say_so(version: int, rest: bytes) -> None:
+def test_unknown_versions_are_reported(version: int, rest: bytes) -> None:
     data = version.to_bytes(2, "big", signed=True) + rest
     decoded = decode_value(data)
     assert decoded == Undecodable(f"unknown value version {version}", data)
@@ -75,13 +75,13 @@ def test_no_bytes_make_the_decoder_raise(data: bytes) -> None:
 
 
 @given(version_1, st.data())
-def test_value_that_ends_early_is_not_guessed_at(state: TransactionState, data: st.DataObject) -> None:
+def test_truncated_value_is_malformed(state: TransactionState, data: st.DataObject) -> None:
     whole = encode_value(state)
     cut = whole[: data.draw(st.integers(2, len(whole) - 1))]
     assert isinstance(decode_value(cut), Undecodable)
 
 
-def test_unknown_status_is_not_guessed_at() -> None:
+def test_unknown_status_is_malformed() -> None:
     state = TransactionState(producer_id=1, producer_epoch=0, timeout_ms=1, status=TransactionStatus.EMPTY)
     data = bytearray(encode_value(state))
     data[16] = 99

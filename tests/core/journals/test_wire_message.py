@@ -1,4 +1,4 @@
-"""Messages by description: what no journal has yet, and the description must be able to say."""
+"""Messages by description: cases that no recorded journal has."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_tag_beyond_one_byte_is_read() -> None:
     assert SAMPLE.decode(SAMPLE.encode(sample, 2)) == sample
 
 
-def test_tag_that_is_not_as_long_as_it_says_is_malformed() -> None:
+def test_tag_with_a_wrong_length_is_malformed() -> None:
     data = SAMPLE.encode(Sample(first=1, tagged=4), 2)
     longer = data[:-5] + b"\5" + data[-4:] + b"x"
     assert isinstance(SAMPLE.decode(longer), Undecodable)

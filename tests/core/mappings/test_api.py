@@ -1,4 +1,4 @@
-"""Mappings over HTTP: who held what when, the registry of ids, and their import."""
+"""Mappings over REST: owners over time, the registry of ids, and their import."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_history_goes_on_where_a_page_ends(plane: ControlPlane, as_role: A
 
 
 @pytest.mark.slow
-async def test_import_is_previewed_then_done_once_then_given_up(plane: ControlPlane, as_role: AsRole) -> None:
+async def test_import_is_previewed_then_done_once_then_removed(plane: ControlPlane, as_role: AsRole) -> None:
     await plane.pipeline()
     author = await as_role(Role.AUTHOR)
     plan = (await author.post(f"{IMPORTED}/preview", json={"csv": CSV})).json()
@@ -131,14 +131,14 @@ async def test_csv_of_the_longest_that_is_described_is_read_and_a_longer_body_re
     assert (too_large.status_code, too_large.headers["content-type"]) == (413, "application/problem+json")
 
 
-async def test_formulas_are_told_with_what_they_need(as_role: AsRole) -> None:
+async def test_formulas_are_listed_with_their_values(as_role: AsRole) -> None:
     items = (await (await as_role(Role.VIEWER)).get("/api/v1/id-formulas")).json()["items"]
     by_name = {one["name"]: one for one in items}
     assert by_name["kafka-streams"]["pattern"] == "{application_id}-{subtopology}_{partition}"
     assert {name for name, one in by_name.items() if one["counts"]} == {"kafka-streams-v2", "spring-kafka-v2"}
 
 
-async def test_registry_tells_whose_each_id_is(api_wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
+async def test_registry_has_the_owner_of_each_id(api_wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
     viewer = await as_role(Role.VIEWER)
     live = await observed_cluster(api_wiring)
     now_ms = int(api_wiring.clock.now().timestamp() * 1000)
@@ -169,7 +169,7 @@ async def test_registry_tells_whose_each_id_is(api_wiring: Wiring, plane: Contro
         "unseen": 1,
         "contested": 1,
     }
-    assert "of which no task of flights has told" in by_id[ODD]["contested"]
+    assert "which no task of flights has reported" in by_id[ODD]["contested"]
     assert (found["expiration_ms"], by_id["done"]["expires_at"]) == (None, None)
     assert "127.0.0.1:1" in found["expiration_problem"]
     only = (await viewer.get("/api/v1/clusters/c/id-registry", params={"only": "unseen"})).json()

@@ -1,4 +1,4 @@
-"""`fenceline mappings`: against a server, and how what it answers is written."""
+"""`fenceline mappings`: against a server, and the form of its output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_partition_is_named_as_kafkas_tools_do_or_with_a_colon(text: str, expect
     assert mappings._partition(text) == expected  # pyright: ignore[reportPrivateUsage] - what the commands ask with
 
 
-def test_what_is_no_partition_is_refused() -> None:
+def test_malformed_partition_is_refused() -> None:
     with pytest.raises(CommandError, match="expected TOPIC, TOPIC:PARTITION or TOPIC-PARTITION"):
         mappings._partition("a b")  # pyright: ignore[reportPrivateUsage] - as above
 

@@ -41,7 +41,7 @@ async def text_of(client: httpx.AsyncClient, path: str, **query: str) -> str:
 
 
 async def moved(plane: ControlPlane) -> None:
-    """in-1 was task 0's, was nobody's for a minute, and is task 1's."""
+    """in-1 belonged to task 0, had no owner for a minute, and belongs to task 1."""
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0), ("in", 1)], generation=1))
     plane.pass_time(600)
@@ -109,14 +109,14 @@ async def test_registry_shows_whose_ids_are_and_who_fights_about_them(
             )
         await uow.commit()
     shown = await text_of(viewer, "/mappings/ids", cluster="c")
-    assert "1 id is used by somebody else than its owner." in shown
-    assert "of which no task of flights has told" in shown
-    assert "How many there are" in shown
+    assert "1 contested id." in shown
+    assert "which no task of flights has reported" in shown
+    assert "Number of ids" in shown
     assert '"data": [[' in unescape((await viewer.get("/mappings/ids")).text).replace('"data":[[', '"data": [[')
     only = await text_of(viewer, "/mappings/ids", cluster="c", only="foreign", sort="expires")
     assert "1 id found" in only
     assert "done" in only
-    assert "No id is like that" in await text_of(viewer, "/mappings/ids", cluster="c", search="nothing")
+    assert "No matching id" in await text_of(viewer, "/mappings/ids", cluster="c", search="nothing")
 
 
 @pytest.mark.slow
@@ -128,13 +128,13 @@ async def test_import_shows_what_it_would_do_before_it_does_it(wiring: Wiring, p
         wrong = await author.post(path, data=form)
         assert wrong.status_code == 422
         assert "Nothing is imported: 1 problem" in wrong.text
-        assert "is no partition" in wrong.text
+        assert "is not a partition" in wrong.text
         assert 'value="import"' not in wrong.text, "there is nothing to be done"
         right = await author.post(path, data={**form, "csv": "in,0,app-0_0"})
         assert (right.status_code, "Would import 1 of 1 line" in right.text) == (200, True)
         assert 'value="import"' in right.text
         assert "in,0,app-0_0</textarea>" in right.text
-        assert "No id was imported" in (await author.get(path)).text, "a preview writes nothing"
+        assert "No imported ids" in (await author.get(path)).text, "a preview writes nothing"
         done = await author.post(path, data={**form, "csv": "in,0,app-0_0", "do": "import"})
         assert done.headers["location"] == f"{path}?said=ids-imported"
         page = await text_of(author, path)
@@ -142,13 +142,13 @@ async def test_import_shows_what_it_would_do_before_it_does_it(wiring: Wiring, p
         assert "app-0_0 in-0" in page
         gone = await author.post(f"{path}/forget", data={"why": "a mistake"})
         assert gone.status_code == 303
-        assert "No id was imported" in await text_of(author, path)
+        assert "No imported ids" in await text_of(author, path)
     async with browser_of(wiring, Role.VIEWER) as somebody:
         assert "<textarea" not in (await somebody.get(path)).text
         assert (await somebody.post(path, data=form)).status_code == 403
 
 
-async def test_what_is_wrong_with_a_formula_stands_at_its_field(wiring: Wiring, plane: ControlPlane) -> None:
+async def test_problem_of_a_formula_is_shown_at_its_field(wiring: Wiring, plane: ControlPlane) -> None:
     await plane.pipeline()
     async with browser_of(wiring, Role.AUTHOR) as author:
         answer = await author.post(

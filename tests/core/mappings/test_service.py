@@ -1,4 +1,4 @@
-"""Who holds which partition: newest word wins, history never overlaps, an end leaves nothing behind."""
+"""Owners of partitions: the newest report wins, intervals never overlap, an end leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ async def test_a_partition_that_moves_has_one_owner_after_the_other(plane: Contr
     assert [(s.owner.task, s.since, s.until) for s in of_one] == [(1, moved, None), (0, began, moved)]
 
 
-async def test_the_taker_may_be_heard_before_the_loser(plane: ControlPlane) -> None:
+async def test_new_owner_may_report_before_the_old_one(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
     plane.pass_time(1)
     await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
     assert await now_held(plane) == {0: (0, 1)}
-    # What the loser says late, with its old generation, takes nothing back; neither does its letting go.
+    # A late report of the old owner, with its old generation, takes nothing back; neither does its release.
     await plane.beat(task_heartbeat(run.id, task=0, sequence=10, partitions=[("in", 0)], generation=1))
     await plane.beat(task_heartbeat(run.id, task=0, sequence=11, partitions=[], generation=2))
     assert await now_held(plane) == {0: (0, 1)}
@@ -115,7 +115,7 @@ async def test_an_instance_that_ends_holds_nothing_any_more(plane: ControlPlane)
     assert closed.until == ended
 
 
-async def test_stretch_says_when_its_owner_was_heard_last_however_late_its_end_is_noticed(plane: ControlPlane) -> None:
+async def test_interval_has_its_owners_last_heartbeat_even_if_its_end_is_noticed_late(plane: ControlPlane) -> None:
     run = await plane.running(instances=2)
     first = task_heartbeat(run.id, ordinal=0, partitions=[("in", 0), ("in", 1)], generation=1)
     await plane.beat(first)
@@ -131,7 +131,7 @@ async def test_stretch_says_when_its_owner_was_heard_last_however_late_its_end_i
     assert all(s.unheard_since(plane.now) == heard for s in await history(plane) if s.owner.ordinal == 0)
 
 
-async def test_what_an_owner_lost_while_no_server_heard_it_is_vouched_for_by_its_word_before(
+async def test_loss_without_a_server_is_confirmed_up_to_the_last_heartbeat(
     plane: ControlPlane,
 ) -> None:
     run = await plane.running()
@@ -145,7 +145,7 @@ async def test_what_an_owner_lost_while_no_server_heard_it_is_vouched_for_by_its
     assert stretches == {(0, 1): (heard, again), (1, 1): (heard, again), (0, 2): (again, None)}
 
 
-async def test_owner_that_is_heard_every_second_is_vouched_for_to_the_end(plane: ControlPlane) -> None:
+async def test_owner_with_a_heartbeat_every_second_is_confirmed_to_the_end(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
     plane.pass_time(1)
@@ -154,7 +154,7 @@ async def test_owner_that_is_heard_every_second_is_vouched_for_to_the_end(plane:
     assert stretch.unheard_since(plane.now) is None
 
 
-async def test_a_stretch_without_length_is_none(plane: ControlPlane) -> None:
+async def test_interval_without_length_is_not_stored(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
     await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
@@ -196,7 +196,7 @@ async def test_tasks_that_swap_partitions_at_once_do_not_block_each_other(plane:
     assert no_overlap(await history(plane))
 
 
-async def test_what_was_refused_is_taken_by_the_tenth_heartbeat_once_nobody_newer_holds_it(plane: ControlPlane) -> None:
+async def test_refused_partition_is_taken_by_the_tenth_heartbeat_without_a_newer_owner(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
     refused = task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1)
@@ -209,7 +209,7 @@ async def test_what_was_refused_is_taken_by_the_tenth_heartbeat_once_nobody_newe
     assert await now_held(plane) == {0: (0, 0)}
 
 
-async def test_who_holds_what_it_names_waits_for_no_other_task_of_its_run(plane: ControlPlane) -> None:
+async def test_owner_of_all_its_partitions_waits_for_no_other_task(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     first = task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1)
     await plane.beat(first)
@@ -218,7 +218,7 @@ async def test_who_holds_what_it_names_waits_for_no_other_task_of_its_run(plane:
         await asyncio.wait_for(plane.beat(replace(first, sequence=RETAKE_EVERY)), timeout=3)
 
 
-async def test_the_next_run_takes_over_even_when_the_groups_generations_begin_anew(plane: ControlPlane) -> None:
+async def test_next_run_takes_over_even_if_the_groups_generations_start_again(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=40))
     await plane.move(run.id, 0, InstanceState.FAILED)
@@ -231,7 +231,7 @@ async def test_the_next_run_takes_over_even_when_the_groups_generations_begin_an
     assert (mapping.owner.lease, mapping.generation) == (2, 1)
 
 
-async def test_each_producer_epoch_and_generation_of_an_owner_has_its_own_stretch(plane: ControlPlane) -> None:
+async def test_each_producer_epoch_and_generation_of_an_owner_has_its_own_interval(plane: ControlPlane) -> None:
     run = await plane.running()
     beat = task_heartbeat(run.id, partitions=[("in", 0)], generation=1)
     for sequence, (producer_id, epoch, generation) in enumerate(
@@ -248,7 +248,7 @@ async def test_each_producer_epoch_and_generation_of_an_owner_has_its_own_stretc
     assert mapping.since == stretches[-1].since, "the owner is the same all the time"
 
 
-async def test_what_is_not_told_for_a_while_begins_no_stretch(plane: ControlPlane) -> None:
+async def test_value_that_is_not_reported_for_a_while_begins_no_interval(plane: ControlPlane) -> None:
     run = await plane.running()
     beat = task_heartbeat(run.id, partitions=[("in", 0)], generation=1)
     for sequence, told in enumerate([(7, 3), (None, None), (7, 3)]):
@@ -258,7 +258,7 @@ async def test_what_is_not_told_for_a_while_begins_no_stretch(plane: ControlPlan
     assert (stretch.producer_id, stretch.epoch) == (7, 3)
 
 
-async def test_owner_of_a_moment_is_the_one_whose_stretch_holds_it(plane: ControlPlane) -> None:
+async def test_owner_at_a_time_is_that_of_the_interval(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     before = plane.now - timedelta(seconds=1)
     began = plane.now
@@ -272,7 +272,7 @@ async def test_owner_of_a_moment_is_the_one_whose_stretch_holds_it(plane: Contro
     assert await owners(before) == []
     assert await owners(began) == [(0, 0), (1, 0)]
     assert await owners(moved - timedelta(microseconds=1)) == [(0, 0), (1, 0)]
-    assert await owners(moved) == [(0, 0), (1, 1)], "a stretch begins where the last one ends"
+    assert await owners(moved) == [(0, 0), (1, 1)], "an interval begins where the last one ends"
     assert await owners(moved, partition=1) == [(1, 1)]
     touching = await history(plane, partition=1, since=moved, until=moved + timedelta(seconds=1))
     assert [one.owner.task for one in touching] == [1]
@@ -302,7 +302,7 @@ async def test_history_is_paged_and_asked_for_by_cluster(plane: ControlPlane) ->
             await mappings.list_owner_history_of_cluster(uow, "test", OwnershipFilter(), after="WyJ4IiwieSJd")
 
 
-async def test_an_assigned_id_stays_whoever_reads_the_partition_under_whatever_id(plane: ControlPlane) -> None:
+async def test_assigned_id_stays_with_any_owner_and_any_other_id(plane: ControlPlane) -> None:
     run = await plane.running()
     await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1))
@@ -313,7 +313,7 @@ async def test_an_assigned_id_stays_whoever_reads_the_partition_under_whatever_i
         5: (None, "app-0_5", Origin.IMPORTED),
     }
     async with plane.uow() as uow:
-        assert await uow.of(MappingStore).unowned(["flights"]) == {}, "what nobody has ever read is not missed"
+        assert await uow.of(MappingStore).unowned(["flights"]) == {}, "a partition that was never read is not missed"
         scope = RunTokenScope(run_id=run.id, ordinal=0, lease=1)
         told = await specification_for(uow, scope, run_token="t", fenceline_version="1", server_urls=())
     assert {(one.partition, one.transactional_id) for one in told.mappings} == {(0, "app-0_0"), (5, "app-0_5")}
@@ -344,7 +344,7 @@ async def test_an_assigned_id_belongs_to_the_pipeline_of_its_partition(plane: Co
             await uow.commit()
 
 
-async def test_imported_ids_are_given_up_with_what_they_were_assigned_to(plane: ControlPlane) -> None:
+async def test_imported_ids_are_removed_with_their_assignments(plane: ControlPlane) -> None:
     run = await plane.running()
     await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))

@@ -1,4 +1,4 @@
-"""What the brokers say, over HTTP: what is published is what is answered, with how good it is."""
+"""Observed transactions and groups over REST: the published state, with its freshness."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def viewer(as_role: AsRole) -> httpx.AsyncClient:
     return await as_role(Role.VIEWER)
 
 
-async def test_ids_are_listed_with_how_good_the_list_is(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_ids_are_listed_with_freshness(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     answer = (await viewer.get(f"{BASE}/transactions")).json()
     assert [item["transactional_id"] for item in answer["items"]] == [ODD, "done"]
     first = answer["items"][0]
@@ -62,9 +62,7 @@ async def test_ids_are_listed_with_how_good_the_list_is(live: LiveCluster, viewe
     assert 0 <= reading["age_ms"] < 60_000
 
 
-async def test_the_pace_is_told_second_by_second(
-    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
-) -> None:
+async def test_pace_is_by_second(api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     now_ms = int(api_wiring.clock.now().timestamp() * 1000)
     ended = state_of(TransactionStatus.COMPLETE_COMMIT, start_ms=now_ms - 90_000)
     hear(live, transaction_batch(ODD, ended, at=2, at_ms=now_ms - 10_000), now_ms=now_ms)
@@ -98,10 +96,10 @@ async def test_list_is_filtered_and_paged(live: LiveCluster, viewer: httpx.Async
     assert await ids(limit=1, after=page["next_cursor"]) == ["done"]
 
 
-async def test_the_page_after_a_long_name_is_found(
+async def test_page_after_a_long_name_is_found(
     api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
-    """Kafka takes names of 32,767 bytes; what a list gives for its next page, it takes back."""
+    """Kafka accepts names of 32,767 bytes; the cursor of a list works for them."""
     longest = "漢" * 10_922
     hear(live, transaction_batch(longest, state_of(), at=2))
     publish(api_wiring, live)
@@ -114,8 +112,8 @@ async def test_the_page_after_a_long_name_is_found(
     assert [item["transactional_id"][-1] for item in (*first["items"], *rest.json()["items"])] == ["漢", "龍"]
 
 
-async def test_one_id_has_its_steps_and_what_waits_for_it(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
-    """Whatever characters are in it."""
+async def test_one_id_has_its_steps_and_pending_offsets(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    """With any characters in it."""
     answer = await viewer.get(f"{BASE}/transactional-ids/{quote(ODD, safe='')}")
     assert answer.status_code == 200, answer.text
     body = answer.json()
@@ -125,7 +123,7 @@ async def test_one_id_has_its_steps_and_what_waits_for_it(live: LiveCluster, vie
     ]
 
 
-async def test_an_id_that_no_database_takes_is_listed_as_foreign(
+async def test_id_that_cannot_be_stored_is_foreign(
     api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     hear(live, transaction_batch("nul\x00", state_of(), at=2))
@@ -137,9 +135,7 @@ async def test_an_id_that_no_database_takes_is_listed_as_foreign(
     assert (await viewer.get(f"{BASE}/transactional-ids/nul%00")).json()["owner"] is None
 
 
-async def test_groups_have_stored_and_pending_offsets_and_whose_they_are(
-    live: LiveCluster, viewer: httpx.AsyncClient
-) -> None:
+async def test_groups_have_stored_and_pending_offsets_with_ids(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     (item,) = (await viewer.get(f"{BASE}/groups", params={"has_pending": "true"})).json()["items"]
     assert (item["group"], item["kind"], item["stored_offsets"], item["pending_offsets"]) == (
         "orders/copier",
@@ -154,7 +150,7 @@ async def test_groups_have_stored_and_pending_offsets_and_whose_they_are(
     ]
 
 
-async def test_what_the_coordinators_said_is_marked_as_theirs(
+async def test_coordinators_answers_have_their_source(
     api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     live.enter(live.transactions.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
@@ -167,7 +163,7 @@ async def test_what_the_coordinators_said_is_marked_as_theirs(
     assert (answer["reading"]["source"], answer["reading"]["problem"]) == ("admin_calls", "may not be read")
 
 
-async def test_group_that_its_coordinator_told_is_marked_so_and_says_what_it_does_not_tell(
+async def test_group_from_its_coordinator_has_its_source_and_its_limits(
     api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     live.enter(live.groups.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
@@ -187,7 +183,7 @@ async def test_group_that_its_coordinator_told_is_marked_so_and_says_what_it_doe
     ]
 
 
-async def test_unknown_id_says_how_much_is_known(
+async def test_error_for_an_unknown_id_has_the_progress(
     api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     answer = await viewer.get(f"{BASE}/transactional-ids/nobody")
@@ -198,12 +194,12 @@ async def test_unknown_id_says_how_much_is_known(
     assert "no broker answers" in (await viewer.get(f"{BASE}/groups/nobody")).json()["detail"]
 
 
-async def test_cluster_that_is_not_read_yet_is_no_error(viewer: httpx.AsyncClient, api_wiring: Wiring) -> None:
+async def test_cluster_without_a_reading_is_no_error(viewer: httpx.AsyncClient, api_wiring: Wiring) -> None:
     assert (await viewer.get("/api/v1/clusters/none/transactions")).status_code == 404
     assert (await viewer.get("/api/v1/clusters/none/observer")).status_code == 404
 
 
-async def test_observer_says_how_it_is(api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_observer_has_its_status(api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     body = (await viewer.get(f"{BASE}/observer")).json()
     assert (body["transactional_ids"], body["open_transactions"], body["known_groups"]) == (2, 1, 1)
     assert body["groups"]["records_read"] == 2
@@ -212,9 +208,7 @@ async def test_observer_says_how_it_is(api_wiring: Wiring, live: LiveCluster, vi
     assert (await viewer.get(f"{BASE}/observer")).json()["number"] == body["number"] + 1
 
 
-async def test_metrics_count_what_ends_while_it_is_watched(
-    live: LiveCluster, api_wiring: Wiring, viewer: httpx.AsyncClient
-) -> None:
+async def test_metrics_count_observed_ends(live: LiveCluster, api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     async def ended() -> list[str]:
         lines = (await viewer.get("/metrics")).text.splitlines()
         return sorted(line for line in lines if line.startswith("fenceline_transactions_ended_total"))
@@ -226,7 +220,7 @@ async def test_metrics_count_what_ends_while_it_is_watched(
     assert await ended() == [f'{name}"aborted"}} 1.0', f'{name}"committed"}} 0.0']
 
 
-async def test_metrics_have_lag_age_and_what_is_open(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_metrics_have_lag_age_and_open_transactions(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     text = (await viewer.get("/metrics")).text
     assert 'fenceline_journal_lag_records{cluster="c",topic="__transaction_state"} 0.0' in text
     assert 'fenceline_journal_records_total{cluster="c",topic="__consumer_offsets"} 2.0' in text
@@ -235,9 +229,7 @@ async def test_metrics_have_lag_age_and_what_is_open(live: LiveCluster, viewer: 
     assert float(oldest.split()[-1]) >= 90
 
 
-async def test_metrics_have_no_zero_for_what_nobody_knows(
-    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
-) -> None:
+async def test_metrics_omit_unknown_values(api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     api_wiring.observations.note_search(SearchReport(cluster="c", problem="no broker answers"))
     api_wiring.observations.publish(
         msgspec.structs.replace(api_wiring.observations.of("nobody"), cluster="c", number=1)
@@ -273,5 +265,5 @@ OF_TRANSACTIONS = {
 }
 
 
-def test_every_state_of_kafka_has_its_word() -> None:
+def test_every_state_of_kafka_has_its_name() -> None:
     assert set(StateWord.__args__) == {status.word for status in TransactionStatus}

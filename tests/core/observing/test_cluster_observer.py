@@ -1,4 +1,4 @@
-"""One cluster's reader, with brokers that say what no test broker can be made to say in time."""
+"""One cluster's reader, with scripted answers that a test broker cannot give in time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def polled(name: str = "a", *, epoch: int = 5) -> dict[str, LiveTransaction]:
     return {name: live_transaction(name, state_of(epoch=epoch), offset=-1)}
 
 
-def test_what_is_written_is_published(watched: Watched, script: Script) -> None:
+def test_written_records_are_published(watched: Watched, script: Script) -> None:
     watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the journal is followed")
     script.logs[TRANSACTIONS].append(open_id())
     assert watched.until(lambda seen: seen.transactions, "the id").transactions["a"].is_open
@@ -64,7 +64,7 @@ def test_journal_that_comes_later_is_found(watched: Watched, script: Script) -> 
     watched.until(lambda seen: seen.group_journal.phase is Phase.LIVE, "the groups' journal")
 
 
-def test_cluster_that_goes_away_is_said_and_read_on_when_it_is_back(watched: Watched, script: Script) -> None:
+def test_unreachable_cluster_is_reported_and_read_on_afterwards(watched: Watched, script: Script) -> None:
     script.logs[TRANSACTIONS].append(open_id())
     watched.until(lambda seen: seen.transactions, "the id")
     script.failure = UnavailableError("no broker answers")
@@ -79,7 +79,7 @@ def test_cluster_that_goes_away_is_said_and_read_on_when_it_is_back(watched: Wat
     assert (TRANSACTIONS, 1) in script.followed
 
 
-def test_bug_is_said_and_reading_goes_on(watched: Watched, script: Script) -> None:
+def test_bug_is_reported_and_reading_continues(watched: Watched, script: Script) -> None:
     script.failure = ZeroDivisionError("by chance")
     lost = watched.until(lambda seen: seen.transaction_journal.phase is Phase.LOST, "the failure")
     assert lost.transaction_journal.problem == "the observer failed: ZeroDivisionError: by chance"
@@ -116,7 +116,7 @@ def test_refused_journal_is_replaced_by_the_coordinators_and_named(watched: Watc
     assert script.asked[-1] is False
 
 
-def test_refused_groups_are_those_of_the_coordinators(watched: Watched, script: Script) -> None:
+def test_refused_groups_come_from_the_coordinators(watched: Watched, script: Script) -> None:
     told = LiveGroup("g", classic=ClassicGroup("consumer", -1), answered_state=GroupState.PREPARING_REBALANCE)
     script.group_coordinators = Polled({"g": told}, ("the offsets of g: not allowed",))
     script.looks[GROUPS] = Look(frozenset(), "its description is not allowed")
@@ -128,7 +128,7 @@ def test_refused_groups_are_those_of_the_coordinators(watched: Watched, script: 
         assert said in found.group_journal.problem
 
 
-def test_coordinators_say_what_is_open_before_the_journal_is_read(store: Store, script: Script) -> None:
+def test_coordinators_answers_are_shown_until_the_journal_is_read(store: Store, script: Script) -> None:
     # Partition 1 never says anything.
     script.coordinators = Polled({"a": live_transaction("a", state_of(), partition=1, offset=-1)}, ())
     script.looks[TRANSACTIONS] = Look(frozenset({0, 1}))
@@ -142,7 +142,7 @@ def test_coordinators_say_what_is_open_before_the_journal_is_read(store: Store, 
         assert watched.observer.stop()
 
 
-def test_silent_coordinator_holds_up_nothing(store: Store, script: Script) -> None:
+def test_coordinator_that_does_not_answer_delays_nothing(store: Store, script: Script) -> None:
     script.coordinators_answer.clear()
     script.logs[TRANSACTIONS].append(open_id())
     watched = watched_of(script, store)
@@ -155,7 +155,7 @@ def test_silent_coordinator_holds_up_nothing(store: Store, script: Script) -> No
         script.coordinators_answer.set()
 
 
-def test_log_that_begins_later_than_we_are_is_read_from_there(watched: Watched, script: Script) -> None:
+def test_log_that_starts_after_the_position_is_read_from_its_start(watched: Watched, script: Script) -> None:
     script.logs[TRANSACTIONS].append(open_id())
     watched.until(lambda seen: seen.transactions, "the id")
     script.gone_below = 9
@@ -164,8 +164,8 @@ def test_log_that_begins_later_than_we_are_is_read_from_there(watched: Watched, 
     assert found.transaction_journal.complete_since_ms is not None
 
 
-def test_what_a_log_lost_is_not_known_until_it_is_read_again(watched: Watched, script: Script) -> None:
-    """Nor is it said to be from before there were clocks: its coordinator is asked meanwhile."""
+def test_lost_records_hide_the_partition_until_it_is_read_again(watched: Watched, script: Script) -> None:
+    """Its age is not invented either: its coordinator is asked meanwhile."""
     script.logs[TRANSACTIONS].append(open_id())
     watched.until(lambda seen: seen.transactions, "the id")
     script.coordinators = Polled(polled("b"), ())
@@ -203,7 +203,7 @@ def test_saved_now_and_then_while_it_runs(store: Store, script: Script) -> None:
         assert watched.observer.stop()
 
 
-def test_unusable_file_is_said_in_every_snapshot(store: Store, script: Script) -> None:
+def test_unusable_file_is_noted_in_every_snapshot(store: Store, script: Script) -> None:
     store.note = "the file was set aside"
     watched = watched_of(script, store)
     watched.observer.start()

@@ -1,4 +1,4 @@
-"""What becomes of the coordinators' answers, and of a question that fails."""
+"""The coordinators' answers, and failed requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Inline(Executor):
 
 
 class Coordinators:
-    """Give the answers one after another, and are asked whenever it is their turn."""
+    """Coordinators that give the answers one after the other."""
 
     def __init__(self, live: LiveCluster, *answers: Polled[LiveTransaction] | Exception) -> None:
         self._live = live
@@ -54,30 +54,30 @@ class Coordinators:
         return self._live.snapshot(now_ms=now_ms).transaction_journal
 
 
-def test_question_that_fails_is_said_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_request_is_reported_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
     live = cluster()
     coordinators = Coordinators(live, KeyError("a bug"), KeyError("a bug"), ONE)
     for _ in range(2):
         failed = coordinators.turn(now_ms=NOW_MS)
         assert (failed.source, failed.as_of_ms) == (Source.NOTHING, -1)
-        assert "the question failed: KeyError: 'a bug'" in failed.problem
+        assert "the request failed: KeyError: 'a bug'" in failed.problem
     assert len(caplog.records) == 1, "the same failure is logged once"
     mended = coordinators.turn(now_ms=NOW_MS + 1)
     assert (mended.source, mended.as_of_ms) == (Source.ADMIN_CALLS, NOW_MS + 1)
     assert "failed" not in mended.problem
 
 
-def test_what_coordinators_said_before_a_question_failed_stays_as_old_as_it_is() -> None:
+def test_last_answer_keeps_its_age_after_a_failed_request() -> None:
     live = cluster()
     coordinators = Coordinators(live, ONE, KeyError("a bug"))
     coordinators.turn(now_ms=NOW_MS)
     failed = coordinators.turn(now_ms=NOW_MS + 5_000)
     assert (failed.source, failed.as_of_ms) == (Source.ADMIN_CALLS, NOW_MS)
-    assert "the question failed" in failed.problem
+    assert "the request failed" in failed.problem
     assert set(live.snapshot(now_ms=NOW_MS).transactions) == {"a"}
 
 
-def test_what_a_new_connection_mends_is_for_the_reader() -> None:
+def test_connection_error_is_raised_to_the_reader() -> None:
     coordinators = Coordinators(cluster(), UnavailableError("no broker answers"))
     with pytest.raises(UnavailableError, match="no broker answers"):
         coordinators.turn(now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""What the observer has folded, kept between two lives: whole or not at all, and never believed when it is not ours."""
+"""The saved state of the observer: complete or unused, and never that of another cluster."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def files_in(folder: Path, *groups: str) -> FoldFiles:
     return FoldFiles(folder, groups=groups)
 
 
-def test_what_was_saved_is_what_is_loaded(tmp_path: Path, folds: Folds) -> None:
+def test_saved_state_is_loaded(tmp_path: Path, folds: Folds) -> None:
     files_in(tmp_path).save(CLUSTER, folds)
     assert files_in(tmp_path).load(CLUSTER) == (folds, "")
     (file,) = tmp_path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_nothing_saved_is_nothing_to_say(tmp_path: Path) -> None:
+def test_missing_file_has_no_note(tmp_path: Path) -> None:
     assert files_in(tmp_path).load(CLUSTER) == (Folds(), "")
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, -1, -20], ids=str)
-def test_file_that_is_cut_off_is_set_aside(tmp_path: Path, folds: Folds, cut: int) -> None:
+def test_truncated_file_is_renamed(tmp_path: Path, folds: Folds, cut: int) -> None:
     files_in(tmp_path).save(CLUSTER, folds)
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:cut])
@@ -54,7 +54,7 @@ def test_file_that_is_cut_off_is_set_aside(tmp_path: Path, folds: Folds, cut: in
     assert files_in(tmp_path).load(CLUSTER).note == ""
 
 
-def test_every_changed_byte_is_noticed(tmp_path: Path, folds: Folds) -> None:
+def test_every_changed_byte_is_detected(tmp_path: Path, folds: Folds) -> None:
     files_in(tmp_path).save(CLUSTER, folds)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
@@ -65,7 +65,7 @@ def test_every_changed_byte_is_noticed(tmp_path: Path, folds: Folds) -> None:
         assert files_in(tmp_path).load(CLUSTER).note
 
 
-def test_file_of_another_cluster_is_not_believed(tmp_path: Path, folds: Folds) -> None:
+def test_file_of_another_cluster_is_not_used(tmp_path: Path, folds: Folds) -> None:
     files_in(tmp_path).save("another", folds)
     (file,) = tmp_path.iterdir()
     files_in(tmp_path).save(CLUSTER, folds)
@@ -76,7 +76,7 @@ def test_file_of_another_cluster_is_not_believed(tmp_path: Path, folds: Folds) -
     assert loaded.folds == Folds()
 
 
-def test_file_of_a_future_version_is_not_believed(tmp_path: Path, folds: Folds) -> None:
+def test_file_of_a_newer_version_is_not_used(tmp_path: Path, folds: Folds) -> None:
     files_in(tmp_path).save(CLUSTER, folds)
     (file,) = tmp_path.iterdir()
     header, _, body = file.read_bytes().partition(b"\n")
@@ -86,7 +86,7 @@ def test_file_of_a_future_version_is_not_believed(tmp_path: Path, folds: Folds) 
 
 
 def test_other_groups_are_read_again_and_transactions_are_not(tmp_path: Path, folds: Folds) -> None:
-    """The records of groups that nobody wanted were passed over: a fold of them would miss what they said."""
+    """The records of unwanted groups were skipped, so their state would be incomplete."""
     files_in(tmp_path, "orders-*").save(CLUSTER, folds)
     loaded = files_in(tmp_path).load(CLUSTER)
     assert loaded.folds.transactions == folds.transactions
@@ -94,7 +94,7 @@ def test_other_groups_are_read_again_and_transactions_are_not(tmp_path: Path, fo
     assert not loaded.folds.groups.reading.positions
 
 
-def test_disk_that_refuses_is_said(tmp_path: Path, folds: Folds) -> None:
+def test_write_error_is_reported(tmp_path: Path, folds: Folds) -> None:
     folder = tmp_path / "file"
     folder.write_text("in the way")
     with pytest.raises(UnavailableError, match=r"is not saved"):

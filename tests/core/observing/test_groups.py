@@ -1,4 +1,4 @@
-"""Which fencing events belong to a group, by what its offsets were stored with."""
+"""The fencing events of a group, by the producers of its offsets."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def observations() -> Observations:
     return made
 
 
-async def test_losses_of_a_group_are_those_of_the_ids_that_store_its_offsets_too(observations: Observations) -> None:
+async def test_losses_of_a_group_include_the_ids_that_store_its_offsets(observations: Observations) -> None:
     found = await groups.losses_of(observations, cluster="c", group="g")
     assert found == GroupLosses(group_id="g", transactional_ids=("writer",))
 
 
 @pytest.mark.parametrize(("cluster_name", "group"), [(None, "g"), ("elsewhere", "g"), ("c", "gone")])
-async def test_losses_of_a_group_that_nobody_has_read_are_its_members(
+async def test_losses_of_an_unread_group_are_its_members(
     observations: Observations, cluster_name: str | None, group: str
 ) -> None:
     assert await groups.losses_of(observations, cluster=cluster_name, group=group) == GroupLosses(group_id=group)
 
 
-async def test_group_of_a_name_that_cannot_be_stored_is_looked_for_as_it_is_kept(observations: Observations) -> None:
+async def test_group_with_an_unstorable_name_is_found_by_its_stored_name(observations: Observations) -> None:
     found = await groups.losses_of(observations, cluster=None, group="nul\x00")
     assert found.group_id == "nul\N{REPLACEMENT CHARACTER}"

@@ -1,4 +1,4 @@
-"""Records held back: told by two answers, without a look that waits, and not by what is only being written."""
+"""Blocked records: counted from two answers, without waiting views, and without records in progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLUSTER = Cluster(
 
 
 class Asked:
-    """Brokers with one partition; `ends` are its last stable offset and its end."""
+    """Brokers with one partition; `ends` are its last stable offset and its high watermark."""
 
     def __init__(self) -> None:
         self.ends = (0, 0)
@@ -43,7 +43,7 @@ class Asked:
         return {at: PartitionOffsets(earliest=0, last_stable=last_stable, high_watermark=end) for at in partitions}
 
     async def look(self, *, ends: tuple[int, int] | None = None, after_s: float = 1.0) -> Mapping[TopicPartition, int]:
-        """What a look gets once the answer to the look before it has come."""
+        """The count of a view after the answer to the previous view."""
         self.ends = ends or self.ends
         self.now_s += after_s
         self.held.of(cast(Brokers, self), CLUSTER, [AT])
@@ -56,32 +56,32 @@ def asked() -> Asked:
     return Asked()
 
 
-async def test_what_waits_since_the_look_before_is_held_back(asked: Asked) -> None:
+async def test_records_behind_the_lso_since_the_previous_view_are_blocked(asked: Asked) -> None:
     assert await asked.look(ends=(10, 15)) == {}
     assert await asked.look(ends=(10, 18)) == {AT: 5}
     assert await asked.look(ends=(18, 18)) == {AT: 0}
 
 
-async def test_what_is_just_being_written_is_not(asked: Asked) -> None:
+async def test_records_in_progress_are_not_blocked(asked: Asked) -> None:
     for written in range(3):
         # Whoever writes between the two questions of an answer makes them differ.
         assert await asked.look(ends=(100 * written, 100 * written + 7)) in ({}, {AT: 0})
 
 
-async def test_a_topic_that_was_made_anew_holds_nothing_back_of_the_old_one(asked: Asked) -> None:
+async def test_recreated_topic_has_no_blocked_records_of_the_old_one(asked: Asked) -> None:
     await asked.look(ends=(5_000, 5_000))
     assert await asked.look(ends=(0, 0)) == {AT: 0}
     assert await asked.look(ends=(2, 6)) == {AT: 0}
     assert await asked.look(ends=(2, 7)) == {AT: 4}
 
 
-async def test_many_looks_in_a_second_ask_once(asked: Asked) -> None:
+async def test_many_views_in_a_second_make_one_request(asked: Asked) -> None:
     for _ in range(10):
         await asked.look(after_s=0.09)
     assert asked.asked == 1
 
 
-async def test_brokers_that_are_away_tell_nothing_and_are_left_alone_for_a_while(asked: Asked) -> None:
+async def test_unreachable_brokers_are_not_asked_for_a_while(asked: Asked) -> None:
     await asked.look(ends=(1, 2))
     assert await asked.look() == {AT: 1}
     asked.is_away = True

@@ -1,4 +1,4 @@
-"""What is shown of a cluster: never history as if it were now, never a value that changes under its reader."""
+"""The shown state of a cluster: never history as the current state, never a value that changes later."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def counted(live: LiveCluster) -> tuple[int, int]:
     return snapshot.commits, snapshot.aborts
 
 
-def test_history_is_not_shown_as_if_it_were_now() -> None:
-    """The journal says that `a` is open long before it says that it is not any more."""
+def test_history_is_not_shown_as_the_current_state() -> None:
+    """The journal has `a` as open long before its end."""
     live = cluster()
     hear(live, transaction_batch("a", state_of(), at=0), end=2)
     assert states(live) == {}
@@ -55,7 +55,7 @@ def test_each_partition_is_shown_as_soon_as_it_is_read() -> None:
     assert status.as_of_ms == -1
 
 
-def test_coordinators_word_stands_in_until_the_journal_is_read() -> None:
+def test_coordinators_answer_is_shown_until_the_journal_is_read() -> None:
     live = cluster()
     hear(live, transaction_batch("a", state_of(epoch=1), at=0), end=2)
     polled = {name: live_transaction(name, state_of(epoch=5), offset=-1) for name in ("a", "b")}
@@ -70,7 +70,7 @@ def test_coordinators_word_stands_in_until_the_journal_is_read() -> None:
     assert shown.transaction_journal.source is Source.JOURNAL
 
 
-def test_id_that_the_coordinators_name_no_more_is_gone() -> None:
+def test_id_that_the_coordinators_no_longer_list_is_removed() -> None:
     live = cluster()
     live.transactions.polled({"a": live_transaction("a", state_of(), offset=-1)}, now_ms=NOW_MS)
     assert states(live) == {"a": "Ongoing"}
@@ -78,13 +78,13 @@ def test_id_that_the_coordinators_name_no_more_is_gone() -> None:
     assert states(live) == {}
 
 
-def test_silent_coordinator_is_named_with_what_the_others_said() -> None:
+def test_coordinator_without_an_answer_is_named() -> None:
     live = cluster()
     live.transactions.polled({}, missing=["broker 2: timed out"], now_ms=NOW_MS)
     assert "broker 2: timed out" in live.snapshot(now_ms=NOW_MS).transaction_journal.problem
 
 
-def test_journal_that_may_not_be_read_any_more_is_not_quoted() -> None:
+def test_journal_without_permission_is_no_longer_shown() -> None:
     live = cluster()
     hear(live, transaction_batch("a", state_of(), at=0))
     hear(live, offset_batch("g", 5, at=0), topic=group_records.TOPIC)
@@ -100,7 +100,7 @@ def test_journal_that_may_not_be_read_any_more_is_not_quoted() -> None:
     assert states(live) == {"a": "Ongoing"}
 
 
-def test_lost_cluster_keeps_what_was_read_and_its_age() -> None:
+def test_lost_cluster_keeps_its_state_and_age() -> None:
     live = cluster()
     hear(live, transaction_batch("a", state_of(), at=0))
     live.enter(live.transactions.topic, Phase.LOST, problem="no broker answers", now_ms=NOW_MS + 60_000)
@@ -110,7 +110,7 @@ def test_lost_cluster_keeps_what_was_read_and_its_age() -> None:
     assert shown.transaction_journal.phase_since_ms == NOW_MS + 60_000
 
 
-def test_partition_whose_leader_is_silent_is_counted_and_the_answer_is_as_old_as_it() -> None:
+def test_partition_whose_leader_does_not_answer_determines_the_age() -> None:
     live = cluster(partitions=(0, 1))
     for partition in (0, 1):
         hear(live, partition=partition)
@@ -121,7 +121,7 @@ def test_partition_whose_leader_is_silent_is_counted_and_the_answer_is_as_old_as
     assert status.as_of_ms == NOW_MS
 
 
-def test_log_that_lost_our_position_is_begun_anew() -> None:
+def test_log_without_the_position_is_read_again() -> None:
     live = cluster(partitions=(0, 1))
     hear(live, transaction_batch("a", state_of(), at=0), transaction_batch("b", state_of(), at=1))
     hear(live, transaction_batch("other", state_of(), at=0), partition=1)
@@ -137,13 +137,13 @@ def test_log_that_lost_our_position_is_begun_anew() -> None:
 @pytest.mark.parametrize(
     ("offsets", "complete_since_ms"), [((0, 1, 2), None), ((0, 1, 7), 1_000), ((3, 4), 1_000)], ids=str
 )
-def test_past_is_complete_since_the_last_gap(offsets: tuple[int, ...], complete_since_ms: int | None) -> None:
+def test_history_is_complete_since_the_last_gap(offsets: tuple[int, ...], complete_since_ms: int | None) -> None:
     live = cluster()
     hear(live, *(transaction_batch("a", state_of(), at=at) for at in offsets))
     assert live.snapshot(now_ms=NOW_MS).transaction_journal.complete_since_ms == complete_since_ms
 
 
-def test_record_of_the_future_is_counted_and_what_comes_after_it_is_shown() -> None:
+def test_record_of_a_newer_version_is_counted_and_skipped() -> None:
     live = cluster()
     future = batch_of([(encode_key("a"), b"\x00\x09whatever")], base_offset=1)
     hear(live, transaction_batch("a", state_of(), at=0), future, transaction_batch("b", state_of(), at=2))
@@ -154,7 +154,7 @@ def test_record_of_the_future_is_counted_and_what_comes_after_it_is_shown() -> N
     assert (status.records_read, status.lag_records) == (3, 0)
 
 
-def test_restart_shows_what_was_saved_once_the_rest_is_read() -> None:
+def test_restart_shows_the_saved_state_once_the_rest_is_read() -> None:
     before = cluster()
     hear(before, transaction_batch("a", state_of(), at=0))
     after = cluster(before.folds)
@@ -165,7 +165,7 @@ def test_restart_shows_what_was_saved_once_the_rest_is_read() -> None:
 
 
 def test_ends_are_counted_from_where_the_journal_was_read_to_its_end() -> None:
-    """A counter that took the journal's past for news would rise by all of it with each start and each reading anew."""
+    """A counter that included history would rise by all of it with each start and each second reading."""
     live = cluster()
     done = state_of(TransactionStatus.COMPLETE_COMMIT)
     hear(live, transaction_batch("a", done, at=0), transaction_batch("b", done, at=1), end=3)
@@ -184,7 +184,7 @@ def test_ends_are_counted_from_where_the_journal_was_read_to_its_end() -> None:
     assert counted(cluster(live.folds)) == (0, 0), "a restart begins at zero, as counters may"
 
 
-def test_snapshot_does_not_change_under_its_reader() -> None:
+def test_snapshot_is_immutable() -> None:
     live = cluster()
     hear(live, offset_batch("g", 5, at=0), topic=group_records.TOPIC)
     hear(live, transaction_batch("a", state_of(), at=0))
@@ -200,7 +200,7 @@ def test_snapshot_does_not_change_under_its_reader() -> None:
     assert live.snapshot(now_ms=NOW_MS).groups["g"].offsets["orders", 0].commit.offset == 6
 
 
-def test_number_says_which_values_are_new() -> None:
+def test_number_identifies_new_values() -> None:
     live = cluster()
     hear(live, transaction_batch("a", state_of(), at=0), transaction_batch("b", state_of(), at=1))
     first = live.snapshot(now_ms=NOW_MS)
@@ -211,7 +211,7 @@ def test_number_says_which_values_are_new() -> None:
     assert dict(second.transactions_changed) == {"a": first.number, "b": second.number}
 
 
-def test_expired_id_is_gone_with_its_number() -> None:
+def test_expired_id_is_removed_with_its_number() -> None:
     live = cluster()
     hear(live, transaction_batch("a", state_of(), at=0))
     first = live.snapshot(now_ms=NOW_MS)
@@ -239,7 +239,7 @@ def recorded(version: str, topic: str) -> list[RecordBatch]:
 
 @pytest.mark.parametrize("version", VERSION_NAMES)
 @given(data=st.data())
-def test_however_the_answers_are_cut_the_same_is_shown_in_the_end(version: str, data: st.DataObject) -> None:
+def test_any_division_of_the_answers_gives_the_same_state(version: str, data: st.DataObject) -> None:
     whole = cluster()
     pieces = cluster()
     for topic in (TRANSACTIONS, GROUPS):
@@ -255,7 +255,7 @@ def test_however_the_answers_are_cut_the_same_is_shown_in_the_end(version: str, 
     assert dict(found.groups) == dict(expected.groups)
 
 
-def test_every_step_is_handed_over_however_the_answers_are_cut() -> None:
+def test_every_step_is_handed_over_for_any_division_of_the_answers() -> None:
     batches = recorded(VERSION_NAMES[0], TRANSACTIONS)
     live = cluster()
     steps: dict[str, set[Step]] = {}
@@ -281,20 +281,20 @@ def test_routine_hands_nothing_over() -> None:
 
 
 def test_kept_steps_are_handed_over_again_after_a_restart() -> None:
-    """Whoever keeps them may not have been told before the end."""
+    """They may not have been processed before the end."""
     before = cluster()
     hear(before, transaction_batch("a", state_of(TransactionStatus.EMPTY), at=0))
     assert [one.transactional_id for one in cluster(before.folds).take_stepped()] == ["a"]
 
 
-def test_folds_that_are_empty_show_nothing_and_say_so() -> None:
+def test_empty_state_shows_nothing() -> None:
     shown = LiveCluster("c", Folds(), is_wanted=lambda _: True, now_ms=NOW_MS).snapshot(now_ms=NOW_MS)
     assert not shown.transactions
     assert shown.transaction_journal.phase is Phase.CONNECTING
     assert shown.transaction_journal.source is Source.NOTHING
 
 
-def test_answer_that_no_partition_is_known_for_stands_until_the_journal_is_read() -> None:
+def test_answer_without_a_known_partition_is_shown_until_the_journal_is_read() -> None:
     live = cluster()
     told = LiveGroup("g", classic=ClassicGroup("consumer", -1), answered_state=GroupState.EMPTY)
     live.groups.polled({"g": told}, now_ms=NOW_MS)

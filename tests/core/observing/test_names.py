@@ -91,7 +91,7 @@ async def test_cluster_of_two_names_is_read_once_and_shown_under_both(loop: Loop
     assert "the same Kafka cluster as old" in new.note
 
 
-async def test_second_name_changes_nothing_of_the_reading_and_can_go_again(loop: Loop) -> None:
+async def test_second_name_does_not_change_the_reading(loop: Loop) -> None:
     await loop.turn(OLD)
     await loop.until_shown("old")
     await loop.turn(OLD, NEW)
@@ -104,7 +104,7 @@ async def test_second_name_changes_nothing_of_the_reading_and_can_go_again(loop:
     assert loop.script.opened == 1
 
 
-async def test_name_that_is_left_is_read_when_the_oldest_goes(loop: Loop) -> None:
+async def test_next_name_is_read_after_the_oldest_is_removed(loop: Loop) -> None:
     await loop.turn(OLD, NEW)
     await loop.until_shown("another")
     await loop.turn(NEW)

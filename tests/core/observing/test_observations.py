@@ -1,4 +1,4 @@
-"""However many readers wait, one change wakes them all, and many changes are one."""
+"""One change wakes any number of waiting viewers, and many changes are one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_reader_waits_for_its_own_cluster_only() -> None:
     assert (await waiting).number == 2
 
 
-async def test_nothing_new_in_time_is_the_same_again() -> None:
+async def test_timeout_returns_the_same_snapshot() -> None:
     observations = Observations(is_on=True)
     observations.publish(numbered(1))
     assert (await observations.newer("c", than=1, timeout_s=0.01)).number == 1
@@ -62,7 +62,7 @@ async def test_reader_can_wait_for_the_first_snapshot_of_all() -> None:
     assert (await waiting).number == 1
 
 
-def test_only_news_is_announced() -> None:
+def test_only_changes_are_announced() -> None:
     announced: list[str] = []
     observations = Observations(is_on=True, announce=announced.append)
     for number in (1, 1, 2):
@@ -72,7 +72,7 @@ def test_only_news_is_announced() -> None:
     assert announced == [notice_of("c")] * 3
 
 
-def test_unknown_cluster_says_why_there_is_nothing() -> None:
+def test_unknown_cluster_has_a_reason() -> None:
     assert Observations(is_on=True).of("c").transaction_journal.phase is Phase.CONNECTING
     off = Observations(is_on=False).of("c")
     assert off.group_journal.phase is Phase.OFF
@@ -80,8 +80,8 @@ def test_unknown_cluster_says_why_there_is_nothing() -> None:
     assert not off.transactions
 
 
-async def test_snapshot_that_is_enough_is_waited_for_though_nothing_in_it_is_news() -> None:
-    """How far a journal has been read goes on while no id changes."""
+async def test_wait_for_a_position_without_changes() -> None:
+    """The position advances while no id changes."""
     observations = Observations(is_on=True)
     first = numbered(1)
     observations.publish(first)
@@ -92,7 +92,7 @@ async def test_snapshot_that_is_enough_is_waited_for_though_nothing_in_it_is_new
     assert (await observations.until("c", lambda _: False, timeout_s=0.01)).number == 1
 
 
-def test_only_news_of_a_search_is_announced() -> None:
+def test_only_changes_of_a_search_are_announced() -> None:
     announced: list[str] = []
     observations = Observations(is_on=True, announce=announced.append)
     assert observations.search_of("c").swept_ms == -1

@@ -1,4 +1,4 @@
-"""Which clusters are read: the registered ones, as they are registered, whether or not Postgres answers."""
+"""The clusters that are read: the registered ones, also during an outage of Postgres."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_for_async
 
 
 class Loop:
-    """The loop with what it works on; its brokers are scripted."""
+    """The loop with its environment; its brokers are scripted."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -93,8 +93,8 @@ async def test_cluster_is_read_from_its_registration_to_its_removal(loop: Loop) 
     assert loop.observations.all() == []
 
 
-async def test_a_reader_that_was_left_behind_has_no_say_any_more(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is frozen keeps its thread; the cluster may be gone from here when it wakes up."""
+async def test_abandoned_reader_is_ignored(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen broker blocks its thread; the cluster may be removed before the thaw."""
     left: list[ClusterObserver] = []
 
     def is_left(reader: ClusterObserver) -> bool:
@@ -122,7 +122,7 @@ async def test_steps_reach_the_event_loop_with_their_cluster(loop: Loop) -> None
     assert loop.stepped == [("c", "a")]
 
 
-async def test_reading_goes_on_while_postgres_is_away(loop: Loop) -> None:
+async def test_reading_continues_while_postgres_is_away(loop: Loop) -> None:
     await loop.register("c")
     await loop.observer.turn()
     await loop.until(lambda: loop.phase("c") is Phase.LIVE, "the journal is read")
@@ -132,7 +132,7 @@ async def test_reading_goes_on_while_postgres_is_away(loop: Loop) -> None:
     await loop.until(lambda: loop.observations.of("c").transactions, "what was written meanwhile")
 
 
-async def test_end_saves_what_was_read(loop: Loop) -> None:
+async def test_end_saves_the_state(loop: Loop) -> None:
     await loop.register("c")
     loop.script.logs[TRANSACTIONS].append(transaction_batch("a", state_of(), at=0))
     await loop.observer.turn()

@@ -1,4 +1,4 @@
-"""The pages of transactions and groups on what was published: lists, filters, one of each, and what is not known."""
+"""The pages of transactions and groups on a published state: lists, filters, details, and unknown names."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def rows(html: str, table: str) -> list[str]:
     return [] if body is None else re.findall(r'<th scope="row".*?data-copy="([^"]*)"', body[1], re.DOTALL)
 
 
-async def test_every_id_is_listed_with_its_state_and_what_is_open(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_every_id_is_listed_with_its_state(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     html = await shown(viewer, "/transactions")
     assert rows(html, "transactions") == [ODD, "done"]
     assert "Ongoing" in html
@@ -114,15 +114,15 @@ async def test_every_id_is_listed_with_its_state_and_what_is_open(live: LiveClus
     ],
     ids=str,
 )
-async def test_ids_are_chosen_by_the_form(
+async def test_ids_are_filtered_by_the_form(
     live: LiveCluster, viewer: httpx.AsyncClient, query: dict[str, str], expected: list[str]
 ) -> None:
     html = await shown(viewer, "/transactions", cluster="c", query=query)
     assert rows(html, "transactions") == expected
-    assert ("No id is like that" in html) is not expected
+    assert ("No matching id" in html) is not expected
 
 
-async def test_ids_are_chosen_by_the_pipeline_that_owns_them(
+async def test_ids_are_filtered_by_their_pipeline(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient, database: Database
 ) -> None:
     plane = ControlPlane(database)
@@ -159,13 +159,13 @@ async def test_many_ids_are_paged_and_a_page_leads_to_the_next(
 @pytest.mark.parametrize(
     "query", [{"state": "Nonsense"}, {"owner": "me"}, {"min_open_s": "-1"}, {"after": "!"}], ids=str
 )
-async def test_what_no_form_sends_is_refused(
+async def test_invalid_parameters_are_refused(
     live: LiveCluster, viewer: httpx.AsyncClient, query: dict[str, str]
 ) -> None:
     await shown(viewer, "/transactions", answers=422, cluster="c", query=query)
 
 
-async def test_one_id_has_its_partitions_pending_offsets_and_past(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_id_has_partitions_pending_offsets_and_history(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     html = await shown(viewer, "/transactions/id", cluster="c", id=ODD)
     assert 'href="/clusters/c/log/orders/0"' in html
     assert 'data-copy="orders/copier"' in html
@@ -173,10 +173,10 @@ async def test_one_id_has_its_partitions_pending_offsets_and_past(live: LiveClus
     assert "<title>7:0, Seen for the first time" in html
     assert "foreign" in html
     # A viewer may not fence.
-    assert "Fence it" not in html
+    assert "Fence…" not in html
 
 
-async def test_epochs_and_rebalances_are_on_one_line_of_time(
+async def test_epochs_and_rebalances_are_on_one_timeline(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     hear(live, generation_batch("orders/copier", 17, at=2), topic=group_records.TOPIC)
@@ -190,7 +190,7 @@ async def test_epochs_and_rebalances_are_on_one_line_of_time(
         assert "<title>7:0, Seen for the first time" in html
 
 
-async def test_fencings_of_a_group_are_marked_on_the_lane_of_whoever_lost_and_lead_to_their_events(
+async def test_fencings_of_a_group_are_marked_on_the_victims_lane_with_links(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     hear(live, generation_batch("orders/copier", 17, at=2), topic=group_records.TOPIC)
@@ -219,13 +219,13 @@ async def test_fencings_of_a_group_are_marked_on_the_lane_of_whoever_lost_and_le
     assert len(re.findall(r'<a href="/fencing/[^"]+" aria-label="', html)) == 2
 
 
-async def test_an_operator_is_led_to_fencing_what_is_open(wiring: Wiring, live: LiveCluster) -> None:
+async def test_operator_gets_a_link_to_fence_an_open_transaction(wiring: Wiring, live: LiveCluster) -> None:
     async with client_of(create_users_app(wiring), token=await token_of(wiring, Role.OPERATOR)) as operator:
         assert "/stuck/fence?cluster=c" in await shown(operator, "/transactions/id", cluster="c", id=ODD)
-        assert "Fence it" not in await shown(operator, "/transactions/id", cluster="c", id="done")
+        assert "Fence…" not in await shown(operator, "/transactions/id", cluster="c", id="done")
 
 
-async def test_an_id_that_is_not_known_is_awaited(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_page_of_an_unknown_id_waits_for_it(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     html = await shown(viewer, "/transactions/id", answers=404, cluster="c", id="later")
     assert "no transactional id later is known on c" in html
     assert "/transactions/id/stream?cluster=c&amp;id=later" in html
@@ -265,9 +265,7 @@ async def test_groups_are_listed_and_chosen(live: LiveCluster, viewer: httpx.Asy
     assert rows(await shown(viewer, "/groups", kind="offsets_only", state="Empty"), "groups") == ["orders/copier"]
 
 
-async def test_one_group_has_what_is_stored_and_what_a_transaction_holds_back(
-    live: LiveCluster, viewer: httpx.AsyncClient
-) -> None:
+async def test_one_group_has_stored_and_pending_offsets(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     html = await shown(viewer, "/groups/group", cluster="c", name="orders/copier")
     states = re.findall(r"<span class=\"pill \w+\">(stored|pending)</span>", html)
     assert states == ["stored", "pending"]
@@ -278,7 +276,7 @@ async def test_one_group_has_what_is_stored_and_what_a_transaction_holds_back(
 
 
 @pytest.mark.parametrize("state", GroupState)
-async def test_group_that_its_coordinator_told_shows_no_guesses(
+async def test_group_from_its_coordinator_shows_no_guesses(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient, state: GroupState
 ) -> None:
     live.enter(live.groups.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
@@ -290,25 +288,23 @@ async def test_group_that_its_coordinator_told_shows_no_guesses(
     html = await shown(viewer, "/groups/group", cluster="c", name="polled")
     assert state in html
     assert "May not be read. They were asked " in html
-    assert "not told by the coordinator" in html
+    assert "not reported by the coordinator" in html
     assert 'class="number">-1<' not in html
 
 
 @pytest.mark.parametrize("path", ["/transactions", "/groups"])
-async def test_before_anything_is_there_it_is_said_what_would_appear(
-    wiring: Wiring, viewer: httpx.AsyncClient, path: str
-) -> None:
+async def test_empty_pages_explain_themselves(wiring: Wiring, viewer: httpx.AsyncClient, path: str) -> None:
     assert "No cluster is registered yet" in await shown(viewer, path)
     live = await observed_cluster(wiring)
     for journal in (live.transactions, live.groups):
         live.enter(journal.topic, Phase.ABSENT, now_ms=0)
     publish(wiring, live)
     html = await shown(viewer, path)
-    assert "nobody has used it" in html
+    assert "no client has used it" in html
     assert re.search("No (transactional id|group) yet", html)
 
 
-async def test_a_page_that_is_not_live_says_so(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_page_that_is_not_live_is_marked(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     for journal in (live.transactions, live.groups):
         live.enter(journal.topic, Phase.LOST, problem="no broker answers at 127.0.0.1:1", now_ms=0)
     publish(wiring, live)
@@ -319,7 +315,7 @@ async def test_a_page_that_is_not_live_says_so(wiring: Wiring, live: LiveCluster
         assert rows(html, path[1:]), "what was read stays"
 
 
-async def test_what_was_left_out_is_said(wiring: Wiring, live: LiveCluster) -> None:
+async def test_skipped_records_are_noted(wiring: Wiring, live: LiveCluster) -> None:
     now = wiring.clock.now()
     snapshot = live.snapshot(now_ms=int(now.timestamp() * 1000))
     unreadable = {"value version 9": 2}
@@ -332,13 +328,13 @@ async def test_what_was_left_out_is_said(wiring: Wiring, live: LiveCluster) -> N
         html = await shown(viewer, "/transactions")
         groups = await shown(viewer, "/groups")
     assert "2 records of <code>__transaction_state</code> could not be read: value version 9 (2)." in html
-    assert 'the past is complete since <time datetime="1970' in html
+    assert 'complete history since <time datetime="1970' in html
     assert "observed_groups" not in html
-    assert "7 records of groups that the setting <code>observed_groups</code> does not name" in groups
+    assert "7 records of groups outside the setting <code>observed_groups</code> were skipped" in groups
 
 
 @pytest.mark.parametrize("path", ["/transactions", "/groups"])
-async def test_a_change_comes_without_being_asked_for(
+async def test_change_is_streamed(
     wiring: Wiring, live: LiveCluster, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_looks, "LOOK_AGAIN_S", 3_600)
@@ -356,7 +352,7 @@ async def test_a_change_comes_without_being_asked_for(
                 pass
 
 
-async def test_what_hangs_stands_above_the_list_and_on_the_overview(
+async def test_hanging_transactions_are_above_the_list_and_on_the_overview(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     assert "hangs" not in await shown(viewer, "/transactions", cluster="c")

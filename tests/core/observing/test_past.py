@@ -1,4 +1,4 @@
-"""One id's story: steps of its epochs, fencing events and its owner's attempts; asked for once a second at most."""
+"""One id's history: epoch steps, fencing events and its owner's attempts; queried at most once a second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWNER = TransactionalIdOwner(
 
 
 class Told:
-    """A storyteller of `coordinator`'s id, and what it says now."""
+    """The history of `coordinator`'s id, and its current result."""
 
     def __init__(self, plane: ControlPlane, coordinator: Coordinator) -> None:
         self.plane = plane
@@ -76,7 +76,7 @@ async def test_a_takeover_is_a_step_and_a_fencing_event(told: Told) -> None:
     assert (await told.story(None)).holder is None
 
 
-async def test_the_owners_attempts_are_in_it_and_its_neighbours_are_not(told: Told) -> None:
+async def test_only_the_owners_attempts_are_included(told: Told) -> None:
     run = await told.plane.running(tasks_per_instance=2)
     for task in (0, 1):
         event = TaskEvent(
@@ -91,7 +91,7 @@ async def test_the_owners_attempts_are_in_it_and_its_neighbours_are_not(told: To
     assert (story.holder.task, story.holder.attempt) == (1, 3)
 
 
-async def test_the_groups_whose_offsets_its_producer_stores_are_named(told: Told) -> None:
+async def test_groups_with_offsets_of_its_producer_are_included(told: Told) -> None:
     mine = told.coordinator.live.state.producer_id
     stored = Committed(OffsetCommit(5), 0)
     told.groups = {
@@ -103,7 +103,7 @@ async def test_the_groups_whose_offsets_its_producer_stores_are_named(told: Told
     assert (await told.story()).groups == ("stores", "waits")
 
 
-async def test_the_database_is_asked_again_after_a_second_or_a_step(told: Told) -> None:
+async def test_database_is_queried_after_a_second_or_a_step(told: Told) -> None:
     assert "takeover" not in await told.words()
     told.coordinator.init(after_ms=300)
     # A step is told at once.
@@ -115,7 +115,7 @@ async def test_the_database_is_asked_again_after_a_second_or_a_step(told: Told) 
     assert "takeover" in await told.words()
 
 
-async def test_a_clock_that_was_put_back_does_not_stop_the_story(told: Told) -> None:
+async def test_clock_that_was_set_back_does_not_stop_the_history(told: Told) -> None:
     await told.words()
     told.coordinator.init(after_ms=300)
     await told.words()
@@ -124,7 +124,7 @@ async def test_a_clock_that_was_put_back_does_not_stop_the_story(told: Told) -> 
     assert "takeover" in await told.words()
 
 
-async def test_who_reads_a_partition_under_an_imported_id_is_its_holder(told: Told) -> None:
+async def test_task_that_reads_under_an_imported_id_is_its_owner(told: Told) -> None:
     imported = TransactionalIdOwner(
         kafka_cluster_id=KAFKA_CLUSTER_ID, transactional_id=ID, pipeline="flights", kind=IdKind.IMPORTED
     )

@@ -1,4 +1,4 @@
-"""How good an answer is: what is old is never called live."""
+"""Freshness: old data are never called live."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ def told(phase: Phase, **more: Any) -> tuple[Quality, str]:
     ("phase", "more", "quality", "part"),
     [
         (Phase.LIVE, {"as_of_ms": NOW_MS - 300}, Quality.LIVE, "Read from `__transaction_state`."),
-        (Phase.LIVE, {"as_of_ms": NOW_MS - 5_000, "lag_records": 1_200}, Quality.STALE, "so 5 s ago, 1,200 records"),
+        (
+            Phase.LIVE,
+            {"as_of_ms": NOW_MS - 5_000, "lag_records": 1_200},
+            Quality.STALE,
+            "state of 5 s ago, 1,200",
+        ),
         (
             Phase.LIVE,
             {"as_of_ms": NOW_MS - 5_000, "lag_records": 1},
@@ -38,11 +43,16 @@ def told(phase: Phase, **more: Any) -> tuple[Quality, str]:
             Phase.LIVE,
             {"as_of_ms": NOW_MS - 600_000, "problem": "a leader is gone"},
             Quality.STALE,
-            "so 10 min ago, and not all of `__transaction_state` was heard of since: a leader",
+            "state of 10 min ago, and `__transaction_state` was not read completely since: a leader",
         ),
         (Phase.LIVE, {"as_of_ms": NOW_MS, "problem": "a leader is gone"}, Quality.PARTIAL, "A leader is gone."),
         (Phase.CATCHING_UP, {"partitions": 50, "partitions_caught_up": 3}, Quality.PARTIAL, "3 of 50 partitions"),
-        (Phase.CATCHING_UP, {"source": Source.ADMIN_CALLS}, Quality.PARTIAL, "what coordinators say is open"),
+        (
+            Phase.CATCHING_UP,
+            {"source": Source.ADMIN_CALLS},
+            Quality.PARTIAL,
+            "others show their coordinators",
+        ),
         (Phase.REFUSED, {"problem": "it may not be read"}, Quality.PARTIAL, "It may not be read."),
         (
             Phase.REFUSED,
@@ -50,24 +60,24 @@ def told(phase: Phase, **more: Any) -> tuple[Quality, str]:
             Quality.PARTIAL,
             "X is asked instead. They were asked 4 s ago.",
         ),
-        (Phase.LOST, {"problem": "no route", "as_of_ms": NOW_MS - 90_000}, Quality.STALE, "so 90 s ago"),
+        (Phase.LOST, {"problem": "no route", "as_of_ms": NOW_MS - 90_000}, Quality.STALE, "state of 90 s ago"),
         (Phase.LOST, {}, Quality.STALE, "Not live: no broker answers."),
-        (Phase.ABSENT, {}, Quality.LIVE, "nobody has used it"),
-        (Phase.CONNECTING, {}, Quality.NOTHING, "is being asked"),
-        (Phase.OFF, {"problem": "by the settings"}, Quality.NOTHING, "Nothing is read: by the settings."),
+        (Phase.ABSENT, {}, Quality.LIVE, "no client has used it"),
+        (Phase.CONNECTING, {}, Quality.NOTHING, "Connecting to the cluster for"),
+        (Phase.OFF, {"problem": "by the settings"}, Quality.NOTHING, "The journals are not read: by the settings."),
     ],
 )
-def test_each_state_of_the_reader_is_said(phase: Phase, more: dict[str, Any], quality: Quality, part: str) -> None:
+def test_each_phase_has_its_sentence(phase: Phase, more: dict[str, Any], quality: Quality, part: str) -> None:
     found, sentence = told(phase, **more)
     assert found is quality
     assert part in sentence
 
 
-def test_every_phase_has_its_words() -> None:
+def test_every_phase_has_a_sentence() -> None:
     assert all(told(phase)[1] for phase in Phase)
 
 
-def test_what_could_not_be_read_is_said_with_its_reasons() -> None:
+def test_unreadable_records_are_reported_with_reasons() -> None:
     status = JournalStatus(topic=TOPIC, phase=Phase.LIVE, phase_since_ms=0)
     assert notes_of(status) == []
     one = msgspec.structs.replace(status, unreadable={"value version 9": 1})

@@ -1,4 +1,4 @@
-"""What a pipeline does a second, as far as anybody says it: no number is made of silence."""
+"""A pipeline's rates per second, as far as they are reported: a missing report is not a zero."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def reading(records_in_per_s: float | None) -> Rates:
     return Rates(records_in_per_s=records_in_per_s)
 
 
-def test_rates_are_summed_over_the_tasks_that_are_heard_of() -> None:
+def test_rates_are_summed_over_the_tasks_with_heartbeats() -> None:
     assert HEARD.rates.records_in_per_s
     assert rates_of([HEARD, HEARD, silent(HEARD)], now=NOW).records_in_per_s == 2 * HEARD.rates.records_in_per_s
 
 
 @pytest.mark.parametrize("tasks", [(), (silent(HEARD), silent(HEARD))], ids=["no task", "silent tasks"])
-def test_rates_that_nobody_says_are_not_known(tasks: tuple[TaskStatus, ...]) -> None:
+def test_unreported_rates_are_not_known(tasks: tuple[TaskStatus, ...]) -> None:
     assert rates_of(tasks, now=NOW) == UNKNOWN
 
 
@@ -49,7 +49,7 @@ def test_first_heartbeat_has_no_rate_yet() -> None:
         ((None,), None),
     ],
 )
-def test_pipeline_that_is_silent_is_not_summed_as_nothing(
+def test_pipeline_without_heartbeats_is_not_summed_as_zero(
     pipelines: tuple[float | None, ...], all_of_them: float | None
 ) -> None:
     assert sum_of([reading(one) for one in pipelines]).records_in_per_s == all_of_them

@@ -1,4 +1,4 @@
-"""What the pages read: one moment, sums of what was just heard, and what needs somebody."""
+"""The content of pages: one moment, sums of recent reports, and issues."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_the_chart_of_all_sums_the_runs_second_by_second(plane: ControlPla
     assert [(sample.at, sample.records_in_per_s) for sample in (await look(plane)).series] == sums
 
 
-async def test_what_a_silent_task_did_last_is_not_what_it_does(plane: ControlPlane) -> None:
+async def test_old_rates_of_a_task_without_heartbeats_do_not_count(plane: ControlPlane) -> None:
     run = await plane.running()
     await flow(plane, run.id, per_second=100)
     assert (await page(plane)).line.rates.records_in_per_s == 100
@@ -105,7 +105,7 @@ async def test_what_a_silent_task_did_last_is_not_what_it_does(plane: ControlPla
         (InstanceState.UNREACHABLE, Severity.DEGRADED, "instance 0 is unreachable: exit code 1"),
     ],
 )
-async def test_an_instance_in_trouble_needs_somebody(
+async def test_instance_with_a_problem_is_an_issue(
     plane: ControlPlane, state: InstanceState, severity: Severity, words: str
 ) -> None:
     run = await plane.running()
@@ -127,7 +127,7 @@ async def test_tasks_without_a_slot_a_backing_off_task_and_a_waiting_revision_ar
     ]
 
 
-async def test_partitions_that_nobody_reads_for_a_while_need_somebody_on_every_page(plane: ControlPlane) -> None:
+async def test_partitions_without_an_owner_for_a_while_are_an_issue_on_every_page(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)]))
     await plane.beat(task_heartbeat(run.id, sequence=2, partitions=[("in", 1)]))
@@ -142,7 +142,7 @@ async def test_partitions_that_nobody_reads_for_a_while_need_somebody_on_every_p
     assert (await look(plane)).needs == ()
 
 
-async def test_a_partition_of_a_topic_that_is_read_no_more_needs_nobody(plane: ControlPlane) -> None:
+async def test_partition_of_a_topic_that_is_not_read_any_more_is_no_issue(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("before", 0), ("in", 0)]))
     await plane.beat(task_heartbeat(run.id, sequence=2, partitions=[("in", 0)]))
@@ -151,7 +151,7 @@ async def test_a_partition_of_a_topic_that_is_read_no_more_needs_nobody(plane: C
     assert (await look(plane)).needs == ()
 
 
-async def test_what_happened_leaves_out_plain_assignments_but_on_its_own_page(plane: ControlPlane) -> None:
+async def test_events_leave_out_plain_assignments_except_on_the_pipelines_page(plane: ControlPlane) -> None:
     run = await plane.running()
     kinds = (EventKind.ASSIGNED, EventKind.FENCED, EventKind.REVOKED)
     events = [TaskEvent(event_id=str(kind), kind=kind, at_ms=1, message=str(kind)) for kind in kinds]
@@ -162,7 +162,7 @@ async def test_what_happened_leaves_out_plain_assignments_but_on_its_own_page(pl
     assert len((await page(plane)).events) == len((await run_page(plane, run.id)).events) == 3
 
 
-async def test_fencing_is_told_once_with_its_cause(plane: ControlPlane) -> None:
+async def test_fencing_is_shown_once_with_its_cause(plane: ControlPlane) -> None:
     """Not as the task's event beside it, which is among its proof."""
     run = await plane.running()
     event = TaskEvent(

@@ -1,4 +1,4 @@
-"""From a file to a pipeline and back, as a person or a script would do it."""
+"""From a file to a pipeline and back, as a user or a script would do it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_apply_creates_changes_and_then_leaves_alone(
     assert definition["sink_topic"] in fenceline("pipelines", "show", name).stdout
 
 
-def test_what_is_exported_can_be_applied_again(
+def test_export_can_be_applied_again(
     fenceline: Fenceline, tmp_path: Path, name: str, definition: dict[str, Any]
 ) -> None:
     fenceline("apply", "-f", _write(tmp_path, name, definition))

@@ -1,4 +1,4 @@
-"""Decoding definitions: all mistakes at once, each at its field, none of them a crash."""
+"""Decoding definitions: all problems at once, each at its field, none of them a crash."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_the_smallest_definition_has_the_defaults() -> None:
 
 
 @given(definitions)
-def test_what_msgspec_writes_is_read_as_the_same_definition(definition: PipelineDefinition) -> None:
+def test_output_of_msgspec_is_read_as_the_same_definition(definition: PipelineDefinition) -> None:
     assert decode_definition(msgspec.to_builtins(definition)) == definition
     assert decode_definition(msgspec.json.decode(msgspec.json.encode(definition))) == definition
 
 
-def test_every_field_with_a_mistake_is_told_at_once() -> None:
+def test_every_field_with_a_problem_is_reported_at_once() -> None:
     found = problems(
         {
             "cluster": 1,
@@ -89,7 +89,7 @@ def test_every_field_with_a_mistake_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("data", [None, 5, "text", [], [SMALLEST]])
-def test_what_is_no_object_is_refused_as_a_whole(data: object) -> None:
+def test_definition_that_is_not_an_object_is_refused(data: object) -> None:
     found = problems(data)
     assert list(found) == [""]
     assert found[""].startswith("The definition must be an object, not ")
@@ -145,7 +145,7 @@ def test_a_schema_stays_as_it_was_written() -> None:
     assert decoded.files.schema == schema
 
 
-def test_every_mistake_in_a_sink_of_files_is_told_at_its_field() -> None:
+def test_every_problem_of_a_file_sink_is_reported_at_its_field() -> None:
     found = problems(
         {
             **SMALLEST,
@@ -269,7 +269,7 @@ anything = st.recursive(
 
 
 @given(anything, st.sampled_from(PipelineDefinition.__struct_fields__))
-def test_no_data_whatever_makes_decoding_crash(data: object, field: str) -> None:
+def test_no_data_makes_decoding_crash(data: object, field: str) -> None:
     for given_data in (data, {**SMALLEST, field: data}):
         result = decode_definition(given_data)
         if isinstance(result, list):

@@ -1,4 +1,4 @@
-"""What a file sink is refused for, each at its form field with the way out; and what is only unwise."""
+"""Refusals of a file sink, each at its form field with the fix; and warnings."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_policy_for_conflicts_beside_a_given_schema_is_a_warning() -> None:
     assert problems(a_file_pipeline(files={"conflict": SchemaConflict.BAD_RECORD})) == []
 
 
-def test_who_verifies_must_name_the_id() -> None:
+def test_verification_needs_the_id_field() -> None:
     assert refusal(files={"verifies": True}).field == "files.id_field"
 
 
@@ -256,7 +256,7 @@ def test_a_column_of_a_field_that_the_steps_do_not_leave_is_a_warning(steps: tup
     assert all(problem.is_warning for problem in found)
 
 
-def test_a_step_that_does_not_parse_is_told_once_and_by_itself() -> None:
+def test_step_that_does_not_parse_is_reported_once_and_alone() -> None:
     steps = Steps(steps=(Project(fields=("a..b",)),))
     assert refusal(files={"partition_by": (USER,)}, transform=steps).field == "transform.steps.0.fields.0"
 
@@ -293,7 +293,7 @@ def test_uploads_and_commit_fit_into_a_third_of_the_poll_interval() -> None:
 
 
 @pytest.mark.parametrize("max_poll_ms", [9_000, 33_000, 300_003, 1_000_000])
-def test_what_the_refusal_says_of_a_way_out_is_one(max_poll_ms: int) -> None:
+def test_value_that_the_refusal_suggests_is_accepted(max_poll_ms: int) -> None:
     def with_upload(upload_ms: int, poll_ms: int) -> PipelineDefinition:
         files = {"upload_timeout_ms": upload_ms}
         overrides = {"max.poll.interval.ms": str(poll_ms)}

@@ -60,7 +60,7 @@ def test_no_text_is_taken_for_null_or_for_another(a: str, b: str) -> None:
         (1 << 63, "an integer beyond 64 bits"),
     ],
 )
-def test_what_has_no_text_is_a_bad_record(value: Any, part: str) -> None:
+def test_value_without_a_text_is_a_bad_record(value: Any, part: str) -> None:
     with pytest.raises(PartitionError) as caught:
         values([USER], {"user": {"id": value}})
     assert part in str(caught.value)
@@ -126,7 +126,7 @@ def test_a_record_without_a_timestamp_has_no_day() -> None:
         values([DAY], {})
 
 
-def test_the_event_time_is_looked_at_only_where_a_column_is_made_of_it() -> None:
+def test_event_time_is_read_only_if_a_column_needs_it() -> None:
     assert values([USER], {"user": {"id": "eve"}}, event_time="at") == ("eve",)
 
 

@@ -1,4 +1,4 @@
-"""Under which addresses files can be written."""
+"""The addresses under which files can be written."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_folder_or_a_bucket_is_a_root(root: str) -> None:
         ("s3://bucket/" + "a" * MAX_LENGTH, f"it may have {MAX_LENGTH}"),
     ],
 )
-def test_what_is_no_root_says_why(root: str, part: str) -> None:
+def test_invalid_root_has_a_reason(root: str, part: str) -> None:
     assert part in (problem(root) or "")
 
 

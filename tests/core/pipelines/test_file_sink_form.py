@@ -1,4 +1,4 @@
-"""The sink of files in the form: it comes back as it was, its rows move, its problems find their fields."""
+"""The file sink in the form: values are kept, rows move, problems are at their fields."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_files_that_are_chosen_begin_with_their_defaults_and_without_a_root() ->
         assert definition.files == FileSink(root=root)
 
 
-def test_records_that_are_chosen_again_are_records_whatever_the_other_fields_hold() -> None:
+def test_choice_of_records_ignores_the_fields_of_files() -> None:
     assert definition_of({**values_of("p", WITH_FILES), "sink": "records"}) == DEFINITION
 
 
@@ -181,7 +181,7 @@ def test_a_problem_is_shown_once_at_its_field_and_tied_to_it(path: str, field: s
         assert re.search(rf'<(input|select|textarea) id="{re.escape(field)}"[^>]*aria-invalid="true"', html)
 
 
-def test_what_was_typed_comes_back_with_its_errors() -> None:
+def test_typed_values_come_back_with_their_errors() -> None:
     values = {
         **values_of("p", WITH_FILES),
         "files.rotate_ms": "soon",

@@ -63,7 +63,7 @@ async def test_columns_are_added_and_removed_as_rows(browser: httpx.AsyncClient,
     assert 'value="day"' not in removed
 
 
-async def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(
+async def test_problem_is_shown_at_its_field_and_typed_values_are_kept(
     browser: httpx.AsyncClient, sound: dict[str, str]
 ) -> None:
     wrong = {

@@ -1,4 +1,4 @@
-"""A pipeline of files over REST: taken, answered as it was sent, compared and described."""
+"""A pipeline of files over REST: accepted, answered as it was sent, compared and described."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_sink_of_files_is_answered_as_it_was_sent(client: httpx.AsyncCli
     assert [one for one in validated.json()["problems"] if not one["is_warning"]] == []
 
 
-async def test_what_is_left_out_has_its_default_and_records_have_no_files(
+async def test_missing_field_has_its_default_and_records_have_no_files(
     client: httpx.AsyncClient, kafka: KafkaCluster
 ) -> None:
     files = await create_pipeline(client, "a", definition_on(kafka.bootstrap_servers, files={"root": "file:///d"}))
@@ -79,6 +79,6 @@ def test_every_field_says_what_it_is_and_has_the_name_that_is_sent(model: type[B
     assert described["description"]
     for name, field in described["properties"].items():
         assert not name.endswith("_")
-        # A word may be described where its list is.
+        # A value may be described where its list is.
         listed = described.get("$defs", {}).get(field.get("$ref", "").rpartition("/")[2], {})
         assert field.get("description") or listed.get("description") or name == "of", name

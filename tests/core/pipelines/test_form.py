@@ -1,4 +1,4 @@
-"""A definition survives the form, and every problem finds the field that a person would change."""
+"""The form keeps a definition, and every problem is at the field to change."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_value_of_a_step_keeps_its_type(value: object) -> None:
     ("typed", "meant"),
     [("15", 15), ("15.5", 15.5), ("true", True), ('"15"', "15"), ("UA", "UA"), ("[1, 2]", [1, 2]), ("", "")],
 )
-def test_what_is_typed_is_json_or_else_text(typed: str, meant: object) -> None:
+def test_typed_value_is_json_or_else_text(typed: str, meant: object) -> None:
     assert json_or_text(typed) == meant
 
 
@@ -86,7 +86,7 @@ def test_a_problem_is_shown_at_the_nearest_field(path: str, field: str) -> None:
     assert not form.general
 
 
-def test_a_problem_without_a_field_is_said_above_the_form() -> None:
+def test_problem_without_a_field_is_shown_above_the_form() -> None:
     form = form_of(values_of("p", DEFINITION), [Problem(field="", message="the whole thing is wrong")])
     assert [problem.message for problem in form.general] == ["the whole thing is wrong"]
     assert form.errors == 1

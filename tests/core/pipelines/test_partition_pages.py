@@ -1,4 +1,4 @@
-"""What brokers say of a pipeline's partitions, beside what its tasks say."""
+"""The brokers' report of a pipeline's partitions, beside that of its tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Ends:
         return {at: PartitionOffsets(earliest=0, last_stable=10, high_watermark=1_214) for at in partitions}
 
 
-async def test_a_partition_has_the_transaction_of_its_id_and_what_is_held_back(wiring: Wiring) -> None:
+async def test_partition_has_the_transaction_of_its_id_and_its_blocked_records(wiring: Wiring) -> None:
     now_s = 0.0
     wiring = replace(wiring, brokers=cast(Brokers, Ends()), held_back=HeldBack(monotonic=lambda: now_s))
     live = cluster()
@@ -44,7 +44,7 @@ async def test_a_partition_has_the_transaction_of_its_id_and_what_is_held_back(w
     shown = beside(wiring, view)
     assert [one["state"] for one in shown.values()] == ["Ongoing", "CompleteCommit"] * 2
     assert [one["opened_at"] is not None for one in shown.values()] == [True, False] * 2
-    # Nobody waits for brokers: what they say is there for the next look, and it takes two of their answers.
+    # The page does not wait for brokers: their answer is there for the next view, after two polls.
     assert {one["held_back"] for one in shown.values()} == {None}
     await wiring.held_back.settled()
     now_s += 1
@@ -54,7 +54,7 @@ async def test_a_partition_has_the_transaction_of_its_id_and_what_is_held_back(w
     await wiring.held_back.close()
 
 
-def test_rebalances_of_the_group_and_epochs_of_its_ids_are_on_one_line_of_time() -> None:
+def test_rebalances_of_the_group_and_epochs_of_its_ids_share_a_timeline() -> None:
     live = cluster()
     name = "fl.t.delayed-flights.0.0"
     hear(

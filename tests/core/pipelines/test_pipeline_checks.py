@@ -1,4 +1,4 @@
-"""What a definition is refused for, alone and beside other pipelines; each refusal names the thing and the way out."""
+"""Refusals of a definition, alone and beside other pipelines; each names the value and the fix."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_another_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["new", "stream", "validate"])
-def test_words_of_our_own_addresses_are_no_names(name: str) -> None:
+def test_reserved_words_of_addresses_are_refused_as_names(name: str) -> None:
     assert f"`{name}` is used by Fenceline's own addresses" in only(problems(a_definition(), name=name)).message
 
 
@@ -199,7 +199,7 @@ def test_group_only_is_refused_in_a_group_of_kip_848() -> None:
     assert "use generation, or group_protocol classic" in problem.message
 
 
-def test_ids_of_partitions_that_another_pipeline_has_are_told() -> None:
+def test_ids_of_partitions_that_another_pipeline_has_are_reported() -> None:
     definition = a_definition(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
     taken = "fl.p.delayed-flights.flights.1"
     owner = OtherPipeline(

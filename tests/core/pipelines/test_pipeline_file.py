@@ -1,4 +1,4 @@
-"""Pipeline files: read, written, read again; and what is wrong with them, with the line."""
+"""Pipeline files: read, written, read again; and their problems, with the line."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_file_is_read() -> None:
 
 
 @given(names, definitions)
-def test_what_is_written_is_read_as_the_same_pipeline(name: str, definition: PipelineDefinition) -> None:
+def test_written_file_is_read_as_the_same_pipeline(name: str, definition: PipelineDefinition) -> None:
     assert read(write(name, definition)) == PipelineFile(name=name, definition=definition)
 
 
@@ -133,7 +133,7 @@ def test_a_byte_order_mark_does_no_harm() -> None:
     assert read("\ufeff" + FLIGHTS) == read(FLIGHTS)
 
 
-def test_every_mistake_is_told_with_its_line() -> None:
+def test_every_problem_is_reported_with_its_line() -> None:
     text = (
         FLIGHTS.replace("instances: 2", "instances: two")
         .replace("operator: ge", "operator: atleast")
@@ -148,7 +148,7 @@ def test_every_mistake_is_told_with_its_line() -> None:
     assert found["consumer_overrides.fetch.min.bytes"].startswith("line 15: ")
 
 
-def test_what_is_missing_in_a_step_has_the_line_of_the_step() -> None:
+def test_missing_field_of_a_step_has_the_line_of_the_step() -> None:
     found = problems(FLIGHTS.replace("      fields: [id, carrier]\n", ""))
     assert found["transform.steps.1.fields"] == "line 12: `transform.steps.1.fields` is missing"
 
@@ -187,7 +187,7 @@ def test_a_file_needs_a_name_that_is_one(line: str, part: str) -> None:
         ("x" * 1_000_001, ["more than 1000000 characters"]),
     ],
 )
-def test_what_is_no_pipeline_file_says_why_and_where(text: str, parts: list[str]) -> None:
+def test_invalid_pipeline_file_has_reason_and_place(text: str, parts: list[str]) -> None:
     message = problems(text)[""]
     for part in parts:
         assert part in message
@@ -259,7 +259,7 @@ def test_no_pipeline_file_chooses_a_file_outside_its_folder(file_name: str) -> N
 
 
 @given(st.text(max_size=40) | st.text(st.sampled_from("ab:-{}[],'\"\n #&*!|>%@`?0"), max_size=40))
-def test_no_text_whatever_makes_reading_crash(text: str) -> None:
+def test_no_text_makes_reading_crash(text: str) -> None:
     with pytest.raises(PipelineFileError):
         read(text)
 

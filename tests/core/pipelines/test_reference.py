@@ -1,4 +1,4 @@
-"""docs/pipelines.md is in step with the code: its fields, defaults and words, and its examples work."""
+"""docs/pipelines.md agrees with the code: its fields, defaults and words, and its examples work."""
 
 from __future__ import annotations
 

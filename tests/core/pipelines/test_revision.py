@@ -150,7 +150,7 @@ def test_a_change_has_the_values_before_and_after() -> None:
     assert (found.before, found.after) == ("fail", "skip")
 
 
-def test_what_is_gone_is_said_to_be_gone() -> None:
+def test_removed_setting_is_reported_as_removed() -> None:
     before = a_definition(errors=ErrorHandling(dead_letter_topic="dead"), consumer_overrides={"fetch.min.bytes": "5"})
     sentences = [item.sentence for item in diff(before, a_definition())]
     assert sentences == [
@@ -159,7 +159,7 @@ def test_what_is_gone_is_said_to_be_gone() -> None:
     ]
 
 
-def test_topics_in_another_order_are_said_to_be_just_that() -> None:
+def test_topics_in_another_order_are_reported_as_such() -> None:
     found = only(a_definition(source_topics=("a", "b")), a_definition(source_topics=("b", "a")))
     assert found.sentence == "The order of the source topics changes."
     assert found.consequence is None
@@ -225,7 +225,7 @@ def test_each_change_of_a_file_sink_is_a_sentence(changes: dict[str, Any], field
     assert (found.field, found.sentence) == (field, sentence)
 
 
-def test_a_schema_that_is_another_or_gone_is_said_to_be() -> None:
+def test_another_or_removed_schema_is_reported() -> None:
     one, other = (a_definition(files=msgspec.structs.replace(FILES, schema={"a": n})) for n in (1, 2))
     assert only(one, other).sentence == "Another schema is given."
     assert (
@@ -276,7 +276,7 @@ def test_a_step_that_is_gone_and_one_that_changed() -> None:
     ]
 
 
-def test_another_file_for_a_python_transform_is_told_by_its_content() -> None:
+def test_another_file_for_a_python_transform_is_identified_by_its_content() -> None:
     one = PythonFunction(function="f", file_name="a.py", sha256="1" * 64)
     other = msgspec.structs.replace(one, sha256="2" * 64)
     found = only(a_definition(transform=one), a_definition(transform=other))

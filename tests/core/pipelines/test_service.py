@@ -1,4 +1,4 @@
-"""Pipelines: created whole or not at all, changed by immutable revisions, removed only when they are down."""
+"""Pipelines: created completely or not at all, changed by immutable revisions, removed only without a live run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALLOWED = AllowedOptions()
 
 
 class ImpatientBrokers(KafkaBrokers):
-    """Nobody listens at the address of the cluster `test`; these tests need not wait long to know that."""
+    """No broker listens at the address of the cluster `test`; these tests detect that quickly."""
 
     async def facts(
         self,
@@ -78,7 +78,7 @@ async def change(
     return saved
 
 
-async def test_with_the_broker_away_a_pipeline_is_created_and_told_what_was_not_checked(plane: ControlPlane) -> None:
+async def test_without_a_broker_a_pipeline_is_created_with_a_warning(plane: ControlPlane) -> None:
     await plane.cluster()
     saved = await create(plane)
     assert (saved.pipeline.name, saved.pipeline.current_revision) == ("flights", 1)
@@ -114,7 +114,7 @@ async def test_two_pipelines_never_share_a_group_however_they_meet(plane: Contro
     assert "group" in str(error)
 
 
-async def test_of_two_pipelines_of_one_name_at_once_one_is_created(plane: ControlPlane) -> None:
+async def test_one_of_two_concurrent_pipelines_of_one_name_is_created(plane: ControlPlane) -> None:
     await plane.cluster()
     outcomes = await asyncio.gather(create(plane, group_id="a"), create(plane, group_id="b"), return_exceptions=True)
     (error,) = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -141,7 +141,7 @@ async def test_the_same_definition_makes_no_revision(plane: ControlPlane) -> Non
     assert (saved.is_changed, saved.pipeline.current_revision) == (False, 1)
 
 
-async def test_of_two_changes_from_one_revision_the_second_is_told_to_look_again(plane: ControlPlane) -> None:
+async def test_second_of_two_changes_from_one_revision_is_refused(plane: ControlPlane) -> None:
     await plane.pipeline()
     outcomes = await asyncio.gather(
         change(plane, expected=1, commit_interval_ms=200),

@@ -1,4 +1,4 @@
-"""Times that do not fit together, with what librdkafka itself says of them."""
+"""Times that contradict each other, with librdkafka's own errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ PRODUCER_CASES = [
 
 
 @pytest.mark.parametrize(("name", "value", "is_refused"), PRODUCER_CASES)
-def test_what_librdkafka_refuses_in_a_producer_is_refused_before(name: str, value: str, is_refused: bool) -> None:
+def test_values_that_librdkafka_refuses_in_a_producer_are_refused_before(
+    name: str, value: str, is_refused: bool
+) -> None:
     config = {"bootstrap.servers": "127.0.0.1:1", "transactional.id": "x", "transaction.timeout.ms": 10_000}
     try:
         Producer({**config, "log_level": 0, name: value})
@@ -92,7 +94,7 @@ CONSUMER_CASES: list[tuple[GroupProtocol, dict[str, str], bool]] = [
 
 
 @pytest.mark.parametrize(("protocol", "overrides", "is_refused"), CONSUMER_CASES)
-def test_what_librdkafka_refuses_in_a_consumer_is_refused_before(
+def test_values_that_librdkafka_refuses_in_a_consumer_are_refused_before(
     protocol: GroupProtocol, overrides: dict[str, str], is_refused: bool
 ) -> None:
     config: dict[str, str | int] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "group.protocol": protocol}
@@ -152,5 +154,5 @@ def test_a_remote_assignor_needs_kip_848() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "abc", "nan", "-5"])
-def test_what_is_no_number_is_left_to_the_check_of_options(value: str) -> None:
+def test_text_that_is_not_a_number_is_left_to_the_check_of_options(value: str) -> None:
     assert problems(producer_overrides={"linger.ms": value}, consumer_overrides={"max.poll.interval.ms": value}) == []

@@ -1,4 +1,4 @@
-"""`fenceline runs` from the start to the end of a real run, as somebody types it."""
+"""`fenceline runs` from the start to the end of a real run, as a user types it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pipeline(served: Serving, cluster: str, make_topic: MakeTopic) -> Generator[
             wait_for(lambda: current()["state"] in ENDED, 60, lambda: f"the end of {current()}")
 
 
-def test_a_run_is_started_looked_at_paused_resumed_and_drained(fenceline: Fenceline, pipeline: str) -> None:
+def test_run_is_started_shown_paused_resumed_and_drained(fenceline: Fenceline, pipeline: str) -> None:
     started = fenceline("runs", "start", pipeline, "--why", "by hand", "--wait", UP_WITHIN_S)
     assert started.returncode == 0, started.stdout + started.stderr
     assert f"started {pipeline}, run " in started.stdout + started.stderr
@@ -131,11 +131,11 @@ def test_a_start_of_a_group_that_was_deleted_is_refused_and_resumes_at_the_recor
     assert sorted(found) == list(range(13))
 
 
-def test_a_kill_asks_first_and_what_was_not_so_in_time_is_said(fenceline: Fenceline, pipeline: str) -> None:
+def test_kill_asks_first_and_a_timeout_is_reported(fenceline: Fenceline, pipeline: str) -> None:
     slow = fenceline("runs", "start", pipeline, "--wait", "0")
     assert slow.returncode == 1
     assert "timed out; run " in " ".join(slow.stderr.split())
     asked = fenceline("runs", "kill", pipeline)
-    assert asked.returncode != 0, "nobody is there to say yes"
+    assert asked.returncode != 0, "there is no terminal to confirm"
     killed = json_of(fenceline("runs", "kill", pipeline, "--yes", "--wait", DOWN_WITHIN_S, "--json"))
     assert killed["state"] == "stopped"

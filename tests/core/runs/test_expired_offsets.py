@@ -1,4 +1,4 @@
-"""Offsets that a broker really forgets by time, as it does after 7 days: what a start says then, and what is lost."""
+"""Offsets that a broker expires, as after 7 days: the answer of a start, and the loss without it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def process(pipeline: TestPipeline, last: TaskThread | None, *, records: int) ->
 async def test_a_start_is_refused_and_a_resume_is_exact_where_without_the_record_all_comes_out_twice(
     plane: ControlPlane, forgetful: KafkaCluster
 ) -> None:
-    """Both expire at once: the wait is a minute. Of the control nothing was recorded."""
+    """Both expire at once: the wait is a minute. The control recorded nothing."""
     kept, control = (TestPipeline.create(forgetful.bootstrap_servers, partitions=PARTITIONS) for _ in range(2))
     last: list[TaskThread] = []
     for pipeline in (kept, control):

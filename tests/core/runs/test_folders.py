@@ -1,4 +1,4 @@
-"""Folders of ended instances go after a while; those of living ones stay, whatever the database says."""
+"""Folders of ended instances are removed after a while; those of live ones stay, with any database."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_folders_of_ended_instances_go_and_those_of_living_ones_stay(
     assert silent.exists(), "a driver may have nothing to say for weeks"
 
 
-async def test_what_ended_lately_or_was_written_lately_stays(
+async def test_folder_of_a_recent_end_or_write_stays(
     plane: ControlPlane, loop: FolderRetention, tmp_path: Path
 ) -> None:
     run = await plane.running(instances=2)
@@ -116,7 +116,7 @@ async def test_the_log_of_a_living_driver_is_cut_and_goes_on(
     assert not files.trim_log(), "once is enough"
 
 
-async def test_what_is_not_named_like_a_lease_is_not_ours(
+async def test_folder_without_the_name_of_a_lease_stays(
     plane: ControlPlane, loop: FolderRetention, tmp_path: Path
 ) -> None:
     other = tmp_path / "instances" / "notes-0-1"

@@ -1,4 +1,4 @@
-"""A start that is refused since the group has lost its offsets: the page, the API, and the ways out of it."""
+"""A start that is refused since the group has lost its offsets: the page, the API, and the next steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a heartbeat changes, what it must never change, and what its sender is told."""
+"""The effects of a heartbeat, their limits, and the answer to its sender."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def statuses(plane: ControlPlane, run_id: str):
         return await uow.of(TaskStore).list_statuses([run_id])
 
 
-async def test_a_heartbeat_of_the_current_attempt_is_kept_and_told_so(plane: ControlPlane) -> None:
+async def test_heartbeat_of_the_current_attempt_is_stored_and_answered(plane: ControlPlane) -> None:
     run = await plane.running()
     answer = await plane.beat(task_heartbeat(run.id, records_in=10))
     assert (answer.is_current, answer.desired) == (True, DesiredTaskState.RUN)
@@ -67,7 +67,7 @@ async def test_a_lower_attempt_never_overwrites_and_is_kept_as_a_zombie(plane: C
     assert (zombie.attempt, zombie.heartbeats, zombie.pid) == (0, 1, 4711)
 
 
-async def test_a_lower_lease_is_a_zombie_even_before_the_new_one_was_heard(plane: ControlPlane) -> None:
+async def test_lower_lease_is_a_zombie_even_before_a_heartbeat_of_the_new_one(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, attempt=5))
     await plane.move(run.id, 0, InstanceState.FAILED, reason="gone")
@@ -77,7 +77,7 @@ async def test_a_lower_lease_is_a_zombie_even_before_the_new_one_was_heard(plane
     assert (await plane.get_run(run.id)).instances[0].state is InstanceState.PENDING
 
 
-async def test_zombie_and_successor_at_once_leave_the_successor_standing(plane: ControlPlane) -> None:
+async def test_zombie_and_successor_at_once_leave_the_successor_current(plane: ControlPlane) -> None:
     run = await plane.running()
     beats = [
         plane.beat(task_heartbeat(run.id, attempt=attempt, sequence=sequence, records_in=attempt))
@@ -133,7 +133,7 @@ async def test_the_same_events_from_many_heartbeats_at_once_do_not_block_each_ot
 NOT_STORABLE = "a\x00b\udcff" + "x" * 10_000
 
 
-async def test_texts_that_cannot_be_stored_are_mended_whoever_sent_them(plane: ControlPlane) -> None:
+async def test_texts_that_cannot_be_stored_are_corrected_for_every_sender(plane: ControlPlane) -> None:
     run = await plane.running()
     sick = TaskEvent(
         event_id=NOT_STORABLE, kind=EventKind.ERROR, at_ms=10**18, message=NOT_STORABLE, partitions=(NOT_STORABLE,)
@@ -153,7 +153,7 @@ async def test_texts_that_cannot_be_stored_are_mended_whoever_sent_them(plane: C
     assert event.at == plane.now + AHEAD_AT_MOST
 
 
-async def test_a_drivers_texts_are_mended_too(plane: ControlPlane) -> None:
+async def test_texts_of_a_driver_are_corrected_too(plane: ControlPlane) -> None:
     await plane.pipeline()
     run = await plane.run()
     await plane.submit(run.id)
@@ -183,7 +183,7 @@ async def test_a_token_of_another_lease_is_refused(plane: ControlPlane) -> None:
         (DesiredRunState.KILL, DesiredTaskState.DRAIN),
     ],
 )
-async def test_what_is_wanted_of_the_run_is_told_to_its_tasks(
+async def test_desired_state_of_the_run_is_sent_to_its_tasks(
     plane: ControlPlane, wanted: DesiredRunState, told: DesiredTaskState
 ) -> None:
     run = await plane.running()
@@ -230,14 +230,14 @@ async def test_an_unreachable_instance_comes_back_with_its_first_word(plane: Con
     assert (await plane.get_run(run.id)).instances[0].state is InstanceState.RUNNING
 
 
-async def test_a_driver_that_does_not_hold_the_claim_is_told_to_drain(plane: ControlPlane) -> None:
+async def test_driver_without_the_claim_gets_the_order_to_drain(plane: ControlPlane) -> None:
     run = await plane.running()
     answer = await plane.drive(driver_heartbeat(run.id, application_id="somebody-else", executors=9))
     assert (answer.is_current, answer.desired) == (False, DesiredTaskState.DRAIN)
     assert (await plane.get_run(run.id)).instances[0].executors is None
 
 
-async def test_slots_that_are_missing_are_said(plane: ControlPlane) -> None:
+async def test_missing_cores_are_reported(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=4)
     await plane.drive(driver_heartbeat(run.id, tasks_running=1, tasks_waiting=3))
     assert (await plane.get_run(run.id)).instances[0].slots_sentence() == "3 of 4 tasks wait for a core"
@@ -279,7 +279,7 @@ async def test_the_outcome_of_an_application_without_the_claim_ends_nothing(plan
     assert (await plane.get_run(run.id)).state is RunState.RUNNING
 
 
-async def test_a_task_that_is_heard_after_its_instance_was_lost_is_not_current(plane: ControlPlane) -> None:
+async def test_task_with_a_heartbeat_after_its_instance_was_lost_is_not_current(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id))
     await plane.move(run.id, 0, InstanceState.UNREACHABLE)
@@ -290,7 +290,7 @@ async def test_a_task_that_is_heard_after_its_instance_was_lost_is_not_current(p
         assert [zombie.lease for zombie in await uow.of(TaskStore).list_zombies(run.id)] == [1]
 
 
-async def test_one_sample_a_second_sums_the_tasks_that_were_just_heard(plane: ControlPlane) -> None:
+async def test_one_sample_a_second_sums_the_tasks_with_recent_heartbeats(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     for sequence in (1, 2):
         for task in (0, 1):

@@ -1,4 +1,4 @@
-"""A worker that lies, against a whole server: nothing outside its own pipeline changes, and nothing fails."""
+"""A hostile worker against a whole server: nothing outside its own pipeline changes, and nothing fails."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class World:
         return [*ids, *by_formula, *places, STRANGER, app_id(0, 1), "w1", self.run_id, self.victim_run, self.drill.id]
 
     async def of_others(self) -> list[object]:
-        """Everything that is the victim's or a stranger's."""
+        """Return all rows of the victim and of other pipelines."""
         async with self.plane.uow() as uow:
             mapped = await uow.of(MappingStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
             history = await uow.of(MappingStore).history(

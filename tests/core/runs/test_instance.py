@@ -1,4 +1,4 @@
-"""What is said about an instance whose tasks have no place to run."""
+"""The sentence about an instance whose tasks wait for cores."""
 
 from __future__ import annotations
 

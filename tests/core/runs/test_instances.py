@@ -32,7 +32,7 @@ async def test_a_repeated_claim_of_the_same_application_is_granted_again(plane: 
     assert (await plane.get_run(run.id)).instances[0].state is InstanceState.RUNNING
 
 
-async def test_of_two_claims_at_once_one_is_granted(plane: ControlPlane) -> None:
+async def test_one_of_two_concurrent_claims_is_granted(plane: ControlPlane) -> None:
     await plane.pipeline()
     run = await plane.run()
     await plane.submit(run.id)
@@ -74,7 +74,7 @@ async def test_an_ordinal_is_leased_again_only_after_its_end(plane: ControlPlane
     assert (instance.lease, instance.state, instance.application_id) == (2, InstanceState.PENDING, None)
 
 
-async def test_of_two_servers_that_lease_at_once_one_does(plane: ControlPlane) -> None:
+async def test_one_of_two_concurrent_leases_succeeds(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.move(run.id, 0, InstanceState.FAILED)
     outcomes = await asyncio.gather(*(plane.lease(run.id) for _ in range(4)), return_exceptions=True)
@@ -92,7 +92,7 @@ async def test_no_instance_of_a_draining_run_is_leased_again(plane: ControlPlane
         await plane.lease(run.id, 0)
 
 
-async def test_of_two_servers_that_submit_at_once_one_gets_the_token(plane: ControlPlane) -> None:
+async def test_one_of_two_servers_that_submit_at_once_gets_the_token(plane: ControlPlane) -> None:
     await plane.pipeline()
     run = await plane.run()
     outcomes = await asyncio.gather(*(plane.submit(run.id) for _ in range(4)), return_exceptions=True)
@@ -115,7 +115,7 @@ async def test_an_illegal_move_raises_and_changes_nothing(plane: ControlPlane) -
     assert (await plane.get_run(run.id)).instances[0].state is InstanceState.STOPPED
 
 
-async def test_what_the_submission_noted_does_not_undo_what_the_application_said(plane: ControlPlane) -> None:
+async def test_record_of_the_submission_does_not_overwrite_the_claim(plane: ControlPlane) -> None:
     await plane.pipeline()
     run = await plane.run()
     await plane.submit(run.id)

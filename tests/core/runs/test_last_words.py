@@ -1,4 +1,4 @@
-"""A driver that ended without saying how is explained by its first error, not by a banner or a guess."""
+"""A driver that ended without a report is explained by its first error, not by a banner or a guess."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition whose leader does not answer: what a start and a reset do with the others, and what they say of it."""
+"""A partition whose leader does not answer: the effect of a start and a reset on the others, and their messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ source = recorded.source
 
 
 class WithoutLeader(KafkaBrokers):
-    """Partition 1 has no leader: nothing is told of it, and what asks for all of them is refused."""
+    """Partition 1 has no leader: its offsets are unknown, and a request for all of them is refused."""
 
     async def offsets(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -55,7 +55,7 @@ async def start(plane: ControlPlane, brokers: KafkaBrokers = BROKERS) -> None:
 
 
 async def reset(plane: ControlPlane, target: OffsetTarget, brokers: KafkaBrokers = BROKERS) -> dict[int, int]:
-    """What the group has committed then, by partition."""
+    """Return the group's committed offsets after it, by partition."""
     async with plane.uow() as uow:
         await offsets.reset_offsets(
             uow, brokers, pipeline="flights", target=target, expected=None, by=ANNA, why="go", now=plane.now
@@ -70,7 +70,7 @@ async def test_no_leader_is_needed_where_the_group_has_its_offset(plane: Control
     await start(plane)
 
 
-async def test_a_loss_is_refused_beside_it_and_what_is_not_known_is_said(plane: ControlPlane, source: str) -> None:
+async def test_loss_is_refused_beside_it_and_unknown_partitions_are_named(plane: ControlPlane, source: str) -> None:
     with pytest.raises(LostOffsetsError, match=f"{source}-0 was committed at 8") as refused:
         await start(plane)
     assert f"{source}-1" not in refused.value.message
@@ -99,7 +99,7 @@ def leader_of(bootstrap_servers: str, topic: str, partition: int) -> int:
     )
 
 
-async def test_of_a_partition_whose_only_broker_is_stopped(plane: ControlPlane, kafka_cluster3: KafkaCluster) -> None:
+async def test_partition_whose_only_broker_is_stopped(plane: ControlPlane, kafka_cluster3: KafkaCluster) -> None:
     """Partition 0 lost its offset, 1 lost it and has no leader, 2 has both."""
     servers, topic, sink = kafka_cluster3.bootstrap_servers, unique_name("t"), unique_name("out")
     create_topic(servers, topic, partitions=3, replication_factor=1)

@@ -1,4 +1,4 @@
-"""The tail of a Spark log, and what is never read."""
+"""The tail of a Spark log, and files that are never read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_path_that_leads_out_of_our_folder_is_not_read(tmp_path: Path, name: s
     assert "outside" in (tail.why_not or "")
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_log_is_reported(tmp_path: Path) -> None:
     missing = tail_of(at(tmp_path / "none.log"), within=tmp_path)
     assert "No such file" in (missing.why_not or "")
     early = tail_of(at(None), within=tmp_path)

@@ -1,4 +1,4 @@
-"""A task whose every checkpoint fails is shown as not progressing: over REST, in metrics, and among the needs."""
+"""A task whose checkpoints all fail is shown as not progressing: over REST, in metrics, and among the issues."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.fixtures import AsRole
 
 
-async def test_it_is_in_the_report_of_the_task_in_the_metrics_and_needs_somebody(
-    api_wiring: Wiring, as_role: AsRole
-) -> None:
+async def test_it_is_in_the_report_of_the_task_in_the_metrics_and_an_issue(api_wiring: Wiring, as_role: AsRole) -> None:
     database = cast(Database, SimpleNamespace(unit_of_work=api_wiring.unit_of_work))
     plane = ControlPlane(database, now=datetime.now(UTC).replace(microsecond=0))
     run, viewer = await plane.running(), await as_role(Role.VIEWER)

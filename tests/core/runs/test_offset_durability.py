@@ -1,4 +1,4 @@
-"""What is answered as stored is not told again, so it is stored."""
+"""A report that is answered as stored is not repeated, so it is stored."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def test_offsets_wait_for_the_disk() -> None:
     assert done == ["added"]
 
 
-async def test_what_was_told_to_another_database_is_not_kept() -> None:
-    """What it leaves out is not here: an older database was restored."""
+async def test_report_for_another_database_is_not_stored() -> None:
+    """The left-out events are not here: an older database was restored."""
     uow = UnitOf()
     beat = replace(task_heartbeat(RUN), offsets=OffsetReport(database_epoch="the one before"))
     assert not await offset_log.keep(uow, beat, database_epoch="this one", now=datetime(2026, 1, 1, tzinfo=UTC))

@@ -1,4 +1,4 @@
-"""Where offsets would go."""
+"""The changes of an offset reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets on a real broker: looked at first, moved only while nobody reads."""
+"""Offsets on a real broker: previewed first, reset only while the group has no members."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_offsets_stay_while_a_run_lives(plane: ControlPlane, source: str) 
         await reset(plane, EARLIEST)
 
 
-async def test_offsets_stay_while_a_stranger_reads_with_the_group(
+async def test_offsets_stay_while_a_foreign_member_is_in_the_group(
     plane: ControlPlane, source: str, kafka: KafkaCluster
 ) -> None:
     async with plane.uow() as uow:

@@ -1,4 +1,4 @@
-"""What the forms of a run's page ask for, and what they answer when it is refused."""
+"""The forms of a run's page, and their answers to a refusal."""
 
 from __future__ import annotations
 

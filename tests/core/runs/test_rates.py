@@ -1,4 +1,4 @@
-"""Rates of a task that commits often, and of one that commits less often than it is heard."""
+"""Rates of a task that commits often, and of one that commits less often than its heartbeats."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def filling(*, commits: dict[int, int], seconds: int, idle_from: int | None = No
                 every_ms=EVERY_MS,
                 records_in=records,
                 transactions_committed=ends,
-                # What has nothing to do with an end, and must not be taken for one.
+                # Changes that have nothing to do with an end, and must not count as one.
                 events_dropped=second // 7,
             )
         )
@@ -110,7 +110,7 @@ def test_without_two_reports_of_one_attempt_there_is_no_rate(before: TaskReport 
     assert msgspec.structs.replace(found, since=None) == TaskRates()
 
 
-def test_of_one_that_commits_rarely_they_are_from_commit_to_commit_and_stay_between() -> None:
+def test_rates_of_a_task_with_rare_commits_are_from_commit_to_commit() -> None:
     found = rates_of(*filling(commits={31: 3_100, 62: 6_200, 93: 3_100}, seconds=100))
     assert {one.records_in_per_s for one in found[:31]} == {None}
     assert {one.records_in_per_s for one in found[31:62]} == {100.0}
@@ -137,7 +137,7 @@ def test_without_a_commit_for_two_intervals_they_are_nothing() -> None:
     assert {one.commits_per_s for one in found[91:]} == {0.0}
 
 
-def test_of_one_that_had_nothing_to_do_the_next_commit_is_of_two_intervals_at_most() -> None:
+def test_rates_after_an_idle_time_are_of_two_intervals_at_most() -> None:
     found = rates_of(*filling(commits={30: 3_000, 1_000: 600}, seconds=1_002))
     assert found[1_000].records_in_per_s == 10.0
     assert found[1_000].over_ms == 2 * EVERY_MS
@@ -157,7 +157,7 @@ def test_an_aborted_checkpoint_is_an_end_too() -> None:
     assert (rates.records_in_per_s, rates.aborts_per_s) == (0, 0.05)
 
 
-def test_times_that_are_told_never_go_backwards() -> None:
+def test_reported_times_never_go_backwards() -> None:
     reports = filling(commits={31: 3_100, 62: 6_200}, seconds=70)
     since = [one.since.at_ms for one in rates_of(*reports) if one.since is not None]
     assert len(since) == 70

@@ -151,7 +151,7 @@ async def test_two_servers_at_once_submit_once(plane: ControlPlane, spark: Recor
     assert sorted(one.ordinal for one in spark.submitted) == [0, 1, 2]
 
 
-async def test_a_submission_that_fails_is_said_and_tried_again_later(
+async def test_failed_submission_is_reported_and_tried_again_later(
     plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
 ) -> None:
     await reconciler.turn()
@@ -342,7 +342,7 @@ async def test_a_driver_that_ignores_its_drain_gets_one_signal_one_kill_and_a_li
     ]
 
 
-async def test_of_two_servers_that_decide_at_once_one_signals(plane: ControlPlane, spark: RecordingSpark) -> None:
+async def test_one_of_two_servers_that_decide_at_once_signals(plane: ControlPlane, spark: RecordingSpark) -> None:
     run = await plane.running()
     pair = [make_reconciler(plane, spark) for _ in range(2)]
     for one in pair:
@@ -370,7 +370,7 @@ async def test_a_clock_that_goes_back_keeps_no_run_from_being_started(
 async def test_a_signal_of_an_earlier_drain_does_not_count_for_this_one(
     plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
 ) -> None:
-    """It was hurried, went out of sight, was heard again as running, and drains once more."""
+    """It got SIGTERM, became unreachable, sent heartbeats as running again, and drains once more."""
     run = await plane.running()
     await settle(plane, reconciler)
     await plane.move(run.id, 0, S.DRAINING)
@@ -389,7 +389,7 @@ async def test_a_signal_of_an_earlier_drain_does_not_count_for_this_one(
     assert (spark.stopped, spark.killed) == ([0, 0], [])
 
 
-async def test_a_bug_that_one_run_brings_out_keeps_no_other_from_being_looked_at(
+async def test_bug_in_one_run_keeps_no_other_from_being_reconciled(
     plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await reconciler.turn()

@@ -1,4 +1,4 @@
-"""What was confirmed, held against what the group has: lost, moved, or as it should be."""
+"""Confirmed offsets compared with those of the group: lost, moved, or equal."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_latest_in_a_group_that_has_begun_reads_a_partition_from_its_beginning()
     ],
     ids=["it begins there anyway", "a topic made anew", "a partition that is not read"],
 )
-def test_what_is_no_loss(recorded: RecordedOffset) -> None:
+def test_equal_offsets_are_not_a_loss(recorded: RecordedOffset) -> None:
     assert of({}, recorded) == Compared()
 
 

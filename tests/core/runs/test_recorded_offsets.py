@@ -1,4 +1,4 @@
-"""What tasks confirmed is kept, given to the next instance, and held against the group before a start."""
+"""Confirmed offsets are stored, sent to the next instance, and compared with the group before a start."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def recorded(
     return {(one.topic, one.partition): one for one in found}
 
 
-async def test_offsets_of_one_run_only_grow_and_those_of_given_up_partitions_stay(plane: ControlPlane) -> None:
+async def test_offsets_of_one_run_only_grow_and_those_of_released_partitions_stay(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)]))
     late = replace(task_heartbeat(run.id, sequence=2), confirmed=confirmed(("in", 0, 7), ("in", 1, 9), topic_id="a"))
@@ -171,7 +171,7 @@ async def start(plane: ControlPlane) -> Run:
 
 
 async def pager(plane: ControlPlane) -> None:
-    """A webhook that is told of offsets that were moved."""
+    """A webhook for alerts about moved offsets."""
     async with plane.uow() as uow:
         await uow.of(WebhookStore).add(
             Webhook(
@@ -311,7 +311,7 @@ async def test_the_advised_way_out_leaves_partitions_alone_that_have_lost_nothin
         await reset(plane, RECORDED, "once more")
 
 
-async def test_a_loss_after_a_reset_on_a_topic_made_anew_is_refused(
+async def test_loss_after_a_reset_on_a_recreated_topic_is_refused(
     plane: ControlPlane, kafka: KafkaCluster, source: str
 ) -> None:
     delete_topics(kafka.bootstrap_servers, [source])
@@ -357,7 +357,7 @@ async def test_offsets_that_differ_from_the_recorded_ones_are_reported_and_not_r
     assert f"differ from the recorded ones: {source}-0 is at 3, recorded at 8" in alert.sentence
 
 
-async def test_offsets_that_nobody_moved_are_told_to_no_webhook(plane: ControlPlane, source: str) -> None:
+async def test_unmoved_offsets_raise_no_alert(plane: ControlPlane, source: str) -> None:
     await commit(plane, source, 8, 5)
     await pager(plane)
     await start(plane)
@@ -365,7 +365,7 @@ async def test_offsets_that_nobody_moved_are_told_to_no_webhook(plane: ControlPl
         assert not (await uow.of(DeliveryStore).list("pager", after=None, limit=9)).items
 
 
-async def test_a_new_group_and_a_topic_made_anew_begin_as_ever(
+async def test_new_group_and_recreated_topic_begin_at_the_start_position(
     plane: ControlPlane, kafka: KafkaCluster, source: str
 ) -> None:
     delete_topics(kafka.bootstrap_servers, [source])
@@ -375,7 +375,7 @@ async def test_a_new_group_and_a_topic_made_anew_begin_as_ever(
     await start(plane)
 
 
-async def test_an_offset_that_outlived_its_topic_is_refused_until_somebody_sets_one(
+async def test_offset_that_outlived_its_topic_is_refused_until_a_reset(
     plane: ControlPlane, kafka: KafkaCluster, source: str
 ) -> None:
     delete_topics(kafka.bootstrap_servers, [source])

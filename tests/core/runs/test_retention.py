@@ -1,4 +1,4 @@
-"""What time takes away, and what it leaves."""
+"""Rows that expire, and rows that stay."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_samples_of_two_weeks_are_looked_through_in_time(plane: ControlPla
     assert removed == 1
 
 
-async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane) -> None:
+async def test_unused_rows_expire_and_the_rest_stays(plane: ControlPlane) -> None:
     run = await plane.running()
     event = TaskEvent(event_id="old", kind=EventKind.ABORTED, at_ms=int(plane.now.timestamp() * 1000), message="x")
     await plane.beat(task_heartbeat(run.id, events=[event]))
@@ -86,7 +86,7 @@ async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane)
         assert not await tokens.is_first_start(uow)
 
 
-async def test_stretches_that_ended_long_ago_go_and_those_that_last_stay(plane: ControlPlane) -> None:
+async def test_old_ownership_intervals_are_removed_and_open_ones_stay(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
     plane.pass_time(1)

@@ -1,4 +1,4 @@
-"""A turn of the retention loop keeps what it removed."""
+"""A turn of the retention loop commits its removals."""
 
 from __future__ import annotations
 

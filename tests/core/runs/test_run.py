@@ -1,4 +1,4 @@
-"""What a run is, from what is wanted and what its instances are."""
+"""The state of a run from its desired state and its instances."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def test_every_pair_of_states_has_a_line_and_the_order_of_instances_does_not_mat
 
 @pytest.mark.parametrize("end", RunEnd)
 @pytest.mark.parametrize("desired", DesiredRunState)
-def test_an_end_is_the_last_word(end: RunEnd, desired: DesiredRunState) -> None:
+def test_end_of_a_run_is_final(end: RunEnd, desired: DesiredRunState) -> None:
     assert derive(S.RUNNING, desired=desired, end=end) == end.value
 
 
-def test_what_ends_a_run_is_shown_from_the_moment_it_is_asked_for() -> None:
+def test_requested_end_of_a_run_is_shown_at_once() -> None:
     assert derive(S.RUNNING, desired=DesiredRunState.DRAIN) is RunState.DRAINING
     assert derive(S.RUNNING, desired=DesiredRunState.KILL) is RunState.KILLING
 
@@ -102,14 +102,14 @@ def test_wishes_only_get_sterner_after_a_drain() -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in InstanceState if state not in ENDED | {S.DRAINING}])
-def test_tasks_are_told_what_is_wanted_of_the_run(state: InstanceState) -> None:
+def test_tasks_get_the_desired_state_of_the_run(state: InstanceState) -> None:
     assert desired_of_tasks(DesiredRunState.RUN, state) is DesiredTaskState.RUN
     assert desired_of_tasks(DesiredRunState.PAUSE, state) is DesiredTaskState.PAUSE
     assert desired_of_tasks(DesiredRunState.DRAIN, state) is DesiredTaskState.DRAIN
     assert desired_of_tasks(DesiredRunState.KILL, state) is DesiredTaskState.DRAIN
 
 
-def test_a_draining_instance_drains_whatever_its_run_wants() -> None:
+def test_draining_instance_drains_with_any_desired_state() -> None:
     assert {desired_of_tasks(desired, S.DRAINING) for desired in DesiredRunState} == {DesiredTaskState.DRAIN}
 
 

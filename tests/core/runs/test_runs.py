@@ -1,4 +1,4 @@
-"""Starting, ending, restarting and rolling runs; the broker is a real one where it is asked."""
+"""Start, end, restart and roll of runs, with a real broker if one is asked."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_started_run_has_its_instances_its_ids_and_its_command(
     assert [(command.verb, command.why) for command in log.items] == [("start_run", "go"), ("create_pipeline", None)]
 
 
-async def test_of_concurrent_starts_one_wins_and_the_others_are_told_who(
+async def test_one_of_concurrent_starts_wins_and_the_others_name_it(
     on_broker: ControlPlane, brokers: KafkaBrokers
 ) -> None:
     outcomes = await asyncio.gather(*(start(on_broker, brokers) for _ in range(4)), return_exceptions=True)
@@ -115,7 +115,7 @@ async def test_of_concurrent_starts_one_wins_and_the_others_are_told_who(
         assert [run.id for run in await uow.of(RunStore).list_live()] == [won[0].id]
 
 
-async def test_a_viewer_cannot_start_and_is_told_what_it_takes(plane: ControlPlane, brokers: KafkaBrokers) -> None:
+async def test_viewer_cannot_start_and_the_error_names_the_role(plane: ControlPlane, brokers: KafkaBrokers) -> None:
     with pytest.raises(ForbiddenError, match="requires the role operator; eve is viewer"):
         await start(plane, brokers, by=Principal(name="eve", role=Role.VIEWER))
 
@@ -178,7 +178,7 @@ async def test_asking_twice_for_the_same_changes_nothing_and_logs_once(plane: Co
 
 
 @pytest.mark.parametrize(("before_s", "after_s"), [(5, 5), (-3600, 5), (5, -3600)])
-async def test_a_rolling_restart_bounces_every_instance_once_whatever_the_clock_does(
+async def test_rolling_restart_bounces_every_instance_once_with_any_clock(
     plane: ControlPlane, before_s: float, after_s: float
 ) -> None:
     """The clock jumps before it is asked for, or between that and the new leases, as between two servers' clocks."""
@@ -288,14 +288,14 @@ async def test_runs_are_listed_newest_first_page_by_page(plane: ControlPlane) ->
 
 
 @pytest.mark.parametrize("run_id", ["nonsense", "00000000-0000-0000-0000-000000000000", "\x00"])
-async def test_what_is_no_run_is_not_found(plane: ControlPlane, run_id: str) -> None:
+async def test_malformed_run_id_is_not_found(plane: ControlPlane, run_id: str) -> None:
     async with plane.uow() as uow:
         with pytest.raises(NotFoundError, match="there is no run"):
             await runs.get_run(uow, run_id)
 
 
 async def test_opposite_wishes_at_once_take_turns(plane: ControlPlane) -> None:
-    """Locks in one order: however a drain, a restart, a revision and an ending instance meet, nobody waits for ever."""
+    """Locks are in one order: a drain, a restart, a revision and an ending instance never deadlock."""
     run = await plane.running(instances=3)
     outcomes = await asyncio.gather(
         ask(plane, runs.drain_run, run.id),

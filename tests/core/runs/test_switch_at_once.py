@@ -1,4 +1,4 @@
-"""From group_only to v2 in one step: refused, unless somebody says so and why."""
+"""From group_only to v2 in one step: refused without a reason."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ async def test_two_plain_restarts_are_no_way_round_it(plane: ControlPlane, befor
     await end(plane, await start(plane))
 
 
-async def test_what_a_migration_has_proven_may_be_restarted(plane: ControlPlane) -> None:
-    """As one that was aborted in its second bounce leaves it: nobody commits as group_only any more."""
+async def test_mode_that_a_migration_has_proven_may_be_restarted(plane: ControlPlane) -> None:
+    """As a migration that was aborted in its second bounce leaves it: no task commits as group_only any more."""
     await ended_run(plane, A)
     await plane.revise("flights", **fields_of(B))
     run_id = await start(plane)
@@ -95,7 +95,7 @@ async def test_what_a_migration_has_proven_may_be_restarted(plane: ControlPlane)
     await start(plane)
 
 
-async def test_what_was_proven_before_it_ran_so_again_proves_nothing(plane: ControlPlane) -> None:
+async def test_proof_before_another_run_in_that_mode_does_not_count(plane: ControlPlane) -> None:
     await ended_run(plane, B)
     run_id = await start(plane)
     await migrated(plane, run_id, shut_out=A)

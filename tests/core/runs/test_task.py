@@ -1,4 +1,4 @@
-"""What tasks make of their instance."""
+"""The effect of tasks on the state of their instance."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""A worker is believed about its own pipeline, and about nothing that others own; numbers that cannot be are none."""
+"""A worker is believed about its own pipeline only; impossible numbers are dropped."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Optional, get_args, get_type_hints
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.mappings.mapping import IdKind, OwnershipFilter
 from app.core.mappings.store.mappings import MappingStore
 from app.core.pipelines.pipeline import ProcessingGuarantee
-from app.core.runs.lease_bounds import LARGEST
+from app.core.runs.number_bounds import LARGEST, Sieve, numbers_of
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.service import heartbeats, retention
 from app.core.runs.service.heartbeats import Heard
@@ -25,7 +26,7 @@ from app.core.runs.store.recorded_offsets import RecordedOffsetStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.tables.tasks import task_attempts
 from app.core.runs.task import Counters, EventKind, PartitionProgress, TaskReport
-from app.core.wire.heartbeat import GoneAttempt, GoneBy, TaskEvent, TaskHeartbeat
+from app.core.wire.heartbeat import DriverHeartbeat, GoneAttempt, GoneBy, TaskEvent, TaskHeartbeat
 from app.core.wire.offset_events import Assigned
 from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
 from app.kit.errors import ForbiddenError, InvalidError
@@ -34,6 +35,23 @@ from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, driver_h
 STRANGER = "payments-1"
 V1 = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}
 BY_FORMULA = "fl.p.flights-group.in.7"
+
+
+HELD_AGAINST_BOUNDS = [TaskHeartbeat, TaskEvent, PartitionProgress, Counters, OffsetReport, DriverHeartbeat]
+
+
+@pytest.mark.parametrize("struct", HELD_AGAINST_BOUNDS)
+def test_each_number_that_a_worker_reports_has_a_bound(struct: type[msgspec.Struct]) -> None:
+    names = {name for name, hint in get_type_hints(struct).items() if {int, float} & {hint, *get_args(hint)}}
+    assert {number.field for number in numbers_of(struct)} == names
+
+
+@pytest.mark.parametrize("hint", [int, int | None, float, float | None, Optional[int]])  # noqa: UP045
+def test_heartbeat_with_a_number_without_a_bound_is_not_accepted(hint: Any) -> None:
+    forgetful = msgspec.defstruct("Forgetful", [("retries", hint)], bases=(TaskHeartbeat,), kw_only=True)
+    said = msgspec.structs.asdict(task_heartbeat("r"))
+    with pytest.raises(TypeError, match=r"Forgetful.retries is a number without a Bound"):
+        Sieve().bounded(forgetful(**said, retries=1))
 
 
 async def receive(plane: ControlPlane, heartbeat: TaskHeartbeat, *, counts: dict[str, int] | None = None) -> Heard:
@@ -96,7 +114,7 @@ async def test_nothing_of_an_honest_heartbeat_is_dropped(plane: ControlPlane) ->
 
 
 @pytest.mark.parametrize("name", [STRANGER, "fl.t.other.0.0"])
-async def test_fencing_of_a_strangers_producer_is_not_recorded(plane: ControlPlane, name: str) -> None:
+async def test_fencing_of_a_foreign_producer_is_not_recorded(plane: ControlPlane, name: str) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, events=[fenced(name)]))
     async with plane.uow() as uow:
@@ -248,7 +266,7 @@ async def test_no_number_of_a_heartbeat_keeps_the_run_from_being_counted_and_exp
     assert all(math.isfinite(sample.records_in_per_s) and sample.records_in_per_s >= 0 for sample in series)
 
 
-async def test_counters_that_were_stored_before_are_read_and_expire_whatever_they_are(plane: ControlPlane) -> None:
+async def test_counters_that_were_stored_before_are_read_and_expire_with_any_value(plane: ControlPlane) -> None:
     run = await plane.running()
     for attempt in range(3):
         await plane.beat(task_heartbeat(run.id, attempt=attempt, partitions=[("in", 0)]))
@@ -298,7 +316,7 @@ async def test_number_that_no_attempt_can_have_is_refused(plane: ControlPlane, f
         await plane.beat(task_heartbeat(run.id, **fields))
 
 
-async def test_driver_tells_of_its_own_tasks_and_of_one_attempt_of_each(plane: ControlPlane) -> None:
+async def test_driver_reports_its_own_tasks_and_one_attempt_of_each(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     gone = tuple(
         GoneAttempt(task=task, attempt=attempt, by=GoneBy.WORKER)

@@ -1,4 +1,4 @@
-"""The workers' listener: run tokens only, both protocol versions named, and a quick answer when Postgres is away."""
+"""The workers' listener: run tokens only, both protocol versions named, and a quick answer without Postgres."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_driver_claims_reports_and_ends(worker: Worker, administrator: h
     assert run["instances"][0]["state"] == "stopped"
 
 
-async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Worker, api_wiring: Wiring) -> None:
+async def test_locked_fencing_row_delays_no_answer_to_a_task(worker: Worker, api_wiring: Wiring) -> None:
     await worker.post("claim", worker.claim())
 
     async def beat(sequence: int, *kinds: EventKind) -> HeartbeatAnswer:
@@ -162,7 +162,7 @@ async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Wo
     assert len(after.event.evidence) == len(before.event.evidence) + 1
 
 
-async def test_offsets_are_kept_beside_the_heartbeat_and_what_cannot_be_kept_silences_nobody(
+async def test_offsets_are_stored_beside_the_heartbeat_and_a_failure_delays_no_answer(
     worker: Worker, administrator: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await worker.post("claim", worker.claim())
@@ -191,9 +191,7 @@ async def test_offsets_are_kept_beside_the_heartbeat_and_what_cannot_be_kept_sil
     assert without.json()["offsets_stored"] is False
 
 
-async def test_partitions_that_there_are_not_are_known_once_brokers_have_told(
-    worker: Worker, api_wiring: Wiring
-) -> None:
+async def test_unknown_partitions_are_known_once_brokers_have_reported_them(worker: Worker, api_wiring: Wiring) -> None:
     await worker.post("claim", worker.claim())
     async with api_wiring.unit_of_work() as uow:
         (topic,) = (await uow.of(PipelineStore).get("flights")).definition.source_topics
@@ -244,7 +242,7 @@ async def test_another_protocol_version_is_refused_with_both_named(worker: Worke
     assert response.status_code == 426
     detail = response.json()["detail"]
     assert f"version {version}" in detail
-    assert f"speaks {protocol.CURRENT}" in detail
+    assert f"supports {protocol.CURRENT}" in detail
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"protocol_version": 1}', b'{"protocol_version": "1"}', b"\xff"])
@@ -285,7 +283,7 @@ async def test_a_foreign_host_and_a_large_body_are_refused(workers_client: httpx
     assert (foreign.status_code, large.status_code) == (421, 413)
 
 
-async def test_with_postgres_away_a_worker_is_told_so_before_it_stops_waiting(tmp_path: Path) -> None:
+async def test_without_postgres_a_worker_is_answered_before_it_stops_waiting(tmp_path: Path) -> None:
     """Workers wait for 2 s; then they would not know that it is the database, and not the network."""
     nobody_there = "postgresql://u:p@127.0.0.1:1/x"
     async with (

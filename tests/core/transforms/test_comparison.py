@@ -1,4 +1,4 @@
-"""Comparisons of JSON values: what holds, what does not, and what is an error of the record."""
+"""Comparisons of JSON values: results, and errors of the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Free conditions in CEL."""
+"""Conditions in CEL."""
 
 from __future__ import annotations
 

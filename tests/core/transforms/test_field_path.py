@@ -25,7 +25,7 @@ names = st.lists(st.text(min_size=1, max_size=5) | st.sampled_from([".", "\\", "
 
 
 @given(names)
-def test_what_render_writes_parse_reads(path: list[str]) -> None:
+def test_parse_reads_the_output_of_render(path: list[str]) -> None:
     assert parse(render(tuple(path))) == tuple(path)
 
 
@@ -44,8 +44,8 @@ def test_dots_separate_and_a_backslash_takes_that_away(path: str, expected: tupl
         (".", "an empty name between its dots"),
         ("a..b", "`a..b` has an empty name"),
         ("a.", "an empty name"),
-        ("a\\", "a backslash stands before a dot"),
-        ("a\\n", "a backslash stands before a dot"),
+        ("a\\", "a backslash can only precede a dot"),
+        ("a\\n", "a backslash can only precede a dot"),
     ],
 )
 def test_a_path_that_is_none_says_why(path: str, part: str) -> None:
@@ -83,7 +83,7 @@ def test_setting_makes_the_objects_on_the_way() -> None:
 def test_setting_below_something_that_is_not_an_object_is_an_error(blocking: Any) -> None:
     with pytest.raises(BlockedPathError) as caught:
         setter(parse("a.b.c"))({"a": {"b": blocking}}, 5)
-    assert str(caught.value) == "`a.b.c` cannot be set, because `a.b` is there and not an object"
+    assert str(caught.value) == "`a.b.c` cannot be set, because `a.b` exists and is not an object"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_taking_removes_the_field_and_nothing_else(path: str, taken: Any, left: 
 
 
 @given(names, st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(), max_size=3))
-def test_what_was_set_is_got_and_taken_away_again(path: list[str], record: dict[str, Any]) -> None:
+def test_set_field_is_read_and_removed_again(path: list[str], record: dict[str, Any]) -> None:
     before = copy.deepcopy(record)
     where = tuple(path)
     if path[0] in record:

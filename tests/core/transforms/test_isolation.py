@@ -1,4 +1,4 @@
-"""What an uploaded file can reach while it is validated: nothing of the server, of other users, or of the network.
+"""The reach of an uploaded file during its validation: nothing of the server, of other users, or of the network.
 
 Each question is asked without isolation too, where it is answered with yes: so it can find what it asks for.
 """
@@ -57,7 +57,7 @@ async def check(source: str, *, secret_paths: tuple[str, ...] = (), accepts: boo
 
 
 class Ask:
-    """Whether an expression holds for a file under validation."""
+    """Return whether an expression holds for a file under validation."""
 
     def __init__(self, *, is_isolated: bool) -> None:
         self._is_isolated = is_isolated
@@ -118,7 +118,7 @@ async def test_secrets_in_the_middle_of_what_is_shown_are_hidden(
     ask: Ask, secret_in_the_environment: Path, part: str
 ) -> None:
     token = str(secret_in_the_environment / "token")
-    assert await ask(f"readable({token!r}) == b'secret'"), "the control: nobody hides it"
+    assert await ask(f"readable({token!r}) == b'secret'"), "the control: it is not hidden"
     hidden = (str(secret_in_the_environment / part), "/no/such/path")
     assert not await ask(f"readable({token!r}) == b'secret'", secret_paths=hidden)
 
@@ -141,7 +141,7 @@ async def test_secrets_are_hidden_by_every_name_of_what_is_shown(
     monkeypatch.setattr(isolating, "SYSTEM", (*isolating.SYSTEM, str(link)))
     names = [str(link / "token"), str(secret_in_the_environment / "token")]
     for name in names:
-        assert await ask(f"readable({name!r}) == b'secret'"), "the control: nobody hides it"
+        assert await ask(f"readable({name!r}) == b'secret'"), "the control: it is not hidden"
     for hidden in (link / part, secret_in_the_environment / part):
         for name in names:
             assert not await ask(f"readable({name!r}) == b'secret'", secret_paths=(str(hidden),))
@@ -174,7 +174,7 @@ async def test_sockets_in_folders_and_abstract_ones_are_out_of_reach(
 
 
 @pytest.mark.parametrize("is_isolated", [True], ids=["isolated"])
-async def test_it_is_nobody_and_stays_so(ask: Ask) -> None:
+async def test_its_user_has_no_account_and_does_not_change(ask: Ask) -> None:
     """As root's child another user, without a capability, and without a way back to any."""
     assert await ask(f"os.getuid() == os.geteuid() and (os.getuid() != 0 or {os.geteuid()} != 0)")
     assert not await ask(
@@ -211,7 +211,7 @@ def test_an_older_bubblewrap_is_not_asked_for_what_it_cannot(tmp_path: Path, ver
     assert isolating.can_disable_userns(str(program)) is can
 
 
-async def test_what_leaves_its_session_ends_with_the_check(tmp_path: Path) -> None:
+async def test_process_outside_its_session_ends_with_the_check(tmp_path: Path) -> None:
     """A daemon by the book: two forks, a session of its own, deaf to signals."""
     marker = f"fenceline-daemon-{os.getpid()}-{tmp_path.name}"
     source = (

@@ -32,7 +32,7 @@ async def only(source: str, *, time_limit_s: float = 10.0) -> Problem:
 
 
 async def answers(expression: str) -> bool:
-    """Whether an expression holds in the child."""
+    """Return whether an expression holds in the child."""
     problem = await only(f"import os\nraise (KeyError if ({expression}) else IndexError)")
     return {"KeyError": True, "IndexError": False}[problem.message.rsplit(": ", 1)[1]]
 
@@ -66,7 +66,7 @@ async def test_a_file_that_is_not_the_definitions_is_not_run() -> None:
         ("(" * 100_000, "file_name", "too many nested parentheses"),
     ],
 )
-async def test_what_is_wrong_with_a_file_is_told_at_its_field(source: str, field: str, part: str) -> None:
+async def test_problem_of_a_file_is_reported_at_its_field(source: str, field: str, part: str) -> None:
     problem = await only(source)
     assert problem.field == f"transform.{field}"
     assert part in problem.message
@@ -120,7 +120,7 @@ async def test_a_file_cannot_fill_the_disk(folder: str) -> None:
         ),
     ],
 )
-async def test_a_file_that_ends_the_child_is_told_so(source: str, part: str) -> None:
+async def test_file_that_ends_the_child_is_reported(source: str, part: str) -> None:
     problem = await only(source)
     assert problem.field == "transform.file_name"
     assert part in problem.message
@@ -138,7 +138,7 @@ def answer(text):
 async def test_a_line_without_an_end_is_no_answer() -> None:
     started = time.monotonic()
     problem = await only(f"{WRITES}answer('x' * 200_000)\nimport time; time.sleep(60)")
-    assert time.monotonic() - started < 8, "nobody waits for the rest"
+    assert time.monotonic() - started < 8, "the check does not wait for the rest"
     assert "wrote to the descriptor of its validation's answer" in problem.message
 
 
@@ -147,7 +147,7 @@ async def test_a_pipe_that_the_file_fills_after_an_answer_is_read_to_its_end() -
     started = time.monotonic()
     problem = await only(f"{WRITES}answer('{{}}\\n' + 'x' * 2_000_000)\nimport time; time.sleep(60)", time_limit_s=2)
     assert time.monotonic() - started < 8
-    assert "was still running after 2 s" in problem.message, "whatever it answered"
+    assert "was still running after 2 s" in problem.message, "with any answer"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ async def test_two_checks_run_and_the_rest_wait_or_are_refused(tmp_path: Path) -
     )
 
     def running() -> int:
-        # Of every check one, however many processes of the sandbox carry its arguments.
+        # One process of each check, although several processes of the sandbox have its arguments.
         return sum(marker in (p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
 
     asked = [asyncio.create_task(check(source)) for _ in range(9)]
@@ -202,7 +202,7 @@ async def test_two_checks_run_and_the_rest_wait_or_are_refused(tmp_path: Path) -
     assert "not validated: other files are being validated" in refused[0][0].message
 
 
-async def test_what_a_file_starts_ends_with_its_check(tmp_path: Path) -> None:
+async def test_process_of_a_file_ends_with_its_check(tmp_path: Path) -> None:
     marker = f"fenceline-straggler-{os.getpid()}-{tmp_path.name}"
     source = (
         "import subprocess, sys, threading, time\n"

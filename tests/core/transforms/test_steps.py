@@ -1,4 +1,4 @@
-"""Declarative steps: what each does, what is refused before any record, and what is an error of a record."""
+"""Declarative steps: their effects, refusals before any record, and errors of a record."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_set_sets_any_json_value() -> None:
     assert run({"a": 1}, *steps) == ({"a": None, "b": {"c": [1]}, "x": "y"}, None)
 
 
-def test_what_one_record_does_to_a_value_that_was_set_does_not_reach_the_next() -> None:
+def test_change_of_a_set_value_does_not_reach_the_next_record() -> None:
     steps = compiled(SetField(field="a", value={"n": [1]}), Rename(field="b", to="a.b"))
     assert steps.apply({"b": 5}) == ({"a": {"n": [1], "b": 5}}, None)
     assert steps.apply({}) == ({"a": {"n": [1]}}, None)
@@ -108,7 +108,7 @@ def test_an_ordering_on_a_field_at_the_top_names_step_and_field_too() -> None:
 
 
 def test_a_field_below_something_else_cannot_be_set_and_the_step_is_named() -> None:
-    with pytest.raises(StepError, match=r"step 1: `a\.b` cannot be set, because `a` is there and not an object"):
+    with pytest.raises(StepError, match=r"step 1: `a\.b` cannot be set, because `a` exists and is not an object"):
         run({"a": 5}, SetField(field="a.b", value=1))
     with pytest.raises(StepError, match=r"step 1: `a\.b` cannot be set"):
         run({"a": 5, "x": 1}, Rename(field="x", to="a.b"))
@@ -148,7 +148,7 @@ def test_a_mistake_in_a_step_belongs_to_its_form_field(step: Step, field: str, p
     assert not problem.is_warning
 
 
-def test_all_mistakes_of_all_steps_are_told_at_once() -> None:
+def test_all_problems_of_all_steps_are_reported_at_once() -> None:
     problems = refused(
         Filter(field="", operator=Op.LT, value=None),
         Project(fields=("a",)),
@@ -192,9 +192,7 @@ steps_strategy = st.lists(
 
 
 @given(steps_strategy, json_objects)
-def test_whatever_the_steps_and_the_record_the_only_error_is_the_records(
-    steps: list[Step], record: dict[str, Any]
-) -> None:
+def test_any_steps_and_record_raise_only_an_error_of_the_record(steps: list[Step], record: dict[str, Any]) -> None:
     result = compile_steps(steps)
     if isinstance(result, list):
         assert all(problem.field.startswith("transform.steps.") for problem in result)

@@ -1,4 +1,4 @@
-"""Avro containers whose blocks claim or inflate to more than may be held."""
+"""Avro containers whose blocks claim or inflate to more than the bound."""
 
 from __future__ import annotations
 

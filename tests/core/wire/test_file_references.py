@@ -30,7 +30,7 @@ def test_the_schema_is_one() -> None:
     cast("Any", Draft202012Validator).check_schema(SCHEMA)
 
 
-def test_what_is_encoded_is_valid_and_decodes_to_itself() -> None:
+def test_encoded_reference_is_valid_and_decodes_to_itself() -> None:
     assert problems(message()) == []
     assert decode(encode(REFERENCE)) == REFERENCE
 
@@ -69,12 +69,12 @@ def test_the_schema_has_the_fields_of_the_message_and_no_others() -> None:
         ("uploaded_at_ms", "2013-01-31"),
     ],
 )
-def test_what_no_sink_writes_is_invalid(field: str, value: Any) -> None:
+def test_value_that_no_sink_writes_is_invalid(field: str, value: Any) -> None:
     assert problems({**message(), field: value}) != []
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"not json", encode(REFERENCE)[:-1]])
-def test_what_is_no_reference_is_refused(value: bytes) -> None:
+def test_value_that_is_not_a_reference_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(value)
 

@@ -1,4 +1,4 @@
-"""The messages between server and workers, against recorded ones: what was once said is understood for ever.
+"""The messages between server and workers, compared with recorded ones: an old message is understood for ever.
 
 A recorded file is changed only together with the protocol version (app/core/wire/protocol.py); a new field with a
 default leaves the files as they are.
@@ -59,7 +59,7 @@ def test_every_message_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_a_recorded_message_is_read_and_said_again_without_loss(name: str) -> None:
+def test_recorded_message_is_read_and_written_again_without_loss(name: str) -> None:
     message = msgspec.json.decode(recorded(name), type=MESSAGES[name])
     said = json.loads(msgspec.json.encode(message))
     assert what_is_known_of(said, json.loads(recorded(name))) == json.loads(recorded(name))
@@ -89,11 +89,11 @@ def test_fields_without_a_default_are_those_of_the_first_release() -> None:
 @pytest.mark.parametrize("version", [0, 3, 99])
 def test_another_protocol_version_is_refused_with_both_named(version: int) -> None:
     other = json.dumps({**json.loads(recorded("specification")), "protocol_version": version}).encode()
-    with pytest.raises(protocol.UnsupportedProtocolError, match=rf"version {version}, this side speaks 1, 2"):
+    with pytest.raises(protocol.UnsupportedProtocolError, match=rf"version {version}, this side supports 1, 2"):
         specification.decode(other)
 
 
-def test_the_version_is_looked_at_before_the_rest() -> None:
+def test_version_is_checked_before_the_rest() -> None:
     with pytest.raises(protocol.UnsupportedProtocolError, match="version 3"):
         specification.decode(b'{"protocol_version": 3, "everything": "else differs"}')
 
@@ -119,7 +119,7 @@ def test_a_worker_of_version_1_refuses_a_pipeline_of_files_before_it_looks_furth
     with pytest.raises(protocol.UnsupportedProtocolError) as refused:
         specification.decode(data)
     assert str(refused.value) == (
-        "the server speaks protocol version 2, this side speaks 1: install the same Fenceline release on both"
+        "the server has protocol version 2, this side supports 1: install the same Fenceline release on both"
     )
 
 
@@ -128,7 +128,7 @@ def test_a_worker_of_today_takes_a_pipeline_of_files_whole() -> None:
     taken = specification.decode(specification.encode(with_files(files)))
     assert taken.definition.files == files
     assert taken.protocol_version == protocol.FILES
-    # What a driver hands on to its tasks is the same again.
+    # The specification that a driver hands on to its tasks is the same again.
     assert specification.decode(specification.encode(taken)) == taken
 
 
@@ -145,7 +145,7 @@ def test_a_driver_of_version_1_refuses_to_audit_files_and_audits_records(monkeyp
 
 
 def test_a_worker_of_version_1_passes_over_the_recorded_offsets() -> None:
-    """It begins a group that has lost them anew, as it did before: the server has compared them first."""
+    """It starts a group without its offsets at the start position, as before: the server has compared them first."""
     known = (RecordedOffset(topic="in", partition=0, offset=7, topic_id="a"),)
     said = specification.encode(msgspec.structs.replace(with_files(None), recorded=known))
     assert msgspec.json.decode(said)["protocol_version"] == 1

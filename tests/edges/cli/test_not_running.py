@@ -92,7 +92,7 @@ def test_member_with_another_assignor_is_the_reason_and_the_run_is_not_called_ru
     refused = fenceline("runs", "start", name, "--wait", UP_WITHIN_S)
     said = " ".join((refused.stdout + refused.stderr).split())
     assert refused.returncode != 0
-    assert "brokers refuse to let ours join (INCONSISTENT_GROUP_PROTOCOL)" in said
+    assert "brokers refuse its members (INCONSISTENT_GROUP_PROTOCOL)" in said
     # Control: without it, the same pipeline runs.
     members.leave()
     started = fenceline("runs", "start", name, "--wait", UP_WITHIN_S)

@@ -124,7 +124,7 @@ async def test_servers_that_start_at_once_migrate_once(empty: AsyncEngine) -> No
 async def test_a_schema_of_a_newer_release_is_left_alone(migrated: AsyncEngine) -> None:
     async with migrated.begin() as connection:
         await connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(ConflictError, match="schema version 9999, which this release of Fenceline does not know"):
+    with pytest.raises(ConflictError, match="schema version 9999, unknown to this release of Fenceline"):
         await migrations.upgrade(url_of(migrated))
 
 

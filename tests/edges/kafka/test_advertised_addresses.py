@@ -113,4 +113,7 @@ async def test_address_that_is_not_allowed_is_not_connected_to(wrong: Wrong, que
     """Registered long ago: the list is compared with what the brokers say now, at every question."""
     with pytest.raises(InvalidError) as refused:
         await _ask(question, wrong.bootstrap("ELSEWHERE"), ())
-    assert f"the cluster sends its clients on: {_ELSEWHERE} is not on this machine" in refused.value.message
+    assert (
+        f"the cluster advertises an address that is not allowed: {_ELSEWHERE} is not on this machine"
+        in refused.value.message
+    )

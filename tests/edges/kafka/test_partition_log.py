@@ -130,7 +130,7 @@ async def test_second_client_with_the_same_id_ends_the_first_ones_transaction(
         assert len({entry.producer_id for entry in found.entries}) == 1
         assert {entry.transactional_id for entry in found.entries} == {shared}
         assert first.decided_at == abort.base_offset
-        assert ("nobody was fenced" in (commit.note or "")) == is_kip_890
+        assert ("no producer was fenced" in (commit.note or "")) == is_kip_890
         assert "initialised again" in (abort.note or "")
         assert_as_dumped(found.entries, place.dump(topic))
         (event,) = events_of(ids_of(place.cluster.bootstrap_servers)[shared])

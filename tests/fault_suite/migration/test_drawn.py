@@ -13,7 +13,7 @@ from tests.fault_suite.plan import Kind
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_bounce_meets_an_instance_a_broker_and_the_server_one_while_each_instance_begins_anew(seed: int) -> None:
+def test_each_bounce_meets_an_instance_a_broker_and_the_server_one_while_each_instance_restarts(seed: int) -> None:
     found = list(drawn(seed))
     assert [one.fault.number for one in found] == list(range(len(found)))
     of_stage = defaultdict[Stage, list[Meant]](list)

@@ -59,7 +59,7 @@ def test_a_run_without_results_is_no_row_of_zeros() -> None:
     assert "|" not in page([])
 
 
-def test_a_run_is_told_with_its_stages_and_what_they_met() -> None:
+def test_a_run_is_listed_with_its_stages_and_their_faults() -> None:
     told = page([RUN])
     assert "Exact." in told
     assert "12,345 records in 600 s: 5,432 a second" in told
@@ -92,14 +92,14 @@ def test_a_remark_stands_beside_the_verdict_and_changes_nothing_of_it() -> None:
         ({"entry": msgspec.structs.replace(ENTRY, duplicated=2, failure="duplicated: 2")}, "duplicated: 2"),
     ],
 )
-def test_what_was_not_as_promised_makes_a_run_one_that_failed(changes: dict[str, object], said: str) -> None:
+def test_a_broken_promise_makes_a_run_a_failed_one(changes: dict[str, object], said: str) -> None:
     assert RUN.is_exact
     run = msgspec.structs.replace(RUN, **changes)
     assert not run.is_exact
     assert f"**Failed**: `{said}`" in page([run])
 
 
-def test_the_control_is_told_with_what_came_out_twice() -> None:
+def test_the_control_is_listed_with_its_duplicates() -> None:
     told = page([], msgspec.structs.replace(ENTRY, duplicated=1_234))
     assert "seed 7, `0123456789`: duplicated 1,234 of 12,345 records." in told
     assert "No control has been run yet." in page([])

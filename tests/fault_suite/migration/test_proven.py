@@ -25,7 +25,7 @@ def gate(sentence: str = "on to verify", **changes: Any) -> Json:
 STEP = gate("began: bounce instance 0 to v2", step=1, clauses=[{"name": "moved", "standing": "closed", "seen": "no"}])
 
 
-def test_gates_with_open_clauses_and_ids_that_somebody_holds_or_we_have_fenced_are_proven() -> None:
+def test_gates_with_open_conditions_and_ids_that_are_held_or_fenced_are_proven() -> None:
     fenced = gate("done", proofs=[proof(pid=None, fenced_in=4), proof()])
     assert unproven([STEP, gate(), fenced], gates=2) == []
 
@@ -41,7 +41,7 @@ def test_gates_with_open_clauses_and_ids_that_somebody_holds_or_we_have_fenced_a
         ({"proofs": [proof(pid=None)]}, "fl.p.g.in.0 at epoch 3 is of no live task, and not fenced by us"),
     ],
 )
-def test_what_is_missing_is_told(changes: Json, said: str) -> None:
+def test_missing_evidence_is_reported(changes: Json, said: str) -> None:
     assert unproven([gate(**changes), gate("done")], gates=2) == [f"second_bounce, on to verify: {said}"]
 
 

@@ -30,7 +30,7 @@ def test_a_loss_has_its_bound(loss: Loss, new_attempt_s: float | None, bound: fl
     assert bound_s(loss, TIMEOUTS, new_attempt_s=new_attempt_s) == bound
 
 
-def test_where_the_session_is_longer_it_bounds_what_nobody_fences() -> None:
+def test_where_the_session_is_longer_it_bounds_losses_without_a_fencing() -> None:
     timeouts = Timeouts(session_s=45, transaction_s=10, cleanup_s=10)
     assert bound_s(Loss.KILLED_SERVER_AWAY, timeouts) == 48
 
@@ -53,7 +53,7 @@ def test_a_bound_that_was_not_kept_stands_out() -> None:
     ]
 
 
-def test_the_page_says_what_was_measured() -> None:
+def test_the_page_has_the_measured_figures() -> None:
     before = page.PAGE.read_text("utf-8")
     page.write()
     assert page.PAGE.read_text("utf-8") == before, "it was not of the results; it is now"
@@ -81,7 +81,7 @@ def test_each_figure_is_kept_as_soon_as_it_is_measured(tmp_path: Path, monkeypat
     assert "cut off" not in page.PAGE.read_text()
 
 
-def test_who_does_not_come_back_is_told_and_what_was_not_tried_is_no_figure() -> None:
+def test_an_instance_that_does_not_return_is_listed_and_an_untried_loss_is_no_figure() -> None:
     tried = [Tried(End.KILLED_AND_BACK, GroupProtocol.CONSUMER, Membership.STATIC, 6.1, 6.0, "its id is in use")]
     assert "| consumer | not tried | 6.1 s; does not return: `its id is in use` |" in page.page(None, tried)
 

@@ -21,7 +21,7 @@ def test_disks_of_processes_that_are_gone_are_abandoned_and_nothing_else_is() ->
 
 
 @pytest.mark.skipif(not may_mount(), reason="only root may mount a tmpfs")
-def test_a_full_disk_refuses_until_it_is_emptied_and_is_kept_without_what_filled_it(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_until_it_is_emptied_and_is_kept_without_its_filling(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "disk", size_mb=1, keep=tmp_path / "kept") as disk:
         (disk.folder / "before").write_text("there")
         assert 0 < disk.fill() <= 1024 * 1024

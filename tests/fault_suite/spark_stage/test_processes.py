@@ -83,7 +83,9 @@ def test_a_task_has_a_daemon_and_an_executor_and_an_orphan_is_none(family: list[
     assert psutil.pid_exists(worker)
 
 
-def test_a_worker_that_was_told_to_end_is_no_task_any_more_though_it_lingers(family: list[int], tmp_path: Path) -> None:
+def test_a_worker_that_was_asked_to_end_is_no_task_any_more_though_it_lingers(
+    family: list[int], tmp_path: Path
+) -> None:
     executor, _, worker = family
     processes = of([Executor(executor, "app-1", "0")], tmp_path)
     (task,) = processes.tasks()
@@ -93,9 +95,7 @@ def test_a_worker_that_was_told_to_end_is_no_task_any_more_though_it_lingers(fam
     assert processes.tasks() == []
 
 
-def test_the_driver_of_a_task_is_the_one_that_listens_where_its_executor_was_told(
-    tmp_path: Path, free_port: int
-) -> None:
+def test_the_driver_of_a_task_is_the_one_that_listens_at_its_executors_address(tmp_path: Path, free_port: int) -> None:
     executor = subprocess.Popen(
         [sys.executable, "-c", _FAMILY, "2", _FAMILY, "--driver-url", f"spark://Scheduler@127.0.0.1:{free_port}"]
     )
@@ -117,7 +117,7 @@ def test_the_driver_of_a_task_is_the_one_that_listens_where_its_executor_was_tol
             root.wait(_WITHIN_S)
 
 
-def test_who_is_gone_is_not_hit_and_nobody_else_in_its_place() -> None:
+def test_a_process_that_is_gone_is_not_hit_nor_another_in_its_place() -> None:
     gone, other = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
     try:
         gone.kill()

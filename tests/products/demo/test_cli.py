@@ -118,7 +118,7 @@ def test_once_kills_a_worker_in_an_open_transaction_without_loss_or_duplicates(t
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
 def test_an_interrupt_while_spark_comes_up_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as demo:
-        demo.wait_until_it_says("The dashboard, logged in once by this link:")
+        demo.wait_until_it_says("The dashboard; the link logs you in once:")
         wait_for(lambda: len(demo.left_behind()) >= 3, 60, "services in the list of processes")
         demo.process.send_signal(number)
         assert demo.process.wait(60) == 130

@@ -94,7 +94,7 @@ def test_hanging_transaction_is_shown_then_ended(scene: Scene, fenceline: Comman
     assert "Give --yes to confirm" in unasked.stderr
     done = fenceline("end", topic, "0", "--execute", "--yes")
     assert done.returncode == 0, done.stderr
-    assert "Nothing waits" in done.stdout
+    assert "is not blocked: consumers can read" in done.stdout
     assert document(fenceline("stuck", topic, "--json"))["verdict"] == "free"
 
 

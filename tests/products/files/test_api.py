@@ -91,7 +91,7 @@ async def test_pipeline_of_records_has_no_files(viewer: httpx.AsyncClient) -> No
     for path in ("", "/totals", "/checkpoints", "/schemas"):
         refused = await viewer.get(f"/api/v1/pipelines/records/files{path}")
         assert refused.status_code == 404
-        assert "records and no files" in refused.json()["detail"]
+        assert "has no file sink" in refused.json()["detail"]
         assert (await viewer.get(f"/api/v1/pipelines/nobody/files{path}")).status_code == 404
 
 

@@ -215,8 +215,8 @@ def test_a_column_that_no_file_has_is_a_mistake_and_no_empty_answer(lake: Lake) 
         (("--partition", "day"), "--partition day: expected COLUMN=VALUE"),
         (("--from", "yesterday"), "--from `yesterday`: expected a time"),
         (("--from", "1h", "--to", "2h"), "--from is not before --to"),
-        (("--topic", "files"), "--config and --topic go with --bootstrap-server"),
-        (("--bootstrap-server", "127.0.0.1:9"), "--bootstrap-server goes with --topic"),
+        (("--topic", "files"), "--config and --topic require --bootstrap-server"),
+        (("--bootstrap-server", "127.0.0.1:9"), "--bootstrap-server requires --topic"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(lake: Lake, options: tuple[str, ...], said: str) -> None:
@@ -228,13 +228,13 @@ def test_options_that_make_no_sense_are_refused(lake: Lake, options: tuple[str, 
 def test_a_pipeline_of_records_has_no_files(lake: Lake) -> None:
     lake.files = None
     for command in ("list", "read", "collect"):
-        assert "writes records to files, no files" in refusal(run(command, "flights")).message
+        assert "writes records to files, not files" in refusal(run(command, "flights")).message
 
 
 def test_a_reference_to_a_root_that_the_pipeline_never_had_is_refused(lake: Lake, tmp_path: Path) -> None:
     lake.topic.write(1, write_file(tmp_path / "elsewhere", 1, [{"id": 1}]))
     lake.topic.mark(1)
-    assert "where this pipeline never wrote" in refusal(run("read", "flights")).message
+    assert "which is none of this pipeline's" in refusal(run("read", "flights")).message
 
 
 def test_collect_shows_and_deletes_only_when_told(lake: Lake) -> None:
@@ -273,7 +273,7 @@ def test_a_collection_that_fails_says_what_it_had_deleted(lake: Lake, monkeypatc
     assert error.message == "the disk is gone"
     assert [orphan.exists() for orphan in orphans].count(False) == 1
     (line,) = error.lines
-    assert line.startswith("before that 1 files (")
+    assert line.startswith("before this error, 1 files (")
 
 
 def test_collect_leaves_what_is_older_than_the_topics_first_reference_unless_told(lake: Lake) -> None:
@@ -284,7 +284,7 @@ def test_collect_leaves_what_is_older_than_the_topics_first_reference_unless_tol
     assert result.exit_code == 0, (result.output, result.exception)
     (dry,) = json.loads(result.stdout)
     assert dry["findings"]["tallies"]["unknown"]["files"] == 1
-    assert "may have been made anew" in run("collect", "flights").stdout
+    assert "may have been recreated" in run("collect", "flights").stdout
     run("collect", "flights", "--delete", "--yes", "--first-incarnation")
     assert not orphan.exists()
 

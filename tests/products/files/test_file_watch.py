@@ -198,7 +198,7 @@ async def test_topic_made_anew_is_read_from_its_beginning(watched: Watched) -> N
     await watched.watch.turn()
     assert len(watched.paths()) == 12
     (reading,) = watched.kept.readings["flights"]
-    assert "made anew" in reading.begun_again
+    assert "recreated" in reading.begun_again
 
 
 async def test_reading_again_from_the_beginning_counts_nothing_twice(watched: Watched) -> None:
@@ -209,7 +209,7 @@ async def test_reading_again_from_the_beginning_counts_nothing_twice(watched: Wa
     for _ in range(2):
         await watched.watch.turn()
     (reading,) = watched.kept.readings["flights"]
-    assert "ends before offset 4" in reading.begun_again
+    assert "ends before the read offset 4" in reading.begun_again
     assert watched.kept.totals["flights"].files == 3
     assert all(not reception.repeated for _, reception in watched.kept.receptions)
 

@@ -147,7 +147,7 @@ async def test_topic_made_anew_is_begun_again_and_said(live: Live, kafka: KafkaC
     create_topic(kafka.bootstrap_servers, live.topic, partitions=2)
     live.write(5, 6)
     page = await live.until(4)
-    assert any("made anew" in note for note in page.totals.standing.notes)
+    assert any("recreated" in note for note in page.totals.standing.notes)
 
 
 async def test_what_is_no_reference_is_told_with_its_place(live: Live, kafka: KafkaCluster) -> None:

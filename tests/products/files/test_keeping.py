@@ -109,7 +109,7 @@ async def test_topic_made_anew_counts_what_is_new_in_it(plane: ControlPlane) -> 
     assert (kept.new, kept.reception.repeated) == (1, 0)
     found = await totals(plane)
     assert found.total.files == 3
-    assert any("made anew" in note for note in found.standing.notes)
+    assert any("recreated" in note for note in found.standing.notes)
 
 
 async def test_file_that_two_references_name_is_counted_once_and_told(plane: ControlPlane) -> None:

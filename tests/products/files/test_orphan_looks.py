@@ -54,10 +54,10 @@ def test_a_look_that_servers_die_in_is_begun_anew_a_few_times_and_a_collection_n
     for _ in range(MOST_ATTEMPTS - 1):
         look = begun(look, now=NOW)
         assert why_not_again(look) is None
-    assert "3 times a server ended" in (why_not_again(begun(look, now=NOW)) or "")
+    assert "3 servers ended" in (why_not_again(begun(look, now=NOW)) or "")
     collection = replace(ASKED, act=OrphanAct.COLLECT)
     assert why_not_again(collection) is None
-    assert "Look again" in (why_not_again(begun(collection, now=NOW)) or "")
+    assert "Scan again" in (why_not_again(begun(collection, now=NOW)) or "")
 
 
 def test_what_a_dead_collection_had_told_is_kept() -> None:

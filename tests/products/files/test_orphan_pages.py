@@ -67,9 +67,9 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def test_before_anybody_looked_it_says_what_an_orphan_is(rendered: Any) -> None:
     html = await rendered(NOBODY_LOOKED)
-    assert "nobody has looked yet" in html
+    assert "not scanned yet" in html
     assert "no committed reference names" in html
-    assert ">Look for orphans</button>" in html
+    assert ">Scan for orphans</button>" in html
     assert "Collect…" not in html
 
 
@@ -83,15 +83,15 @@ async def test_who_may_only_look_at_pages_is_offered_nothing(rendered: Any) -> N
 @pytest.mark.parametrize(
     ("look", "words"),
     [
-        (replace(LOOKED, state=OrphanLookState.ASKED, findings=None), "waits for a server"),
+        (replace(LOOKED, state=OrphanLookState.ASKED, findings=None), "waiting for a server"),
         (replace(LOOKED, state=OrphanLookState.RUNNING, findings=None, told="12 files; waiting"), "12 files; waiting"),
-        (replace(LOOKED, state=OrphanLookState.RUNNING, findings=None, attempt=2), "begun 2 times"),
+        (replace(LOOKED, state=OrphanLookState.RUNNING, findings=None, attempt=2), "attempt 2"),
     ],
 )
 async def test_what_is_at_work_is_told_and_not_asked_for_again(rendered: Any, look: OrphanLook, words: str) -> None:
     html = await rendered(Orphans(newest=look, judged=replace(LOOKED, findings=findings(NOW, orphans=1))))
     assert words in html
-    assert "look that anna asked for" in html
+    assert "scan by anna" in html
     assert "look-for-orphans" not in html
     assert "Collect…" not in html
     # What was found before is still there.
@@ -99,17 +99,19 @@ async def test_what_is_at_work_is_told_and_not_asked_for_again(rendered: Any, lo
 
 
 async def test_a_reason_is_told(rendered: Any) -> None:
-    failed = replace(LOOKED, state=OrphanLookState.FAILED, findings=None, reason="there is no folder file:///lake")
+    failed = replace(
+        LOOKED, state=OrphanLookState.FAILED, findings=None, reason="the folder file:///lake does not exist"
+    )
     html = await rendered(after(failed))
     assert "failed" in html
-    assert "there is no folder file:///lake" in html
-    assert "No orphan" not in html
+    assert "the folder file:///lake does not exist" in html
+    assert "No orphans" not in html
 
 
 async def test_nothing_found_is_said(rendered: Any) -> None:
     html = await rendered(after(LOOKED))
-    assert "No orphan" in html
-    assert "Look again" in html
+    assert "No orphans" in html
+    assert "Scan again" in html
     assert "Collect…" not in html
 
 
@@ -117,15 +119,15 @@ async def test_the_oldest_orphans_stand_with_size_and_age_and_collecting_names_t
     html = await rendered(after(replace(LOOKED, findings=findings(NOW, orphans=30, open_uploads=2))))
     assert html.count('id="orphan-') == 25
     assert "The oldest 25" in html
-    assert "30 h ago" in html or "1 d ago" in html
-    assert "Deletes 30 files (5.7 MB) and aborts 2 open uploads, for ever" in html
+    assert "30 h ago" in html or "1 day ago" in html
+    assert "Deletes 30 files (5.7 MB) and aborts 2 open uploads permanently" in html
     assert '<input type="hidden" name="look" value="7">' in html
 
 
 async def test_files_that_are_unknown_have_their_reason(rendered: Any) -> None:
     found = findings(NOW, unknown=Amount(files=3, size_bytes=9), known_since=None, known_since_why="a topic is new")
     html = await rendered(after(replace(LOOKED, findings=found)))
-    assert "at whatever time: a topic is new" in html
+    assert "all files: a topic is new" in html
 
 
 async def test_missing_files_are_told_at_the_top_and_with_their_references(rendered: Any) -> None:
@@ -140,7 +142,7 @@ async def test_an_open_transaction_is_named_and_leads_to_why(rendered: Any) -> N
     html = await rendered(after(blocked))
     assert "fl.t.flights.0.0 is open in out-0 from offset 41 on, since" in html
     assert "/stuck?cluster=demo&amp;target=out%3A0" in html
-    assert "No orphan" not in html
+    assert "No orphans" not in html
 
 
 async def test_what_was_deleted_and_kept_is_told(rendered: Any) -> None:
@@ -154,19 +156,19 @@ async def test_what_was_deleted_and_kept_is_told(rendered: Any) -> None:
         ),
     )
     html = await rendered(after(done, collected=done))
-    assert "deleted <strong>2 files (2.0 MB)</strong>, and aborted 1 uploads, and kept 1" in html
+    assert "deleted <strong>2 files (2.0 MB)</strong>, aborted 1 uploads, and kept 1" in html
     assert "flights/&lt;x&gt;.avro" in html
     assert "it has changed since it was listed" in html
     dead = replace(
         done,
         state=OrphanLookState.FAILED,
-        reason="the server ended in the middle of it",
+        reason="the server ended before it was complete",
         findings=None,
         collected=Collected(deleted=Amount(files=2, size_bytes=2_000_000)),
     )
     html = await rendered(Orphans(newest=dead, judged=LOOKED, collected=dead))
-    assert "as far as it came, deleted <strong>2 files" in html
-    assert "did not tell which uploads" in html
+    assert "incomplete collection deleted <strong>2 files" in html
+    assert "with an unknown number of aborted uploads" in html
 
 
 async def test_two_roots_are_told_apart(rendered: Any) -> None:
@@ -174,7 +176,7 @@ async def test_two_roots_are_told_apart(rendered: Any) -> None:
     other = root_findings(NOW, root="s3://lake", skew_ms=-400, not_ours=Amount(files=1, size_bytes=3))
     html = await rendered(after(replace(LOOKED, findings=OrphanFindings(roots=(one, other)))))
     assert "s3://lake: a file is judged after" in html
-    assert "400 ms behind the server’s" in html
+    assert "0.4 s behind the server’s" in html
 
 
 class Visited:
@@ -198,7 +200,7 @@ async def test_looking_and_collecting_are_asked_for_on_the_page(visited: Visited
     assert (sent.status_code, sent.headers["location"]) == (303, f"{there}?said=orphans-looked")
     again = await visited.browser.post(f"{there}/orphans", data={})
     assert again.status_code == 409
-    assert "is not over yet" in again.text
+    assert "has not ended yet" in again.text
     newest = (await known(visited.plane)).newest
     assert newest is not None
     at_work = await begun(visited.plane, newest)
@@ -225,6 +227,6 @@ async def test_a_pipeline_that_is_not_there_is_said(visited: Visited) -> None:
 
 
 async def test_the_page_is_told_of_every_step(visited: Visited) -> None:
-    await looked(visited.plane, OrphanResult(reason="there is no bucket lake"))
+    await looked(visited.plane, OrphanResult(reason="the bucket lake does not exist"))
     page = await visited.browser.get("/pipelines/flights/files")
-    assert "there is no bucket lake" in page.text
+    assert "the bucket lake does not exist" in page.text

@@ -63,15 +63,15 @@ async def test_a_look_is_asked_for_begun_told_and_kept(flights: ControlPlane) ->
     assert now_known.judged.findings == result.findings
     assert len(now_known.judged.findings.oldest if now_known.judged.findings else ()) == 25
     assert not now_known.is_at_work
-    assert await commands(flights) == [("anna", Verb.LOOK_FOR_ORPHANS, f"look {look.id}")]
+    assert await commands(flights) == [("anna", Verb.LOOK_FOR_ORPHANS, f"orphan scan {look.id}")]
 
 
 async def test_one_at_a_time_of_a_pipeline(flights: ControlPlane) -> None:
     look = await asked(flights)
-    with pytest.raises(ConflictError, match="anna asked for is not over yet"):
+    with pytest.raises(ConflictError, match="by anna has not ended yet"):
         await asked(flights)
     await begun(flights, look)
-    with pytest.raises(ConflictError, match="not over yet"):
+    with pytest.raises(ConflictError, match="not ended yet"):
         await asked(flights)
 
 
@@ -86,7 +86,7 @@ async def test_who_may_only_look_at_pages_asks_for_nothing(flights: ControlPlane
 
 async def test_pipelines_without_files_have_no_orphans(flights: ControlPlane) -> None:
     await flights.pipeline("records", sink_topic="elsewhere")
-    with pytest.raises(NotFoundError, match="writes records and no files"):
+    with pytest.raises(NotFoundError, match="has no file sink"):
         await asked(flights, "records")
     with pytest.raises(NotFoundError):
         await asked(flights, "nobody")
@@ -122,7 +122,7 @@ async def test_a_look_that_three_servers_die_in_is_over(flights: ControlPlane) -
         assert await begun(flights, look) is not None
     assert await begun(flights, look) is None
     over = await get(flights, look.id)
-    assert (over.state, over.reason is not None and "3 times" in over.reason) == (OrphanLookState.FAILED, True)
+    assert (over.state, over.reason is not None and "3 servers" in over.reason) == (OrphanLookState.FAILED, True)
     await asked(flights)
 
 
@@ -130,7 +130,7 @@ async def test_a_collection_names_the_newest_look_and_what_it_found(flights: Con
     first = await looked(flights, OrphanResult(findings=findings(flights.now, orphans=1)))
     flights.pass_time(1)
     second = await looked(flights, OrphanResult(findings=findings(flights.now, orphans=2)))
-    with pytest.raises(ConflictError, match="not the newest"):
+    with pytest.raises(ConflictError, match="is not the newest"):
         await collecting(flights, first.id)
     collection = await collecting(flights, second.id)
     assert collection.confirmed is not None
@@ -152,12 +152,12 @@ async def test_a_collection_names_the_newest_look_and_what_it_found(flights: Con
     assert who[0] == (
         "collector",
         Verb.COLLECT_ORPHANS,
-        f"collection {collection.id}: deleted 1 file, 12,345 bytes, kept 1; asked for by anna",
+        f"collection {collection.id}: deleted 1 file, 12,345 bytes, kept 1; requested by anna",
     )
     assert who[1] == (
         "anna",
         Verb.COLLECT_ORPHANS,
-        f"collection {collection.id} of 2 files, 37,035 bytes that look {second.id} had found",
+        f"collection {collection.id} of 2 files, 37,035 bytes found by scan {second.id}",
     )
 
 
@@ -167,7 +167,7 @@ async def test_where_nothing_was_found_nothing_is_collected(flights: ControlPlan
         await collecting(flights, empty.id)
     flights.pass_time(1)
     blocked = await looked(flights, OrphanResult(findings=OrphanFindings(blocked=(open_transaction(flights.now),))))
-    with pytest.raises(ConflictError, match="not the newest"):
+    with pytest.raises(ConflictError, match="is not the newest"):
         await collecting(flights, blocked.id)
     # What is shown is still what was judged before.
     assert (judged := (await known(flights)).judged) is not None

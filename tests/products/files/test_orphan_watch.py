@@ -155,7 +155,7 @@ async def test_what_does_not_move_is_given_up_with_where_it_stood(watched: Watch
     assert job.is_stopped
     assert over.state is OrphanLookState.FAILED
     assert over.reason is not None
-    assert "nothing has moved for 10 minutes" in over.reason
+    assert "no progress for 10 minutes" in over.reason
     assert "listing" in over.reason
 
 

@@ -64,7 +64,7 @@ def waits(server: ServerProcess) -> dict[str, Any]:
 
     def found() -> dict[str, Any] | None:
         newest = server.get(PATH)["newest"]
-        return newest if "waiting until" in newest["told"] else None
+        return newest if "waiting for open" in newest["told"] else None
 
     look = wait_for(found, _DEADLINE_S, "a look that waits for the transaction")
     assert look is not None

@@ -15,7 +15,7 @@ from app.core.pipelines.pipeline import FileSink
 from app.kit.access import Role, Verb, allows
 from app.kit.page import Page
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import size
+from app.kit.words import size
 from app.products.files import pages as files_page
 from app.products.files.charts import file_records_chart_of, file_sizes_chart_of
 from app.products.files.checkpoint import FileCheckpoint, Phase, checkpoints_of
@@ -142,12 +142,12 @@ async def test_what_is_missing_before_is_said(rendered: Any) -> None:
 
 async def test_empty_page_says_what_will_come_and_when(rendered: Any) -> None:
     html = await rendered(page_of())
-    for headline in ("No file yet", "Nothing is written yet", "No checkpoint with a file yet", "No schema yet"):
+    for headline in ("No files yet", "No checkpoints with files yet", "No schemas yet"):
         assert headline in html
-    assert "30 s after the first record" in html
-    assert "No file has these values" in await rendered(page_of(), ["user=otto"])
-    assert "No older file is kept here" in await rendered(page_of(), (), "cursor")
-    assert "writes records and no files" in await rendered(page_of(sink=None))
+    assert "at most 30 s after the first record" in html
+    assert "No files with these values" in await rendered(page_of(), ["user=otto"])
+    assert "No older files" in await rendered(page_of(), (), "cursor")
+    assert "writes records, not files" in await rendered(page_of(sink=None))
 
 
 async def test_ids_on_the_page_are_its_own(rendered: Any) -> None:
@@ -179,10 +179,10 @@ def schema(fingerprint: str, **fields: str) -> FileSchema:
 async def test_schemas_say_what_changed(rendered: Any) -> None:
     newest, oldest = schema("b" * 64, a="long", c="int"), schema("a" * 64, a="int", b="string")
     html = await rendered(page_of(schemas=[newest, oldest]))
-    for words in ("int → long", "is gone, was string", "is new: int", "the first that is kept"):
+    for words in ("int → long", "removed, was string", "new: int", "the first one kept"):
         assert words in html
     same = await rendered(page_of(schemas=[schema("b" * 64, a="int"), schema("a" * 64, a="int")]))
-    assert "no field is another one" in same
+    assert "no changed field" in same
 
 
 async def test_schema_that_is_long_does_not_travel_with_every_frame(rendered: Any) -> None:

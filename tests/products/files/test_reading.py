@@ -63,13 +63,13 @@ def test_topic_made_anew_is_begun_again_and_says_so() -> None:
     assert asked_offset(known, "id-2") == 0
     after = moved(known, portion(message(0)), place=PLACE._replace(topic_id="id-2"), now=NOW)
     assert (after.topic_id, after.next_offset) == ("id-2", 2)
-    assert "made anew" in after.begun_again
+    assert "recreated" in after.begun_again
 
 
 def test_log_that_ends_before_where_it_was_read_is_begun_again() -> None:
     after = moved(reading(next_offset=500), portion(start=0), place=PLACE, now=NOW)
     assert after.next_offset == 0
-    assert "ends before offset 500" in after.begun_again
+    assert "ends before the read offset 500" in after.begun_again
 
 
 def test_what_was_deleted_unread_is_counted_and_said() -> None:
@@ -131,5 +131,5 @@ def test_notes_tell_what_is_no_file() -> None:
         repetition="The newest: x.",
     )
     notes = " ".join(notes_of([], watch))
-    for words in ("no references: 3", "out-0 at offset 4", "other pipelines: 2", "named before: 1"):
+    for words in ("no references: 3", "out-0 at offset 4", "other pipelines: 2", "earlier one names: 1"):
         assert words in notes

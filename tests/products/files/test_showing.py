@@ -58,7 +58,7 @@ async def test_only_pipelines_whose_current_revision_writes_files_are_watched(pl
     await plane.revise("former", files=None)
     async with plane.uow() as uow:
         assert await uow.of(FileReadingStore).watched() == [("flights", "test", "out")]
-        with pytest.raises(NotFoundError, match="records and no files"):
+        with pytest.raises(NotFoundError, match="has no file sink"):
             await showing.list_files(uow, "records", NOTHING, after=None, limit=5)
         with pytest.raises(NotFoundError, match="nobody"):
             await showing.list_files(uow, "nobody", NOTHING, after=None, limit=5)

@@ -46,7 +46,7 @@ def test_a_plan_shows_the_preflight_and_each_step_with_its_time_and_rollback() -
         "steps": [to_builtins(one) for one in steps],
     }
     text = written(migrations._plan(item))  # pyright: ignore[reportPrivateUsage] - what `plan` writes
-    assert "flights to v2: usually 3 min and an audit; not measured in this pipeline yet" in text
+    assert "flights to v2: usually 3.4 min and an audit; not measured in this pipeline yet" in text
     assert "? unknown seen since `__transaction_state` has not been read" in text
     assert "first bounce bounce instance 0 from group_only to generation 50 s To group_only" in text
     assert "fence and archive 4 ids of partitions" in text
@@ -92,7 +92,7 @@ def test_waiving_requires_a_reason() -> None:
     waived = migrations._waived  # pyright: ignore[reportPrivateUsage] - how `--waive` is read
     assert waived("audited=no plan = no audit") == ("audited", "no plan = no audit")
     for text in ("audited", "audited="):
-        with pytest.raises(CommandError, match="CONDITION=REASON"):
+        with pytest.raises(CommandError, match="CHECK=REASON"):
             waived(text)
 
 

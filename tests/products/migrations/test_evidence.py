@@ -103,7 +103,7 @@ def test_a_group_is_stable_when_checks_of_some_seconds_agree() -> None:
     assert evidence.group_is_stable(migration(group_seen=seen.after(group(), at=NOW)), look()).standing is OPEN
     moved = group(generation=4)
     found = evidence.group_is_stable(migration(group_seen=seen.after(moved, at=NOW)), look(group=moved))
-    assert (found.standing, found.seen) == (CLOSED, "generation 4 with 2 members for 0 s of 5")
+    assert (found.standing, found.seen) == (CLOSED, "generation 4 with 2 members for 0 s of 5 s")
     joined = group(members=(member(0), member(1), member(2)))
     assert (
         evidence.group_is_stable(migration(group_seen=seen.after(joined, at=NOW)), look(group=joined)).standing

@@ -104,10 +104,10 @@ async def test_a_stop_says_what_is_missing_and_an_alarm_whom_it_names(wiring: Wi
     await migrating.until(migration, lambda seen: seen.state is MigrationState.STOPPED)
     async with browser_of(wiring, Role.OPERATOR) as browser:
         page = (await browser.get(f"/migrations/{migration.id}")).text
-    assert "<strong>It has stopped</strong> by this alarm." in page
+    assert "<strong>Stopped</strong> by this alert." in page
     assert "task 0.0 of ended lease 1 is a member of the group as group_only" in page
     assert "/10.0.0.9" in page
-    assert "Try again…" in page
+    assert "Retry…" in page
 
 
 async def test_an_id_without_a_new_owner_is_fenced_by_a_form_beside_it(wiring: Wiring, migrating: Migrating) -> None:
@@ -138,7 +138,7 @@ async def test_the_switch_in_one_step_says_what_may_happen_and_takes_a_reason(
     await migrating.plane.revise("flights", **FIELDS)
     async with browser_of(wiring, Role.OPERATOR) as browser:
         page = (await browser.get("/pipelines/flights/migrations")).text
-        assert "those records are in the output twice" in page
+        assert "those records are duplicated in the output" in page
         refused = await browser.post("/pipelines/flights/switch-at-once", data={"why": " "})
         assert refused.status_code == 422
         assert "switch_at_once needs a reason" in refused.text

@@ -24,7 +24,8 @@ from app.edges.main.users_app import create_users_app
 from app.kit import access
 from app.kit.access import Role
 from app.kit.errors import InvalidError
-from app.kit.web.pages import display, screen
+from app.kit.web.pages import screen
+from app.kit.words import moment
 from app.products.partition_log.service import PartitionLog
 from tests.core.journals.logs import WrittenLog, taken_over
 from tests.support.event_streams import streamed
@@ -52,7 +53,7 @@ def shown(found: PartitionLog | None, *, role: Role = Role.OPERATOR, **more: Any
         "error": None,
         "is_gone": False,
         "last_abort": 1,
-        "moment": display.moment,
+        "moment": moment,
         "may": may,
         "now": NOW,
         **more,
@@ -174,7 +175,7 @@ async def test_records_are_not_refreshed_so_that_each_view_is_in_the_command_log
     assert "hx-sse:connect" in (await page_of(wiring, Role.OPERATOR)).text
     answer = await page_of(wiring, Role.OPERATOR, keys="true")
     assert "hx-sse:connect" not in answer.text
-    assert "look again for a newer one" in answer.text
+    assert "load it again for newer records" in answer.text
     token = await token_of(wiring, Role.OPERATOR)
     async with client_of(create_users_app(wiring), token=token) as client:
         refused = await client.get("/clusters/demo/log/flights/0/stream", params={"values": "true"})

@@ -71,7 +71,7 @@ def test_of_several_outputs_all_are_taken_or_none() -> None:
 
 
 @pytest.mark.parametrize("policy", SchemaConflict)
-def test_types_that_conflict_with_earlier_records_are_left_to_what_is_found(policy: SchemaConflict) -> None:
+def test_types_that_conflict_with_earlier_records_are_left_to_the_findings(policy: SchemaConflict) -> None:
     """Which came first in its file only the sink knows; what it refused lies among the dead letters."""
     accepts = FileAcceptance(msgspec.structs.replace(BY_USER, conflict=policy))
     for value in (b'{"id": 1}', b'{"id": "a"}', b'{"id": {"b": 1}}') * 40:
@@ -84,7 +84,7 @@ def expected(value: bytes, **changes: Any) -> tuple[Fate, list[tuple[int, bytes 
     return found.fate, found.ids
 
 
-def test_what_files_refuse_is_treated_by_the_policy() -> None:
+def test_outputs_that_files_refuse_are_treated_by_the_policy() -> None:
     refused = b'{"id": "a", "user": []}'
     assert expected(b'{"id": "a"}') == (Fate.WRITTEN, [(0, b"a")])
     assert expected(refused) == (Fate.STOPPING, [])
@@ -93,7 +93,7 @@ def test_what_files_refuse_is_treated_by_the_policy() -> None:
     assert letters == (Fate.DEAD_LETTERED, [(1, b"a")])
 
 
-def test_what_steps_drop_is_in_no_file() -> None:
+def test_records_that_steps_drop_are_in_no_file() -> None:
     late = Steps(steps=(Filter(field="delay", operator=StepOperator.GT, value=10),))
     assert expected(b'{"id": "a", "delay": 11}', transform=late) == (Fate.WRITTEN, [(0, b"a")])
     assert expected(b'{"id": "a", "delay": 9}', transform=late) == (Fate.DROPPED, [])

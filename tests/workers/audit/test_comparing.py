@@ -57,7 +57,7 @@ def found(id_: str, zone: int = WINDOW, sink: int = 0) -> Row:
 
 
 @given(rows=ROWS)
-def test_what_is_said_is_what_counting_says(rows: list[Row]) -> None:
+def test_the_report_equals_a_simple_count(rows: list[Row]) -> None:
     expected: Counter[Finding] = Counter()
     for key in {(row.id, row.sink) for row in rows}:
         own = [row for row in rows if (row.id, row.sink) == key]
@@ -105,11 +105,11 @@ def test_the_order_and_the_size_of_pieces_do_not_matter(rows: list[Row], seed: i
         ([asked("a", sink=0), found("a", sink=1)], {Finding.LOST: 1, Finding.UNEXPECTED: 1}),
     ],
 )
-def test_where_an_output_lies_decides_what_it_is(rows: list[Row], says: dict[Finding, int]) -> None:
+def test_the_place_of_an_output_decides_its_finding(rows: list[Row], says: dict[Finding, int]) -> None:
     assert report(rows).records == says
 
 
-def test_what_the_brokers_refused_lies_among_the_dead_letters_and_is_not_lost() -> None:
+def test_outputs_that_brokers_refused_are_among_the_dead_letters_and_not_lost() -> None:
     said = report([asked("a"), found("a", sink=1), asked("b"), found("c", sink=1)], letters=1)
     assert said.undelivered == 1
     assert said.records == {Finding.LOST: 1, Finding.UNEXPECTED: 1}
@@ -127,7 +127,7 @@ def test_of_many_findings_the_first_are_kept_and_all_are_counted() -> None:
     assert [place_of(one.inputs[0])[1] for one in said.deviations] == [0, 1, 2]
 
 
-def test_more_partitions_than_a_word_has_bits_for_are_refused() -> None:
+def test_more_partitions_than_a_row_has_bits_for_are_refused() -> None:
     assert place_of(base_of(65_535) | 7 << 2 | FOUND) == (65_535, 7)
     with pytest.raises(TooLargeError, match="at most 65536 partitions"):
         base_of(65_536)

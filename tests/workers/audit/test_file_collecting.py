@@ -103,7 +103,7 @@ def test_a_file_with_other_records_than_its_reference_says_dangles(tmp_path: Pat
     assert len(rows) == 1, "what can be read of it is there"
 
 
-def test_of_the_padding_a_dangling_reference_is_told_where_the_window_lost_by_it(tmp_path: Path) -> None:
+def test_a_dangling_reference_of_the_padding_is_reported_where_the_window_lost_by_it(tmp_path: Path) -> None:
     of_window = write_ids(tmp_path, 1, ["a"], inputs=[("in", 0, 590, 610)])
     of_others = write_ids(tmp_path, 2, ["b"], inputs=[("in", 0, 610, 620)])
     shutil.rmtree(tmp_path / "pipeline")
@@ -112,7 +112,7 @@ def test_of_the_padding_a_dangling_reference_is_told_where_the_window_lost_by_it
     assert report.dangling == 1
 
 
-def test_what_is_late_and_names_no_input_of_the_window_is_not_opened(tmp_path: Path) -> None:
+def test_a_late_file_without_an_input_of_the_window_is_not_opened(tmp_path: Path) -> None:
     late = write_ids(tmp_path, 1, ["a"], inputs=[("in", 0, 700, 800)])
     in_question = write_ids(tmp_path, 2, ["b"], inputs=[("in", 0, 599, 800)])
     report, rows = collected(tmp_path, (40, late), (41, in_question))
@@ -120,7 +120,7 @@ def test_what_is_late_and_names_no_input_of_the_window_is_not_opened(tmp_path: P
     assert report.files == 0
 
 
-def test_a_record_that_is_no_reference_is_told_and_another_pipelines_passed_over(tmp_path: Path) -> None:
+def test_a_record_that_is_no_reference_is_reported_and_another_pipelines_skipped(tmp_path: Path) -> None:
     other = write_ids(tmp_path, 1, ["a"], pipeline="another")
     report, rows = collected(tmp_path, (12, other), (13, b"{}"), (14, None), (40, b"no JSON"))
     assert rows == []

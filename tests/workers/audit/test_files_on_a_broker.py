@@ -84,7 +84,7 @@ def test_files_of_an_hour_are_compared_with_its_input(scene: Scene) -> None:
     assert result.counts.late.records == 10, "the last ten minutes' file was committed after the hour"
 
 
-def test_a_pipeline_that_was_further_behind_than_the_padding_is_audited_by_what_its_files_are_of(scene: Scene) -> None:
+def test_a_pipeline_further_behind_than_the_padding_is_audited_by_the_inputs_of_its_files(scene: Scene) -> None:
     """Files committed in the hour have their input read, and input of the hour has its files read, however late."""
     scene.commit_all(behind=95)
     result = scene.audit(padding=5)
@@ -95,7 +95,7 @@ def test_a_pipeline_that_was_further_behind_than_the_padding_is_audited_by_what_
     assert result.counts.unexplained == Tally()
 
 
-def test_lost_and_doubled_are_proven_however_late_the_pipeline_was(scene: Scene) -> None:
+def test_lost_and_duplicated_are_proven_however_late_the_pipeline_was(scene: Scene) -> None:
     for number in range(18):
         ids = IDS[10 * number : 10 * number + 10]
         if number == 7:
@@ -118,7 +118,7 @@ def test_files_of_an_aborted_checkpoint_are_none(scene: Scene) -> None:
     assert verdict(scene.audit()) is Verdict.CLEAN
 
 
-def test_named_offsets_are_looked_for_in_the_files_that_name_them(scene: Scene) -> None:
+def test_named_offsets_are_searched_in_the_files_that_name_them(scene: Scene) -> None:
     scene.commit_all(behind=200)
     named = OffsetWindow(ranges=(OffsetRange(topic=scene.source, partition=0, start=65, end=95),))
     result = scene.audit(named, padding=5)
@@ -126,7 +126,7 @@ def test_named_offsets_are_looked_for_in_the_files_that_name_them(scene: Scene) 
     assert result.counts.expected == 30
 
 
-def test_references_that_retention_took_are_said_and_nothing_is_called_lost(scene: Scene) -> None:
+def test_references_deleted_by_retention_are_reported_and_nothing_is_called_lost(scene: Scene) -> None:
     scene.commit_all(behind=1)
     delete_records(scene.bootstrap_servers, scene.sink, before=8)
     result = scene.audit()

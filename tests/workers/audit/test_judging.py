@@ -144,7 +144,7 @@ def test_with_a_gap_in_the_source_one_too_many_proves_nothing_of_ids_that_come_a
     }
 
 
-def test_what_another_revision_may_have_asked_for_proves_nothing() -> None:
+def test_outputs_that_another_revision_may_require_prove_nothing() -> None:
     doubt = gap(Side.SINK, GapReason.REVISION_CHANGED)
     said = result(doubts=(doubt,))
     assert (said.counts.lost, said.counts.unexpected, said.counts.duplicated) == (Tally(), Tally(), Tally())
@@ -153,13 +153,13 @@ def test_what_another_revision_may_have_asked_for_proves_nothing() -> None:
     assert verdict(said) is Verdict.NOT_SHOWN
 
 
-def test_what_came_in_before_the_pipeline_began_is_missing_and_not_lost() -> None:
+def test_inputs_from_before_the_pipeline_began_are_missing_and_not_lost() -> None:
     said = result(doubts=(gap(Side.SOURCE, GapReason.NOT_BEGUN),))
     assert (said.counts.lost, said.counts.missing.ids) == (Tally(), 2)
     assert (said.counts.unexpected.ids, said.counts.duplicated.ids) == (4, 1)
 
 
-def test_what_is_open_in_the_source_has_no_output_to_explain() -> None:
+def test_open_records_of_the_source_have_no_output_to_explain() -> None:
     said = result(gap(Side.SOURCE, GapReason.OPEN_TRANSACTION))
     assert said.counts.unexpected.ids == 4
 
@@ -182,7 +182,7 @@ def test_input_that_is_not_processed_is_a_gap_of_a_window_and_the_end_of_everyth
 SUSPECTED = (gap(Side.SOURCE, GapReason.TIME_OF_WRITING), gap(Side.SINK, GapReason.TIME_OF_WRITING))
 
 
-def test_a_suspicion_takes_the_proof_from_what_it_may_explain() -> None:
+def test_a_suspicion_takes_the_proof_from_a_finding_that_it_may_explain() -> None:
     source, sink = SUSPECTED
     of_before = result(suspicions=(source,))
     assert of_before.gaps == (source,)
@@ -233,7 +233,7 @@ def test_a_topic_that_begins_in_the_window_and_of_which_all_is_lost_may_be_anoth
 FILES = FileSink(root="file:///data")
 
 
-def test_files_and_dangling_references_are_summed_and_break_what_is_whole_without_them() -> None:
+def test_files_and_dangling_references_are_summed_and_break_an_otherwise_clean_audit() -> None:
     splits = [
         SplitReport(number=1, window_records=5, files=2, dangling=1, dangling_records=2, examples=[dangles(9)]),
         SplitReport(number=1, window_records=7, files=3, dangling=2, dangling_records=4, examples=[dangles(3)]),
@@ -249,7 +249,7 @@ def test_files_and_dangling_references_are_summed_and_break_what_is_whole_withou
     assert result(buckets=[BucketReport()]).counts.files is None, "its outputs are records"
 
 
-def test_what_files_refuse_for_its_types_and_nobody_keeps_is_not_called_lost() -> None:
+def test_outputs_that_files_refuse_for_their_types_without_dead_letters_are_not_called_lost() -> None:
     picky = msgspec.structs.replace(FILES, conflict=SchemaConflict.BAD_RECORD)
     skips = ErrorHandling(policy=FailurePolicy.SKIP)
     judged = result(files=picky, errors=skips)

@@ -67,7 +67,7 @@ def test_pieces_cover_every_reference_once_and_hold_no_more_than_a_task_reads(
         assert sum(held) <= 100 or len(held) == 1, "only a single file may hold more"
 
 
-def test_what_is_no_reference_stays_in_a_piece_and_other_pipelines_files_count_for_nothing(some: FileReference) -> None:
+def test_other_records_stay_in_a_piece_and_other_pipelines_files_count_for_nothing(some: FileReference) -> None:
     other = msgspec.structs.replace(some, pipeline="another", records=1_000_000)
     found = listed(Path("/data"), [of_records(some, 5, (7, 9)), b"{}", None, other, of_records(some, 6, (3, 4))])
     assert found.pieces == [(10, 15)]
@@ -75,7 +75,7 @@ def test_what_is_no_reference_stays_in_a_piece_and_other_pipelines_files_count_f
     assert found.inputs == {"in-0": (3, 9)}
 
 
-def test_behind_the_padding_only_what_names_an_input_of_the_window_is_read(some: FileReference) -> None:
+def test_behind_the_padding_only_references_to_inputs_of_the_window_are_read(some: FileReference) -> None:
     scope = ReferenceScope(window={"in-0": (500, 600), "in-1": (0, 0)}, late_from={"out-0": 12})
     late = [of_records(some, 1, (599, 640)), of_records(some, 2, (600, 700)), of_records(some, 4, (450, 499))]
     early = [of_records(some, 8, (0, 1)), of_records(some, 16, (0, 1))]
@@ -108,18 +108,18 @@ def test_the_source_is_read_as_far_as_the_files_reach() -> None:
     assert reached.offsets == (811 - 120) + 40 + 70
 
 
-def test_what_files_are_made_of_and_is_deleted_is_a_gap() -> None:
+def test_deleted_inputs_of_files_are_a_gap() -> None:
     reached = reaching(120, 1_500, limits=(300, 1_000))
     assert (reached.ranges[0].read_start, reached.ranges[0].read_end) == (300, 1_000)
     assert [(gap.side, gap.reason, gap.end) for gap in reached.gaps] == [(Side.SOURCE, GapReason.DELETED, 300)]
 
 
-def test_a_topic_that_begins_in_what_files_reach_may_have_been_made_anew() -> None:
+def test_a_topic_that_begins_within_the_inputs_of_files_may_have_been_recreated() -> None:
     assert [gap.reason for gap in reaching(0, 560).suspicions] == [GapReason.BEGINS]
     assert reaching(1, 560).suspicions == ()
 
 
-def test_once_files_are_of_what_lies_behind_the_window_later_references_are_not_missed(some: FileReference) -> None:
+def test_once_files_have_inputs_behind_the_window_later_references_are_not_missed(some: FileReference) -> None:
     later = Gap(side=Side.SINK, topic="out", partition=None, reason=GapReason.TIME_OF_WRITING, sentence="not read")
     scope = ReferenceScope(window={"in-0": (500, 600), "in-1": (7, 7)}, late_from={"out-0": 0})
     files = FileWork(numbers=frozenset({1}), scope=scope, limits={"in-0": (0, 1_000)})
@@ -134,7 +134,7 @@ def test_once_files_are_of_what_lies_behind_the_window_later_references_are_not_
     assert left() == (later,)
 
 
-def test_references_are_split_twice_to_be_looked_at_and_to_be_followed() -> None:
+def test_references_are_split_twice_to_be_listed_and_to_be_followed() -> None:
     reached = reaching(550, 560)
     looked_at = list(splits_of_references(reached, references_per_task=15))
     assert [(split.start, split.end) for split in looked_at] == [(10, 24), (24, 38), (38, 50)]

@@ -41,7 +41,7 @@ def commit(bootstrap_servers: str, topic: str, offset: int) -> str:
     return group
 
 
-def test_planted_losses_duplicates_and_strangers_are_found_between_aborted_transactions(
+def test_planted_losses_duplicates_and_unexpected_ids_are_found_between_aborted_transactions(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer
 ) -> None:
     source, sink = make_topic(partitions=2), make_topic(partitions=3)
@@ -100,7 +100,7 @@ def test_a_clean_pipeline_between_gaps_of_offsets_is_clean(
     assert [one.records for one in result.ranges] == [60, 60]
 
 
-def test_what_an_open_transaction_hides_is_missing_and_not_lost(
+def test_records_behind_an_open_transaction_are_missing_and_not_lost(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer
 ) -> None:
     source, sink = make_topic(), make_topic()
@@ -145,7 +145,7 @@ def test_an_output_of_a_late_hour_is_late_and_one_without_padding_is_lost(
     assert bare.counts.lost == Tally(ids=10, records=10)
 
 
-def test_what_carries_the_time_of_writing_is_found_however_late_and_proves_no_stranger(
+def test_outputs_with_the_time_of_writing_are_found_however_late_and_prove_nothing_unexpected(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer
 ) -> None:
     """Three hours behind, with five minutes of padding."""
@@ -184,7 +184,7 @@ def test_offsets_of_a_topic_that_was_deleted_say_nothing_of_the_new_one(
         assert result.counts.unexplained == Tally(ids=30, records=30)
 
 
-def test_a_transform_says_what_was_dropped_on_purpose_and_where_to_look(
+def test_a_transform_decides_the_dropped_records_and_the_topics_to_read(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer
 ) -> None:
     source, sink, aside, letters = make_topic(), make_topic(), make_topic(), make_topic()
@@ -268,7 +268,7 @@ def test_a_window_of_offsets_is_those_offsets(kafka: KafkaCluster, make_topic: M
     assert result.counts.unexpected == Tally()
 
 
-def test_what_was_deleted_is_not_shown(kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer) -> None:
+def test_an_audit_with_deleted_records_is_not_shown(kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer) -> None:
     source, sink = make_topic(), make_topic()
     writer.write(source, list(range(30)), end="none")
     writer.write(sink, list(range(29)), end="none")

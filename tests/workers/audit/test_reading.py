@@ -76,7 +76,7 @@ def test_an_end_of_the_partition_before_the_end_is_waited_out() -> None:
     assert offsets(Script([told(EOF, 4)], [], [record(4), record(5)]), 3, 6) == [4, 5]
 
 
-def test_what_was_deleted_meanwhile_is_told_and_passed_over() -> None:
+def test_records_deleted_meanwhile_are_reported_and_skipped() -> None:
     deleted: list[tuple[int, int]] = []
     script = Script([record(3)], [told(GONE)], [record(7)], beginning=7)
     assert offsets(script, 3, 8, deleted) == [3, 7]

@@ -116,7 +116,7 @@ def test_the_sink_is_padded_and_the_source_twice_as_far() -> None:
     assert plan.gaps == ()
 
 
-def test_what_is_committed_is_asked_before_the_sink_and_the_source_ends_last() -> None:
+def test_committed_offsets_are_read_before_the_sinks_ends_and_the_sources_ends_last() -> None:
     brokers = FakeBrokers()
     plan_of(brokers, Everything(), group_id="group")
     assert brokers.asked == ["committed", "high out", "stable out", "stable in"]
@@ -128,7 +128,7 @@ def test_transactions_that_were_open_are_waited_for() -> None:
     assert spans(plan.ranges)[Side.SINK] == (0, 0, 100, 100)
 
 
-def test_one_that_stays_open_ends_what_is_read_with_a_gap() -> None:
+def test_a_transaction_that_stays_open_ends_the_range_with_a_gap() -> None:
     plan = plan_of(FakeBrokers(out=Log(stable=40)), Everything())
     assert spans(plan.ranges)[Side.SINK] == (0, 0, 40, 40)
     assert [(gap.reason, gap.topic, gap.start, gap.end) for gap in plan.gaps] == [
@@ -141,7 +141,7 @@ def test_one_that_is_open_behind_the_padding_does_not_matter() -> None:
     assert plan.gaps == ()
 
 
-def test_what_begins_where_the_log_begins_may_have_begun_before() -> None:
+def test_a_range_that_begins_with_the_log_may_have_begun_before() -> None:
     window = TimeWindow(start_ms=300, end_ms=600)
     plan = plan_of(FakeBrokers(out=Log(begin=28)), window)
     assert [(gap.reason, gap.topic, gap.end) for gap in plan.gaps] == [(GapReason.DELETED, "out", 28)]
@@ -153,7 +153,7 @@ DAY = 24 * 360_000
 BY_APPEND = TopicSettings(has_append_time=True)
 
 
-def test_of_a_sink_with_the_time_of_writing_a_day_more_is_read_and_of_the_source_what_that_may_be_of() -> None:
+def test_a_sink_with_the_time_of_writing_is_read_a_day_longer_with_the_inputs_of_that_day() -> None:
     brokers = FakeBrokers()
     brokers.logs[IN] = brokers.logs[OUT] = Log(stable=2 * DAY, high=2 * DAY)
     brokers.topics["out"] = BY_APPEND
@@ -165,7 +165,7 @@ def test_of_a_sink_with_the_time_of_writing_a_day_more_is_read_and_of_the_source
     ]
 
 
-def test_once_it_is_read_to_its_end_no_output_can_lie_behind_what_was_read() -> None:
+def test_once_it_is_read_to_its_end_no_output_can_lie_behind_the_range() -> None:
     brokers = FakeBrokers()
     brokers.topics["out"] = BY_APPEND
     plan = plan_of(brokers, TimeWindow(start_ms=300, end_ms=600))
@@ -174,7 +174,7 @@ def test_once_it_is_read_to_its_end_no_output_can_lie_behind_what_was_read() -> 
     assert plan.gaps == ()
 
 
-def test_a_source_topic_of_which_all_partitions_begin_in_what_is_read_is_suspected() -> None:
+def test_a_source_topic_whose_partitions_all_begin_in_the_range_is_suspected() -> None:
     brokers = FakeBrokers()
     reaching_back = TimeWindow(start_ms=80, end_ms=600)
     assert [(gap.topic, gap.reason) for gap in plan_of(brokers, reaching_back).suspicions] == [("in", GapReason.BEGINS)]
@@ -215,7 +215,7 @@ def test_offsets_are_taken_as_they_are_and_the_sink_is_found_by_their_times() ->
     assert spans(plan.ranges) == {Side.SOURCE: (23, 33, 44, 54), Side.SINK: (28, 33, 44, 49)}
 
 
-def test_offsets_up_to_the_end_look_for_outputs_up_to_the_end() -> None:
+def test_offsets_up_to_the_end_require_outputs_up_to_the_end() -> None:
     window = OffsetWindow(ranges=(OffsetRange(topic="in", partition=0, start=33, end=10_000),))
     plan = plan_of(FakeBrokers(), window)
     assert spans(plan.ranges)[Side.SINK] == (28, 33, 100, 100)
@@ -243,7 +243,7 @@ FILES = FileSink(root="file:///data")
 LONG = Log(high=2 * DAY, stable=2 * DAY)
 
 
-def test_references_are_looked_at_for_a_day_and_the_source_no_further_than_twice_its_padding() -> None:
+def test_references_are_read_for_a_day_and_the_source_no_further_than_twice_its_padding() -> None:
     """How far the source reaches beyond that, the files say."""
     brokers = FakeBrokers(out=LONG)
     brokers.logs["in", 0] = LONG
@@ -258,7 +258,7 @@ def test_references_are_looked_at_for_a_day_and_the_source_no_further_than_twice
     assert "committed more than a day after the window" in plan.suspicions[0].sentence
 
 
-def test_where_all_references_are_looked_at_nothing_is_open() -> None:
+def test_where_all_references_are_read_there_is_no_gap() -> None:
     plan = plan_of(FakeBrokers(), TimeWindow(start_ms=300, end_ms=600), files=FILES)
     assert plan.suspicions == ()
     assert plan.gaps == ()
@@ -279,7 +279,7 @@ def test_of_everything_every_file_is_read() -> None:
     assert plan_of(FakeBrokers(), Everything()).files is None
 
 
-def test_references_that_retention_took_are_said() -> None:
+def test_references_deleted_by_retention_are_reported() -> None:
     plan = plan_of(FakeBrokers(out=Log(begin=28)), TimeWindow(start_ms=300, end_ms=600), files=FILES)
     [gap] = plan.gaps
     assert (gap.side, gap.reason, gap.end) == (Side.SINK, GapReason.DELETED, 28)

@@ -30,7 +30,7 @@ def test_splits_cover_each_range_once(sizes: list[tuple[int, int]], most: int) -
         assert all(0 < split.end - split.start <= most for split in own)
 
 
-def test_what_is_committed_bounds_the_source_alone() -> None:
+def test_committed_offsets_bound_the_source_alone() -> None:
     plan = Plan(ranges=(a_range(0, 0, 10), a_range(0, 0, 10, Side.SINK)), committed={"source-0": 7, "sink-0": 3})
     assert [split.committed for split in splits_of(plan, offsets_per_task=100)] == [7, NOT_LIMITED]
 

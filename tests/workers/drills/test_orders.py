@@ -53,7 +53,7 @@ def steps(listener: WorkerListener) -> list[str]:
     return [said["step"] for said in listener.received[DRILL_PATH]]
 
 
-def test_a_granted_order_is_done_once_however_often_it_is_heard(worker_listener: WorkerListener) -> None:
+def test_a_granted_order_is_done_once_however_often_it_is_received(worker_listener: WorkerListener) -> None:
     worker_listener.answer_with(DRILL_PATH, DrillAnswer(goes_on=True))
     task = Task(worker_listener)
     for _ in range(3):
@@ -88,7 +88,7 @@ def test_nothing_is_done_when_the_grant_comes_too_late(worker_listener: WorkerLi
     assert task.kills == 0
 
 
-def test_a_definition_that_allows_no_drills_is_the_last_word(worker_listener: WorkerListener) -> None:
+def test_a_definition_that_allows_no_drills_decides(worker_listener: WorkerListener) -> None:
     worker_listener.answer_with(DRILL_PATH, DrillAnswer(goes_on=True))
     task = Task(worker_listener, allowed=False)
     task.hear(order())

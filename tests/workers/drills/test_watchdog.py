@@ -131,7 +131,7 @@ def test_it_is_not_frozen_when_the_second_one_is_gone_before(start: Start) -> No
     assert not frozen.is_stopped()
 
 
-def test_both_go_when_their_parent_is_killed_before_it_told_them_to_begin(start: Start) -> None:
+def test_both_end_when_their_parent_is_killed_before_it_starts_them(start: Start) -> None:
     frozen = start(60.0)
     frozen.process.kill()
     gone, alive = psutil.wait_procs([frozen.first, frozen.second], timeout=5)
@@ -158,20 +158,20 @@ def test_the_server_ends_it_early(start: Start, worker_listener: WorkerListener)
     assert all(said["drill_id"] == "d1" for said in worker_listener.received[DRILL_PATH])
 
 
-def test_it_is_thawed_in_time_when_nobody_answers(start: Start) -> None:
+def test_it_is_thawed_in_time_without_an_answer(start: Start) -> None:
     frozen = start(1.0, "http://127.0.0.1:9")
     frozen.go()
     frozen.is_thawed_within(3)
 
 
-def test_signals_to_the_group_do_not_reach_those_who_watch(start: Start) -> None:
+def test_signals_to_the_group_do_not_reach_the_watchdogs(start: Start) -> None:
     frozen = start(60.0)
     group = os.getpgid(frozen.process.pid)
     assert os.getpgid(frozen.first.pid) != group
     assert os.getpgid(frozen.second.pid) != group
 
 
-def test_a_watchdog_that_cannot_start_is_said_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watchdog_that_cannot_start_is_reported_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.drills.freezing.pkgutil.get_data", _no_pidfd)
     with pytest.raises(NoWatchdogError, match="no pidfd here"):
         Watchdog(for_s=1.0, report={})

@@ -64,7 +64,7 @@ def test_it_grows_until_it_is_as_large_as_ever_when_the_output_side_is_well() ->
     assert not output.size.is_full(MAX_CHECKPOINT_RECORDS)
 
 
-def test_what_was_delivered_in_time_says_how_much_smaller() -> None:
+def test_the_delivered_part_decides_how_much_smaller() -> None:
     size = CheckpointSize(timeout_s=TIMEOUT_S, bound_s=TIMEOUT_S)
     size.shrink(1_000, delivered=0.9)
     assert size.limit == 450
@@ -87,7 +87,7 @@ def test_a_rebalance_right_after_it_was_opened_is_not_about_time() -> None:
     assert not size.is_too_slow(KafkaError.ILLEGAL_GENERATION, transaction_opened_at=0.0)
 
 
-def test_that_nothing_is_committed_is_said_after_some_timeouts_and_until_something_is() -> None:
+def test_missing_commits_are_reported_after_some_timeouts_and_until_the_next_commit() -> None:
     output = Output(records_per_s=0.01)
     for _ in range(STILL_AFTER_TIMEOUTS):
         assert output.size.still_s is None
@@ -98,7 +98,7 @@ def test_that_nothing_is_committed_is_said_after_some_timeouts_and_until_somethi
     assert output.size.still_s is None
 
 
-def test_what_is_not_ours_to_commit_any_more_is_no_lack_of_progress() -> None:
+def test_revoked_partitions_are_no_lack_of_progress() -> None:
     output = Output(records_per_s=0.01)
     for _ in range(STILL_AFTER_TIMEOUTS):
         output.checkpoint()

@@ -35,7 +35,7 @@ def test_answer_below_a_confirmed_commit_is_requested_again(
 
 
 @pytest.mark.parametrize("answer", [500, 501])
-def test_answer_may_be_what_was_confirmed_or_more(confirmed: Confirmed, answer: int) -> None:
+def test_answer_may_be_the_confirmed_offset_or_more(confirmed: Confirmed, answer: int) -> None:
     """More: a commit whose outcome was not received."""
     confirmed.refuse_older({NAME: answer})
 

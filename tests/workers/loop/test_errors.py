@@ -37,14 +37,14 @@ def refused() -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="only Python 3.11 keeps it")
-def test_what_is_handled_when_a_client_raises_is_kept_for_ever() -> None:
+def test_an_exception_that_is_handled_when_a_client_raises_is_kept_for_ever() -> None:
     """The fact that `error_of` is for. If this fails, confluent-kafka lets go of it, and `error_of` may go."""
     kept = fail(refused)
     gc.collect()
     assert kept() is not None
 
 
-def test_what_error_of_has_caught_goes_with_its_last_reference() -> None:
+def test_an_exception_that_error_of_has_caught_goes_with_its_last_reference() -> None:
     def body() -> weakref.ref[FirstError]:
         first = FirstError()
 
@@ -61,7 +61,7 @@ def test_what_error_of_has_caught_goes_with_its_last_reference() -> None:
     assert kept() is None
 
 
-def test_error_of_catches_only_what_it_was_told_to() -> None:
+def test_error_of_catches_only_the_given_kind() -> None:
     assert error_of(lambda: None, FirstError) is None
     with pytest.raises(ZeroDivisionError):
         error_of(lambda: 1 // 0, FirstError)

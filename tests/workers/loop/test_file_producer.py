@@ -120,7 +120,7 @@ def in_a_thread(action: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def test_an_ending_that_nobody_waits_for_any_more_takes_nothing_from_the_next_checkpoint(
+def test_an_abandoned_ending_takes_nothing_from_the_next_checkpoint(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a lane whose commit is overdue: its producer is let go of and replaced, while the call still runs."""

@@ -98,7 +98,7 @@ def test_positions_are_asked_for_after_the_init_only(all_walks: list[Seen]) -> N
         (LaneEvent.UNCOMMITTED, {LaneEvent.RESTARTED}),
     ],
 )
-def test_what_is_due_is_done_before_anything_is_read(
+def test_due_steps_are_done_before_anything_is_read(
     all_walks: list[Seen], due: LaneEvent, done: set[LaneEvent]
 ) -> None:
     """However often the producer is lost meanwhile."""

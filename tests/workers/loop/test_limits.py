@@ -42,7 +42,7 @@ class Brokers:
         ([{"socket.request.max.bytes": "9000000"}, {"socket.request.max.bytes": "8000000"}, NOTHING], 8_000_000),
     ],
 )
-def test_largest_request_is_what_all_brokers_take_or_the_default_where_none_says(
+def test_largest_request_is_the_smallest_limit_of_the_brokers_or_the_default(
     brokers: list[dict[str, str]], expected: int
 ) -> None:
     assert Limits(Brokers(*brokers)).largest_request_bytes == expected
@@ -60,13 +60,13 @@ def test_queue_has_room_for_the_largest_record(largest: int) -> None:
 
 
 @pytest.mark.parametrize("largest", [1, 16_384, 1_000_016_385, 2_147_483_647])
-def test_client_takes_whatever_brokers_say_of_their_largest_request(largest: int) -> None:
+def test_client_takes_every_largest_request_of_the_brokers(largest: int) -> None:
     config = idempotent_producer_config(specification(), batches=Batches(largest_request_bytes=largest))
     Producer({**config, "bootstrap.servers": "127.0.0.1:1", **QUIET})
     assert int(config["queue.buffering.max.kbytes"]) * 1_024 >= int(config["message.max.bytes"])
 
 
-def test_limits_that_somebody_has_chosen_stand() -> None:
+def test_configured_limits_stay() -> None:
     chosen = specification(
         producer_overrides={"message.max.bytes": "2000", "queue.buffering.max.kbytes": "1024"},
         consumer_overrides={"fetch.max.bytes": "900000000"},
@@ -76,7 +76,7 @@ def test_limits_that_somebody_has_chosen_stand() -> None:
     assert int(consumer_config(chosen)["receive.message.max.bytes"]) >= 900_000_512
 
 
-def test_answer_may_be_larger_than_the_largest_batch_and_garbage_is_still_told() -> None:
+def test_answer_may_be_larger_than_the_largest_batch_and_garbage_is_still_reported() -> None:
     most = int(consumer_config(specification())["receive.message.max.bytes"])
     tls_alert, http = int.from_bytes(b"\x15\x03\x01\x00"), int.from_bytes(b"HTTP")
     assert LARGEST_REQUEST_BYTES + 52_428_800 < most < min(tls_alert, http)
@@ -86,7 +86,7 @@ def test_answer_may_be_larger_than_the_largest_batch_and_garbage_is_still_told()
     ("named", "expected"),
     [({}, False), ({"compression.type": "none"}, False), ({"compression.type": "lz4"}, True)],
 )
-def test_compression_that_somebody_has_chosen_is_known(named: dict[str, str], expected: bool) -> None:
+def test_configured_compression_is_known(named: dict[str, str], expected: bool) -> None:
     assert is_compressing(specification(producer_overrides=named)) is expected
 
 
@@ -116,7 +116,7 @@ def test_refusal_names_topic_limit_and_setting(code: int, topic: dict[str, str],
     assert said.endswith(ending)
 
 
-def test_refusal_by_the_client_names_its_setting_and_what_brokers_take() -> None:
+def test_refusal_by_the_client_names_its_setting_and_the_brokers_limit() -> None:
     error = RefusedError(
         "an output for x is larger than message.max.bytes of the producer", setting="message.max.bytes"
     )

@@ -156,7 +156,7 @@ def test_lanes_whose_notes_cannot_be_read_are_settled_and_the_others_go_on() -> 
     assert many.needing == [0]
 
 
-def test_what_ends_the_attempt_in_one_lane_does_not_hide_what_the_others_have_committed() -> None:
+def test_the_end_of_the_attempt_in_one_lane_does_not_hide_the_commits_of_the_others() -> None:
     broken = ScriptedProducer(send_offsets=FatalError("not allowed"))
     made = {NAMES[0]: broken, NAMES[1]: ScriptedProducer(), NAMES[2]: ScriptedProducer()}
     many = Many(lambda name: made[name])
@@ -173,7 +173,7 @@ def test_what_ends_the_attempt_in_one_lane_does_not_hide_what_the_others_have_co
     assert ["abort" in producer.calls for producer in made.values()] == [True, False, False]
 
 
-def test_drain_commits_what_is_open_before_it_waits_for_a_lane_that_is_undecided() -> None:
+def test_drain_commits_open_checkpoints_before_it_waits_for_an_unknown_outcome() -> None:
     many = Many(lambda _: ScriptedProducer())
     many.assign()
     many.open(1, 2)
@@ -237,7 +237,7 @@ class TakesAllItsTime(ScriptedProducer):
         super().flush(patience=patience)
 
 
-def test_bound_holds_for_a_round_and_leaves_who_had_to_wait_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_holds_for_a_round_and_leaves_a_waiting_lane_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.loop.together._AT_ONCE", 1)
     made: dict[Partition, ScriptedProducer] = {
         NAMES[0]: TakesAllItsTime(lambda: many.clock),
@@ -252,7 +252,7 @@ def test_bound_holds_for_a_round_and_leaves_who_had_to_wait_a_slice(monkeypatch:
     assert many.tally.totals.committed == 1
 
 
-def test_who_was_away_asks_whether_it_is_still_the_one_before_it_initialises_ids_again() -> None:
+def test_an_attempt_that_was_away_asks_whether_it_is_current_before_it_initialises_ids_again() -> None:
     """It may have been replaced meanwhile: by its init it would fence the present owners of the partitions."""
     many = Many(lambda _: ScriptedProducer())
     many.assign(NAMES[:1])
@@ -302,7 +302,7 @@ def test_call_whose_turn_did_not_come_in_time_is_not_made_later(monkeypatch: pyt
     assert [made[name].calls for name in NAMES[1:]] == [["init", "begin", "discard"]] * 2
 
 
-def test_lanes_end_in_a_revoke_whatever_their_commits_were_answered() -> None:
+def test_lanes_end_in_a_revoke_with_every_answer_to_their_commits() -> None:
     made: dict[Partition, ScriptedProducer] = {
         NAMES[0]: ScriptedProducer(flush=FatalError("not allowed")),
         NAMES[1]: ScriptedProducer(),
@@ -317,7 +317,7 @@ def test_lanes_end_in_a_revoke_whatever_their_commits_were_answered() -> None:
     assert [made[name].calls[-2:] for name in NAMES] == [["abort", "discard"], ["commit", "discard"], ["init", "begin"]]
 
 
-def test_what_is_open_in_a_lane_that_is_lost_is_aborted_and_the_others_go_on() -> None:
+def test_open_checkpoint_of_a_lost_lane_is_aborted_and_the_others_continue() -> None:
     made: dict[Partition, ScriptedProducer] = {name: ScriptedProducer() for name in NAMES}
     many = Many(lambda name: made[name])
     many.assign()

@@ -46,7 +46,7 @@ def served(metadata: MemberMetadata, times: int) -> list[Any]:
         return [future.result() for future in futures]
 
 
-def test_other_threads_are_answered_on_the_polling_one_each_anew() -> None:
+def test_other_threads_are_answered_on_the_polling_one_with_a_new_read_each() -> None:
     consumer: Any = AskedConsumer()
     assert sorted(served(MemberMetadata(consumer), 8)) == list(range(1, 9))
     assert set(consumer.threads) == {threading.get_ident()}
@@ -63,7 +63,7 @@ def test_error_is_raised_where_it_was_asked_for() -> None:
     assert served(MemberMetadata(consumer), 2) == [error, error]
 
 
-def test_who_serves_is_woken_when_there_is_nothing_more_to_wait_for() -> None:
+def test_the_serving_thread_is_woken_when_there_is_nothing_more_to_wait_for() -> None:
     consumer: Any = AskedConsumer()
     metadata = MemberMetadata(consumer)
     over = threading.Timer(0.1, metadata.wake)
@@ -95,7 +95,7 @@ def error_heard(metadata: MemberMetadata) -> Future[object]:
     return heard
 
 
-def test_who_waits_when_the_loop_ends_waits_no_more() -> None:
+def test_a_waiting_thread_is_released_when_the_loop_ends() -> None:
     consumer: Any = AskedConsumer()
     metadata = Waited(consumer)
     heard = error_heard(metadata)
@@ -105,7 +105,7 @@ def test_who_waits_when_the_loop_ends_waits_no_more() -> None:
     assert consumer.threads == []
 
 
-def test_who_asks_when_the_loop_has_ended_does_not_wait() -> None:
+def test_a_request_after_the_end_of_the_loop_does_not_wait() -> None:
     consumer: Any = AskedConsumer()
     metadata = MemberMetadata(consumer)
     metadata.close()
@@ -114,7 +114,7 @@ def test_who_asks_when_the_loop_has_ended_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("wakes", [0, 1])
-def test_nobody_who_asks_is_no_error(wakes: int) -> None:
+def test_serving_without_a_request_is_no_error(wakes: int) -> None:
     consumer: Any = AskedConsumer()
     metadata = MemberMetadata(consumer)
     for _ in range(wakes):

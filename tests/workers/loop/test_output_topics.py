@@ -79,7 +79,7 @@ def test_an_unknown_topic_is_asked_for_twice_and_then_remembered_for_a_while(sce
     assert scene.topics.unwritable({"a", "b"}) == {}
 
 
-def test_a_topic_that_was_created_a_moment_ago_is_found_at_the_second_look(scene: Scene) -> None:
+def test_a_topic_that_was_created_a_moment_ago_is_found_at_the_second_lookup(scene: Scene) -> None:
     def create(seconds: float) -> None:
         scene.now += seconds
         scene.brokers.topics["a"] = Topic()
@@ -152,7 +152,7 @@ def test_a_sink_that_was_not_there_yet_is_waited_for(scene: Scene) -> None:
         (Topic(NO_ID), Topic(NO_ID, (0,)), "has 1 instead of 2 partitions"),
     ],
 )
-def test_a_sink_that_was_made_anew_stops_the_pipeline(scene: Scene, before: Topic, after: Topic, told: str) -> None:
+def test_a_recreated_sink_stops_the_pipeline(scene: Scene, before: Topic, after: Topic, told: str) -> None:
     scene.brokers.topics["sink"] = before
     scene.look_for(10)
     scene.brokers.topics["sink"] = after

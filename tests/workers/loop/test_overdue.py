@@ -34,7 +34,7 @@ class Member:
         return object()
 
 
-def test_what_the_call_raises_is_raised() -> None:
+def test_the_error_of_the_call_is_raised() -> None:
     def fail() -> None:
         raise ArithmeticError("in the other thread")
 

@@ -50,7 +50,7 @@ class TestOwnership:
         assert ownership.owned == {("t", 0), ("t", 1)}
         assert ownership.changed_among(polled_under) == [("t", 1)]
 
-    def test_partition_that_is_gone_has_changed_whatever_its_number(self) -> None:
+    def test_partition_that_is_gone_has_changed_under_every_number(self) -> None:
         ownership = Ownership()
         ownership.assigned([("t", 0)])
         ownership.given_up([("t", 0)])
@@ -155,9 +155,7 @@ class TestErrors:
             (KafkaError._STATE, FatalError),
         ],
     )
-    def test_border_lets_only_our_types_through_and_says_what_was_tried(
-        self, code: int, raised: type[Exception]
-    ) -> None:
+    def test_border_lets_only_our_types_through_and_names_the_call(self, code: int, raised: type[Exception]) -> None:
         with pytest.raises(raised, match="could not count the sheep"), kafka_call("count the sheep"):
             raise KafkaException(KafkaError(code))
 
@@ -208,9 +206,7 @@ class TestBatchSize:
         ("record_bytes", "record_s", "ahead"),
         [(100, 1e-6, 16_000), (1_000, 1e-6, 4_194), (2_000, 1e-6, 2_097), (100, 20e-6, 5_000), (100, 50e-6, 2_000)],
     )
-    def test_what_is_asked_for_ahead_is_bounded_by_bytes_and_time(
-        self, record_bytes: int, record_s: float, ahead: int
-    ) -> None:
+    def test_polls_ahead_are_bounded_by_bytes_and_time(self, record_bytes: int, record_s: float, ahead: int) -> None:
         size = BatchSize(target_s=0.1)
         for _ in range(10):
             size.processed(records=size.count, size_bytes=record_bytes * size.count, seconds=record_s * size.count)
@@ -275,7 +271,7 @@ def specification(**changes: object) -> TaskSpecification:
 
 
 class TestClientConfig:
-    def test_what_makes_it_correct_cannot_be_overridden(self) -> None:
+    def test_settings_for_correctness_cannot_be_overridden(self) -> None:
         chosen = specification(
             consumer_overrides={"isolation.level": "read_uncommitted", "enable.auto.commit": "true", "group.id": "x"},
             producer_overrides={"acks": "1", "enable.idempotence": "false", "transactional.id": "x"},
@@ -288,7 +284,7 @@ class TestClientConfig:
         assert producer["enable.idempotence"] is True
         assert producer["transactional.id"] == "fl.t.p.0.0"
 
-    def test_what_makes_it_fast_can(self) -> None:
+    def test_settings_for_speed_can(self) -> None:
         chosen = specification(consumer_overrides={"fetch.wait.max.ms": "500"}, producer_overrides={"linger.ms": "50"})
         assert consumer_config(chosen)["fetch.wait.max.ms"] == "500"
         assert idempotent_producer_config(chosen)["linger.ms"] == "50"

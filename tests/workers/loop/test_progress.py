@@ -9,7 +9,7 @@ from workers.loop.telling.progress import Progress
 from workers.loop.telling.tally import Tally
 
 
-def test_obstacle_is_said_while_it_lasts_and_the_last_error_stays() -> None:
+def test_obstacle_is_reported_while_it_lasts_and_the_last_error_stays() -> None:
     control = RecordingControl()
     progress = Progress(control, Tally())
 

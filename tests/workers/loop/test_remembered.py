@@ -20,13 +20,13 @@ def remembered(*, by_server: int, topic_id: str = "X") -> Remembered:
 
 
 @pytest.mark.parametrize("here", [0, 100, 500])
-def test_what_others_have_committed_since_counts_though_this_task_remembers_less(here: int) -> None:
+def test_later_commits_of_others_count_though_this_task_has_recorded_less(here: int) -> None:
     found = remembered(by_server=500)
     found.note({NAME: here})
     assert found.lost({NAME: 0}) == (LostOffset(topic="t", partition=0, recorded=500, begins=0),)
 
 
-def test_what_this_task_has_committed_counts_though_the_server_has_not_recorded_it_yet() -> None:
+def test_commits_of_this_task_count_though_the_server_has_not_recorded_them_yet() -> None:
     found = remembered(by_server=100)
     found.note({NAME: 500})
     assert found.lost({NAME: 0}) == (LostOffset(topic="t", partition=0, recorded=500, begins=0),)

@@ -176,7 +176,7 @@ def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
     ]
 
 
-def test_what_is_begun_for_a_partition_of_nobody_is_no_gap_for_who_gets_it() -> None:
+def test_a_start_for_a_partition_without_an_owner_is_no_gap_for_its_next_owner() -> None:
     """The group had committed up to 50 there and has forgotten it; who gets it finds 100 committed."""
     group = NewGroup()
     group.ownership = Ownership()

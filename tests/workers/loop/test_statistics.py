@@ -64,7 +64,7 @@ def test_they_are_kept_only_while_outputs_take_long() -> None:
     assert heard.cause() is None
 
 
-def test_an_identity_is_heard_with_or_without() -> None:
+def test_an_identity_is_received_with_or_without() -> None:
     heard = Statistics("id")
     heard(statistics())
     assert heard.identity is not None

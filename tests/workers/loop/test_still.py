@@ -69,7 +69,7 @@ def test_task_whose_partitions_another_one_has_taken_is_idle(monkeypatch: pytest
     assert most_said_ms(lose, monkeypatch) == 0
 
 
-def test_checkpoint_whose_partitions_were_gone_when_its_failure_was_heard_does_not_count(
+def test_checkpoint_whose_partitions_were_gone_at_its_failure_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert most_said_ms(lose, monkeypatch, happens_in=2, fails_in=4) == 0

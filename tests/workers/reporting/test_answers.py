@@ -49,7 +49,7 @@ def test_a_drain_is_final(
     assert reporter.desired() is DRAIN
 
 
-def test_an_older_word_of_the_driver_does_not_undo_the_servers_pause(
+def test_an_older_answer_of_the_driver_does_not_undo_the_servers_pause(
     reporter: HeartbeatReporter, worker_listener: WorkerListener
 ) -> None:
     worker_listener.answer_with(HEARTBEAT_PATH, answer(PAUSE))
@@ -62,7 +62,9 @@ def test_an_older_word_of_the_driver_does_not_undo_the_servers_pause(
     assert reporter.desired() is RUN, "a change of the driver's word counts"
 
 
-def test_who_is_not_current_drains_as_superseded(reporter: HeartbeatReporter, worker_listener: WorkerListener) -> None:
+def test_an_attempt_that_is_not_current_drains_as_superseded(
+    reporter: HeartbeatReporter, worker_listener: WorkerListener
+) -> None:
     worker_listener.answer_with(HEARTBEAT_PATH, answer(RUN, is_current=False))
     reporter.start()
     wait_until_wanted(reporter, DRAIN)
@@ -113,7 +115,7 @@ def test_without_a_server_there_is_no_answer_and_no_thread() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 426, 500, 503])
-def test_the_task_goes_on_whatever_the_server_answers(
+def test_the_task_continues_after_every_answer_of_the_server(
     reporter: HeartbeatReporter, worker_listener: WorkerListener, status: int
 ) -> None:
     worker_listener.fail_with(HEARTBEAT_PATH, status, times=3)

@@ -17,7 +17,9 @@ from workers.reporting import HEARTBEAT_PATH, HeartbeatReporter
 from workers.server_client import ServerClient
 
 
-def test_a_heartbeat_says_who_and_how(reporter: HeartbeatReporter, worker_listener: WorkerListener) -> None:
+def test_a_heartbeat_has_the_place_and_the_state_of_the_task(
+    reporter: HeartbeatReporter, worker_listener: WorkerListener
+) -> None:
     reporter.publish(TaskSnapshot(state=TaskState.RUNNING, generation=4, counters=Counters(records_in=9)))
     reporter.start()
     beat = wait_for_heartbeat(worker_listener, TaskState.RUNNING)
@@ -33,7 +35,7 @@ def test_sequence_numbers_rise_by_one(reporter: HeartbeatReporter, worker_listen
     assert [beat.sequence for beat in heard(worker_listener)][:3] == [1, 2, 3]
 
 
-def test_a_change_of_state_is_told_before_the_next_second(worker_listener: WorkerListener) -> None:
+def test_a_change_of_state_is_reported_before_the_next_second(worker_listener: WorkerListener) -> None:
     worker_listener.answer_with(HEARTBEAT_PATH, accepting)
     reporter = reporter_to(worker_listener.url, interval_s=3600)
     reporter.start()
@@ -43,7 +45,7 @@ def test_a_change_of_state_is_told_before_the_next_second(worker_listener: Worke
     reporter.close()
 
 
-def test_a_name_that_is_no_text_does_not_silence_the_task(worker_listener: WorkerListener) -> None:
+def test_a_name_that_is_no_text_does_not_end_the_heartbeats(worker_listener: WorkerListener) -> None:
     """A host's name comes from the kernel as bytes, a topic's from a broker."""
     worker_listener.answer_with(HEARTBEAT_PATH, accepting)
     client = ServerClient([worker_listener.url], "token", timeout_s=1)
@@ -68,7 +70,7 @@ class _BreakingClient(ServerClient):
         return super().post(*arguments, **options)
 
 
-def test_an_unexpected_error_does_not_end_the_heartbeats_and_is_told_when_they_go_on(
+def test_an_unexpected_error_does_not_end_the_heartbeats_and_is_reported_later(
     worker_listener: WorkerListener,
 ) -> None:
     worker_listener.answer_with(HEARTBEAT_PATH, accepting)
@@ -95,7 +97,7 @@ def test_the_second_address_is_tried_and_then_kept(worker_listener: WorkerListen
     reporter.close()
 
 
-def test_what_an_attempt_did_stands_when_it_fails(reporter: HeartbeatReporter, worker_listener: WorkerListener) -> None:
+def test_the_counts_of_a_failed_attempt_stay(reporter: HeartbeatReporter, worker_listener: WorkerListener) -> None:
     """Each attempt has one row at the server, and its last heartbeat is what is counted."""
     done = Counters(records_in=9, transactions_committed=3)
     held = (PartitionProgress(topic="t", partition=0),)
@@ -112,7 +114,7 @@ def test_what_an_attempt_did_stands_when_it_fails(reporter: HeartbeatReporter, w
     assert [event.message for one in heard(worker_listener) for event in one.events][-1] == beat.last_error
 
 
-def test_a_loop_that_is_stuck_is_told_once_and_its_transaction_grows_older(
+def test_a_stuck_loop_is_reported_once_and_its_transaction_grows_older(
     reporter: HeartbeatReporter, worker_listener: WorkerListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transform that never returns: only the heartbeat's thread can report it."""
@@ -145,7 +147,7 @@ def test_a_loop_that_is_stuck_is_told_once_and_its_transaction_grows_older(
 
 
 @pytest.mark.parametrize("state", [TaskState.STARTING, TaskState.BACKING_OFF, TaskState.DRAINED, TaskState.FAILED])
-def test_who_does_not_turn_is_not_stuck(
+def test_a_loop_that_should_not_turn_is_not_stuck(
     reporter: HeartbeatReporter, worker_listener: WorkerListener, monkeypatch: pytest.MonkeyPatch, state: TaskState
 ) -> None:
     monkeypatch.setattr(reporting, "SILENT_AFTER_S", 0.0)

@@ -65,7 +65,7 @@ def test_how_far_checkpoints_have_come_waits_and_a_rebalance_does_not() -> None:
     assert teller.report(is_over=False) is not None
 
 
-def test_last_word_tells_all_and_that_it_is_over() -> None:
+def test_last_heartbeat_reports_all_events_and_the_end() -> None:
     clock, recorder = Clock(), owner()
     teller = OffsetTeller(events_per_heartbeat=100, clock=clock)
     teller.recorder = recorder
@@ -116,7 +116,7 @@ def test_offsets_survive_the_servers_absence_and_are_forgotten_when_they_are_sto
     assert (last.is_over, last.heard_ms, last.inits[0].epoch) == (True, 50, 1)
 
 
-def test_server_on_another_database_is_told_again_what_is_left() -> None:
+def test_server_on_another_database_gets_the_remaining_events_again() -> None:
     teller = OffsetTeller(events_per_heartbeat=100, clock=Clock())
     teller.recorder = owner()
     commit(teller.recorder, 1)
@@ -129,7 +129,7 @@ def test_server_on_another_database_is_told_again_what_is_left() -> None:
     assert report.database_epoch == "restored"
 
 
-def test_last_word_to_a_database_that_was_replaced_meanwhile_is_said_again() -> None:
+def test_last_report_to_a_replaced_database_is_repeated() -> None:
     teller = OffsetTeller(events_per_heartbeat=100, clock=Clock())
     teller.recorder = owner()
     teller.answered(teller.report(is_over=False), STORED)
@@ -145,7 +145,7 @@ def test_last_word_to_a_database_that_was_replaced_meanwhile_is_said_again() -> 
     assert not teller.has_more
 
 
-def test_question_of_the_loop_tells_no_offsets(worker_listener: WorkerListener) -> None:
+def test_question_of_the_loop_reports_no_offsets(worker_listener: WorkerListener) -> None:
     """Two threads that report at the same time could make the older report the last one."""
     reporter = reporter_to(worker_listener.url)
     reporter.tell_offsets(owner())

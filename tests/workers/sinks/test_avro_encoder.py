@@ -88,7 +88,7 @@ def test_values_are_encoded_as_fastavro_does(type_: Any, values: list[Any]) -> N
         assert encoder.encode(encode({"f0": value})) == by_fastavro(schema, {"f0": value})
 
 
-def test_an_integer_beyond_doubles_is_a_long_whatever_the_order_of_a_union() -> None:
+def test_an_integer_beyond_a_double_is_a_long_in_every_order_of_a_union() -> None:
     """fastavro takes the first branch that could be meant, and rounds."""
     schema = record(["double", "long"])
     encoded = AvroEncoder(schema).encode(encode({"f0": MAX_EXACT + 1}))
@@ -134,7 +134,7 @@ nearly = st.fixed_dictionaries(
 
 
 @given(nearly)
-def test_what_the_decoder_takes_is_what_fits(value: dict[str, Any]) -> None:
+def test_the_decoder_takes_exactly_the_values_that_fit(value: dict[str, Any]) -> None:
     encoder = AvroEncoder(CHECKED)
     reason = misfit(CHECKED, value)
     if reason is None:
@@ -163,7 +163,7 @@ def test_a_value_fits_the_schema_of_others_or_is_refused(others: list[dict[str, 
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"f0":"\xff"}', b'{"f0":1}{}'])
-def test_what_is_no_object_of_json_is_refused(value: bytes) -> None:
+def test_a_value_that_is_no_json_object_is_refused(value: bytes) -> None:
     encoder = AvroEncoder(record("string"))
     for check in (encoder.check, encoder.encode):
         with pytest.raises(BadValueError):

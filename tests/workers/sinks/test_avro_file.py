@@ -173,7 +173,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == b"another's"
 
 
-def test_memory_is_bounded_by_blocks_whatever_the_size_of_the_file(tmp_path: Path) -> None:
+def test_memory_is_bounded_by_blocks_for_every_size_of_the_file(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         values = (b'{"x":%d}' % (number + (1 << 40)) for number in range(count))
         tracemalloc.start()

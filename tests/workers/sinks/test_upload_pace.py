@@ -33,7 +33,7 @@ def uploads(pace: UploadPace, *, files_per_s: float, checkpoints: int, bytes_of_
 
 
 @pytest.mark.parametrize("files_per_s", [0.5, 3, 40, 80, 1_000, 5_000])
-def test_whatever_the_store_does_in_a_second_checkpoints_come_to_be_committed(files_per_s: float) -> None:
+def test_checkpoints_are_committed_at_every_speed_of_the_store(files_per_s: float) -> None:
     committed = uploads(UploadPace(WITHIN_S), files_per_s=files_per_s, checkpoints=20)
     assert all(committed[1:])
     # Neither too near to the time that there is, nor so small that the way to the store is most of it.

@@ -36,7 +36,7 @@ def test_a_killed_worker_is_replaced_at_once_and_only_then_waits_grow() -> None:
     assert waits == [0, 0, 1, 2, 3]
 
 
-def test_what_drills_kill_is_no_failure_however_often() -> None:
+def test_a_kill_by_a_drill_is_no_failure_however_often() -> None:
     attempts = book()
     for attempt in range(3 * PATIENCE.new_application_after):
         assert attempts.begin(0, attempt, now_s=attempt) == 0
@@ -45,7 +45,7 @@ def test_what_drills_kill_is_no_failure_however_often() -> None:
     assert attempts.active == 0
 
 
-def test_a_crash_that_was_told_counts_once() -> None:
+def test_a_reported_crash_counts_once() -> None:
     attempts = book()
     attempts.begin(0, 0, now_s=0)
     attempts.end(0, 0, AttemptEnd.CRASHED, "broker away", now_s=1)
@@ -109,7 +109,7 @@ def test_many_failures_in_a_row_ask_for_a_new_application_with_the_last_error() 
     assert "error 7" in verdict.message
 
 
-def test_a_hopeless_error_ends_the_instance_at_once() -> None:
+def test_a_permanent_error_ends_the_instance_at_once() -> None:
     attempts = book()
     attempts.begin(1, 0, now_s=0)
     attempts.end(1, 0, AttemptEnd.HOPELESS, "record refused at t-0@17", now_s=1)
@@ -118,7 +118,7 @@ def test_a_hopeless_error_ends_the_instance_at_once() -> None:
     assert (verdict.kind, verdict.message) == (VerdictKind.HOPELESS, "task 1: record refused at t-0@17")
 
 
-def test_a_hopeless_error_counts_though_the_attempt_never_began() -> None:
+def test_a_permanent_error_counts_though_the_attempt_never_began() -> None:
     attempts = book()
     attempts.end(0, 0, AttemptEnd.HOPELESS, "Python differs", now_s=0)
     assert attempts.verdict() is not None
@@ -134,7 +134,7 @@ def test_the_newest_attempt_that_was_superseded_has_its_successor_elsewhere() ->
 
 
 @pytest.mark.parametrize("end", list(AttemptEnd))
-def test_what_a_zombie_says_of_itself_changes_nothing(end: AttemptEnd) -> None:
+def test_the_report_of_a_zombie_changes_nothing(end: AttemptEnd) -> None:
     attempts = book()
     attempts.begin(0, 0, now_s=0)
     attempts.begin(0, 1, now_s=1)
@@ -143,7 +143,7 @@ def test_what_a_zombie_says_of_itself_changes_nothing(end: AttemptEnd) -> None:
     assert attempts.begin(0, 2, now_s=3) == 1, "two attempts were lost, not three"
 
 
-def test_what_a_stage_of_months_leaves_behind_does_not_grow() -> None:
+def test_the_book_of_a_stage_of_months_does_not_grow() -> None:
     book = AttemptBook(tasks=2)
 
     def attempts_until(last: int, *, begin: int) -> int:

@@ -30,13 +30,13 @@ def begun(attempt: int = 0, task: int = 0) -> Begun:
     return Begun(task=task, attempt=attempt, host="here", pid=1)
 
 
-def test_a_task_hears_what_is_wanted_when_it_begins(server: CoordinationServer) -> None:
+def test_a_task_gets_the_desired_state_when_it_begins(server: CoordinationServer) -> None:
     admission = line_to(server).begin(begun())
     assert (admission.desired, admission.is_current_attempt) == (DesiredTaskState.PAUSE, True)
     assert server.attempts_begun() == 1
 
 
-def test_a_poll_tells_a_drain_and_a_drain_is_final(server: CoordinationServer) -> None:
+def test_a_poll_returns_a_drain_and_a_drain_is_final(server: CoordinationServer) -> None:
     line = line_to(server)
     heard: list[Word] = []
     line.begin(begun())
@@ -51,7 +51,7 @@ def test_a_poll_tells_a_drain_and_a_drain_is_final(server: CoordinationServer) -
         line.close()
 
 
-def test_an_end_is_told_though_its_words_are_no_text(server: CoordinationServer) -> None:
+def test_an_end_is_reported_though_its_message_is_no_text(server: CoordinationServer) -> None:
     """An error may quote a record, of any size; an end that is not reported would be tried again for ever."""
     line = line_to(server)
     line.begin(begun())
@@ -61,7 +61,7 @@ def test_an_end_is_told_though_its_words_are_no_text(server: CoordinationServer)
     assert verdict.message.startswith("task 0: bad ? bytexxx")
 
 
-def test_a_word_that_breaks_its_hearer_does_not_end_the_listening(server: CoordinationServer) -> None:
+def test_an_answer_that_breaks_its_receiver_does_not_end_the_polling(server: CoordinationServer) -> None:
     line = line_to(server)
     line.begin(begun())
     heard: list[Word] = []
@@ -111,7 +111,7 @@ def test_an_end_reaches_the_book(server: CoordinationServer) -> None:
         (None, "/poll", b"x" * 70_000, 413),
     ],
 )
-def test_strangers_and_nonsense_are_refused(
+def test_other_clients_and_malformed_requests_are_refused(
     server: CoordinationServer, secret: str | None, path: str, body: bytes, status: int
 ) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)

@@ -28,7 +28,7 @@ LOST = "ExecutorLostFailure (executor 1 exited {by}) Reason: {reason}"
         ("", None),
     ],
 )
-def test_only_what_says_that_a_process_ended_counts(error: str, by: GoneBy | None) -> None:
+def test_only_a_sentence_about_an_ended_process_counts(error: str, by: GoneBy | None) -> None:
     assert gone_by(error) is by
 
 
@@ -36,7 +36,7 @@ def failed(attempt: int, *, task: int = 0, error: str = CRASHED) -> FailedAttemp
     return FailedAttempt(task=task, attempt=attempt, error=error)
 
 
-def test_of_each_task_the_newest_is_told_for_a_minute() -> None:
+def test_the_newest_attempt_of_each_task_is_reported_for_a_minute() -> None:
     book = GoneBook()
     book.note([failed(0), failed(1), failed(0, task=2, error="KeyError: 'x'")], now_s=0.0)
     told = (GoneAttempt(task=0, attempt=1, by=GoneBy.WORKER),)

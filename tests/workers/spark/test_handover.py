@@ -48,7 +48,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
 
 def test_another_protocol_version_is_refused_with_both_versions(tmp_path: Path) -> None:
     newer = msgspec.json.encode({**msgspec.to_builtins(SPECIFICATION), "protocol_version": 7})
-    with pytest.raises(handover.NoSpecificationError, match=r"protocol version 7, this side speaks 1\b"):
+    with pytest.raises(handover.NoSpecificationError, match=r"protocol version 7, this side supports 1\b"):
         handover.from_file(write(tmp_path / "s.json", newer))
 
 

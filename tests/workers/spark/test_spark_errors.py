@@ -78,5 +78,5 @@ def test_a_master_that_did_not_take_the_application_is_named_with_the_way_out(er
         pytest.param(MASTER, RuntimeError("could not serialize"), id="Java was not asked"),
     ],
 )
-def test_the_master_is_not_blamed_for_what_it_has_not_done(master: str, error: Exception) -> None:
+def test_the_master_is_not_named_for_other_errors(master: str, error: Exception) -> None:
     assert not_taken(master, error) is None

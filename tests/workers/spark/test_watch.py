@@ -173,7 +173,7 @@ def wait_until_published(watched: Watched, executors: int) -> None:
     )
 
 
-def test_an_attempt_that_spark_knows_to_be_gone_is_told(watched: Watched) -> None:
+def test_an_attempt_that_spark_knows_to_be_gone_is_reported(watched: Watched) -> None:
     wait_until_published(watched, 2)
     assert watched.reporter.gone == ()
     watched.application.attempts_failed = 1
@@ -194,7 +194,7 @@ def test_the_servers_drain_ends_as_drained(watched: Watched) -> None:
     assert watched.ending().kind is OutcomeKind.DRAINED
 
 
-def test_tasks_that_heard_the_drain_before_the_driver_end_as_drained(watched: Watched) -> None:
+def test_tasks_that_got_the_drain_before_the_driver_end_as_drained(watched: Watched) -> None:
     watched.application.end_stage(TaskEnd.DRAINED, TaskEnd.DRAINED)
     assert watched.ending().kind is OutcomeKind.DRAINED
 
@@ -232,7 +232,7 @@ def test_superseded_tasks_with_a_server_that_cannot_be_asked_end_as_superseded(w
     assert "could not be asked" in ending.message
 
 
-def test_a_hopeless_task_drains_its_siblings_and_says_why(watched: Watched) -> None:
+def test_a_permanent_error_of_a_task_drains_its_siblings_with_the_reason(watched: Watched) -> None:
     watched.task_ends(1, AttemptEnd.HOPELESS, "refused at in-0@17")
     wait_for_drain(watched)
     watched.application.end_stage(TaskEnd.DRAINED, TaskEnd.DRAINED)
@@ -268,7 +268,7 @@ def test_a_drain_is_bounded_and_says_so(watched: Watched) -> None:
     assert "not all tasks ended" in ending.message
 
 
-def test_a_drain_does_not_wait_for_what_spark_starts_after_our_tasks_have_ended(watched: Watched) -> None:
+def test_a_drain_does_not_wait_for_attempts_started_after_our_tasks_have_ended(watched: Watched) -> None:
     watched.sigterm.is_set = True
     for task in (0, 1):
         watched.task_ends(task, AttemptEnd.DRAINED)

@@ -31,7 +31,7 @@ def test_a_python_function_is_built_from_its_source() -> None:
     assert [output.value for output in transform.process([a_message(b"x")]).outputs] == [b"y"]
 
 
-def test_a_python_function_without_its_source_says_what_to_do() -> None:
+def test_a_python_function_without_its_source_names_the_next_step() -> None:
     with pytest.raises(TransformError, match=r"the text of m\.py did not come with the run; start the run again"):
         build(PythonFunction(function="f", file_name="m.py", sha256="0" * 64), source=None, sink_topic="sink")
 

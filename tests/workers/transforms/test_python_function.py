@@ -145,7 +145,7 @@ def test_no_exception_of_a_record_gets_away(statement: str) -> None:
         ("Record(b'', headers=[('a\\0b', b'b')])", "a header name that the client cannot write: 'a\\x00b'"),
     ],
 )
-def test_what_is_no_output_is_a_failure_that_says_what_came(returned: str, part: str) -> None:
+def test_another_value_than_an_output_is_a_failure_that_names_it(returned: str, part: str) -> None:
     processed = run(f"def f(record): return {returned}", THREE[:1])
     assert processed.outputs == []
     assert str(processed.failures[0].error).startswith("`f` in mine.py ")
@@ -234,7 +234,7 @@ def test_a_batch_function_that_takes_its_list_apart_harms_only_itself() -> None:
         ("[[5]]", "every output must be a Record"),
     ],
 )
-def test_a_batch_function_that_returns_something_else_is_told_so(returned: str, part: str) -> None:
+def test_a_batch_function_that_returns_something_else_is_refused(returned: str, part: str) -> None:
     processed = run(f"def f(records): return {returned}", THREE, scope=BATCH)
     assert processed.outputs == []
     assert [failure[0] for failure in processed.failures] == [0, 1, 2]

@@ -143,7 +143,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), json_values, max_size=4))
-def test_what_the_steps_do_not_touch_keeps_its_value_and_its_type(record: dict[str, Any]) -> None:
+def test_fields_that_the_steps_do_not_touch_keep_value_and_type(record: dict[str, Any]) -> None:
     value = json.dumps(record, ensure_ascii=False).encode()
     (output,) = StepsTransform([SetField(field="added", value=1)]).process([a_message(value)]).outputs
     assert output.value is not None
@@ -152,6 +152,6 @@ def test_what_the_steps_do_not_touch_keeps_its_value_and_its_type(record: dict[s
 
 
 @given(st.lists(st.binary(max_size=12) | st.none(), max_size=5))
-def test_no_bytes_whatever_make_a_batch_fail_as_a_whole(batch: list[bytes | None]) -> None:
+def test_no_bytes_make_a_batch_fail_as_a_whole(batch: list[bytes | None]) -> None:
     processed = StepsTransform([SetField(field="a", value=1)]).process([a_message(value) for value in batch])
     assert len(processed.outputs) + len(processed.failures) == len(batch)

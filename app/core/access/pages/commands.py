@@ -1,4 +1,4 @@
-"""The command log: who did what, when and why."""
+"""The command log: user, command, reason and time of each change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in by a token or a one-time link, and out again."""
+"""Login by a token or a one-time link, and logout."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Screen
 from app.kit.web.security.cookies import clear_session, session_secret, set_session
+from app.kit.words import duration_s
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -43,7 +44,7 @@ async def log_in(
 
 @router.get("/login/{secret}")
 async def show_link(request: Request, wiring: WiringDep, secret: str) -> Response:
-    """A one-time link opens a page with one button: a mail scanner's or a browser's own look must not use it up."""
+    """Show a page with one button: the prefetch of a mail scanner or browser must not use the link up."""
     shown = Screen(template="login/link", title="Log in", context={"secret": secret})
     return screen.show(request, shown, principal=None, now=wiring.clock.now())
 
@@ -68,12 +69,12 @@ async def log_out(request: Request, wiring: WiringDep, uow: Uow) -> Response:
 async def _log_in(
     request: Request, wiring: Wiring, uow: Uow, opening: Coroutine[Any, Any, tuple[Session, str]], *, wanted: str
 ) -> Response:
-    """Open the session unless this address has failed too often; a failure is counted and said in the form."""
+    """Open the session unless this address has failed too often; a failure is counted and shown in the form."""
     address = "" if request.client is None else request.client.host
     wait_s = wiring.login_limit.wait_s(address, now_s=time.monotonic())
     if wait_s > 0:
         opening.close()
-        problem = f"Too many failed logins from this address. Try again in {wait_s:.0f} s."
+        problem = f"Too many failed logins from this address. Try again in {duration_s(wait_s)}."
         return _form(request, wiring, wanted=wanted, problem=problem, status=429)
     try:
         _, secret = await opening
@@ -97,7 +98,7 @@ def _form(request: Request, wiring: Wiring, *, wanted: str, problem: str | None 
 
 
 def _local(wanted: str) -> str:
-    """A path of this server, or `/`: an address elsewhere (`//evil`, `\\evil`) is no place to send somebody to."""
-    # Browsers leave out tabs and line ends, and take `\\` for `/`; a path of ours has none of them.
+    """Return a path of this server, or `/`: an address elsewhere (`//evil`, `\\evil`) must not be a target."""
+    # Browsers leave out tabs and line ends, and read `\\` as `/`; a path of Fenceline has none of them.
     is_path = wanted.startswith("/") and not wanted.startswith("//")
     return wanted if is_path and wanted.isprintable() and "\\" not in wanted else "/"

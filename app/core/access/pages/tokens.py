@@ -1,4 +1,4 @@
-"""Who has access: tokens by name and role, and browsers that are logged in.
+"""Access: tokens by name and role, and browsers that are logged in.
 
 A new token's secret is shown once, on the answer to the form.
 """

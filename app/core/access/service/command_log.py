@@ -1,4 +1,4 @@
-"""The command log: every change that a person or a loop makes, with who, when and why."""
+"""The command log: every change by a user or a loop, with reason and time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def record(
     outcome: str,
     details: dict[str, Any] | None = None,
 ) -> Command:
-    """Write one row in the caller's transaction, so that no change is ever without its row."""
+    """Write one row in the caller's transaction, so that no change is without its row."""
     command = await uow.of(CommandStore).add(
         at=now,
         by=by,
@@ -42,5 +42,5 @@ async def record(
 async def list_commands(
     uow: UnitOfWork, *, target: str | None = None, after: str | None = None, limit: int = 50
 ) -> Page[Command]:
-    """Newest first; `target` (`pipeline:delayed-flights`) narrows to one thing."""
+    """List them newest first; `target` (`pipeline:delayed-flights`) narrows to one thing."""
     return await uow.of(CommandStore).list(target=target, after=after, limit=checked_limit(limit))

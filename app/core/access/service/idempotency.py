@@ -1,4 +1,4 @@
-"""A command that is sent twice with one key is carried out once, and answered the same both times."""
+"""A command that is sent twice with one key is carried out once, with the same answer both times."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 async def recall(
     uow: UnitOfWork, *, key: str, by: Principal, request_sha256: str, now: datetime
 ) -> StoredAnswer | None:
-    """None: the key is ours, carry the command out and `remember` its answer in the same unit of work.
+    """Return None if the key is free: carry the command out and `remember` its answer in the same unit of work.
 
-    Else the first answer. While another request with the key is being carried out, this waits for it to end; when that
-    one fails its key is free again. request_sha256 is over method, path and body.
-    Raises InvalidError when the key was used for a different request, or is no key.
+    Else return the first answer. This waits while another request with the key is carried out. If that one fails its
+    key is free again. request_sha256 is over method, path and body.
+    Raises InvalidError if the key was used for a different request, or is malformed.
     """
     if not _KEY.fullmatch(key):
         raise InvalidError(
@@ -37,5 +37,5 @@ async def recall(
 
 
 async def remember(uow: UnitOfWork, *, key: str, by: Principal, status: int, body: Any) -> None:
-    """Keep the answer beside the key, in the unit of work that carries the command out. `body` is JSON data."""
+    """Store the answer beside the key, in the unit of work that carries the command out. `body` is JSON data."""
     await uow.of(AccessStore).store_answer(principal=by.name, key=key, status=status, body=body)

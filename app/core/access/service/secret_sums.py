@@ -1,4 +1,4 @@
-"""How a secret is kept: as the SHA-256 of 256 random bits. A slow hash would guard guessable secrets; these are not."""
+"""The stored form of a secret: the SHA-256 of 256 random bits. A slow hash would only protect guessable secrets."""
 
 from __future__ import annotations
 

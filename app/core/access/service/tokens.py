@@ -1,7 +1,7 @@
-"""Who somebody is: tokens, one-time links, browser sessions, and the run tokens of drivers and tasks.
+"""Authentication: tokens, one-time links, browser sessions, and the run tokens of drivers and tasks.
 
-Secrets are 256 random bits; only their SHA-256 is kept. A prefix says what a secret is for, so that one that was pasted
-into the wrong place is recognized, by people and by scanners.
+Secrets are 256 random bits; only their SHA-256 is stored. A prefix shows the purpose of a secret, so that people and
+scanners recognize one in a wrong place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSION_PREFIX = "fls_"
 async def create_token(
     uow: UnitOfWork, *, name: str, role: Role, by: Principal, why: str | None, now: datetime
 ) -> tuple[Token, str]:
-    """Keep a new token and give its secret, which is told this once.
+    """Store a new token and return its secret, which is not stored.
 
     Raises InvalidError on a bad name, ConflictError while a valid token has that name.
     """
@@ -43,13 +43,13 @@ async def create_token(
 
 
 async def list_tokens(uow: UnitOfWork, *, by: Principal) -> list[Token]:
-    """All tokens, revoked ones too, newest first."""
+    """Return all tokens, revoked ones too, newest first."""
     require(by, Verb.VIEW_TOKENS)
     return await uow.of(AccessStore).list_tokens()
 
 
 async def revoke_token(uow: UnitOfWork, *, name: str, by: Principal, why: str | None, now: datetime) -> Token:
-    """End the valid token of that name and every session that began with it. Raises NotFoundError if there is none."""
+    """End the valid token of that name and every session of it. Raises NotFoundError if there is none."""
     require(by, Verb.REVOKE_TOKEN)
     token = await uow.of(AccessStore).revoke_token(name, now=now)
     await command_log.record(
@@ -59,14 +59,14 @@ async def revoke_token(uow: UnitOfWork, *, name: str, by: Principal, why: str | 
         target=f"token:{name}",
         why=why,
         now=now,
-        outcome="revoked, with the sessions that began with it",
+        outcome="revoked, with its sessions",
     )
     uow.notify("session", "*")
     return token
 
 
 async def authenticate(uow: UnitOfWork, secret: str, *, now: datetime) -> Principal | None:
-    """Whose token this is; None when it is not a valid one."""
+    """Return the owner of this token; None if it is not valid."""
     token = await _token_of(uow, secret, now=now)
     return None if token is None else Principal(name=token.name, role=token.role)
 
@@ -85,7 +85,9 @@ async def create_one_time_link(
     by: Principal,
     now: datetime,
 ) -> str:
-    """A secret that logs a browser in as `principal`, once, until it expires. Raises InvalidError on a bad name."""
+    """Return a secret that logs a browser in as `principal`, once, until it expires. Raises InvalidError on a bad
+    name.
+    """
     require(by, Verb.CREATE_LOGIN_LINK)
     refuse_name(principal.name)
     secret = LINK_PREFIX + secrets.token_urlsafe(32)
@@ -107,12 +109,11 @@ async def create_one_time_link(
 async def redeem_one_time_link(
     uow: UnitOfWork, secret: str, *, session_lifetime: timedelta, now: datetime
 ) -> tuple[Session, str]:
-    """Use a link up: a session and its secret. Raises UnauthenticatedError if it is used, expired or unknown."""
+    """Use a link up; return a session and its secret. Raises UnauthenticatedError if it is used, expired or unknown."""
     link = await uow.of(AccessStore).take_link(sha256_of(secret), now=now) if secret.startswith(LINK_PREFIX) else None
     if link is None:
         raise UnauthenticatedError(
-            "this login link was used already, has expired, or is not one of ours: ask for a new one, or log in with a "
-            "token (fenceline tokens create NAME --role ROLE prints one)"
+            "this login link was used already, has expired or is unknown: request a new one or use a token"
         )
     return await _open_session(uow, link.principal, link=link, lifetime=session_lifetime, now=now)
 
@@ -120,7 +121,7 @@ async def redeem_one_time_link(
 async def create_session(
     uow: UnitOfWork, token_secret: str, *, lifetime: timedelta, now: datetime
 ) -> tuple[Session, str]:
-    """Log in with a token: a session and its secret for the cookie. Raises UnauthenticatedError on a bad token."""
+    """Log in with a token; return a session and its secret. Raises UnauthenticatedError on a bad token."""
     token = await _token_of(uow, token_secret.strip(), now=now)
     if token is None:
         raise UnauthenticatedError("this token is not valid: it may have been revoked, or mistyped", field="token")
@@ -150,19 +151,19 @@ async def _open_session(
 
 
 async def get_session(uow: UnitOfWork, secret: str, *, now: datetime) -> Session | None:
-    """The session behind a cookie; None when it has expired, was ended, or its token was revoked."""
+    """Return the session of a cookie; None if it has expired, was ended, or its token was revoked."""
     return (await get_sessions(uow, [secret], now=now)).get(secret)
 
 
 async def get_sessions(uow: UnitOfWork, secrets: Collection[str], *, now: datetime) -> dict[str, Session]:
-    """The same for many at once, by their cookies' secrets; those that are none are left out."""
+    """Return the same for many at once, by their cookies' secrets; invalid ones are left out."""
     sums = {sha256_of(secret): secret for secret in secrets if secret.startswith(SESSION_PREFIX)}
     found = await uow.of(AccessStore).find_sessions(sums, now=now) if sums else {}
     return {sums[secret_sha256]: session for secret_sha256, session in found.items()}
 
 
 async def list_sessions(uow: UnitOfWork, *, by: Principal, now: datetime) -> list[Session]:
-    """Every browser that is logged in now, newest first."""
+    """Return every browser that is logged in now, newest first."""
     require(by, Verb.VIEW_SESSIONS)
     return await uow.of(AccessStore).list_sessions(now=now)
 
@@ -185,19 +186,19 @@ async def end_session(uow: UnitOfWork, session_id: str, *, by: Principal, why: s
 
 
 async def revoke_session(uow: UnitOfWork, secret: str, *, now: datetime) -> None:
-    """Log out; a session that has ended already is fine."""
+    """Log out; a session that has ended already is not an error."""
     await uow.of(AccessStore).revoke_session(sha256_of(secret), now=now)
     uow.notify("session", "*")
 
 
 async def authenticate_run_token(uow: UnitOfWork, secret: str) -> RunTokenScope | None:
-    """Which lease a run token was made for; None when we made no such token.
+    """Return the lease of a run token; None if it is unknown.
 
-    The token of an ended lease is still known: what a zombie reports is evidence, and it is told that it is one.
+    The token of an ended lease is still known: a zombie's reports are evidence, and the answer ends it.
     """
     return await uow.of(AccessStore).find_run_token(sha256_of(secret))
 
 
 async def is_first_start(uow: UnitOfWork) -> bool:
-    """Whether nobody has ever been let in: no token was made and no link was given out."""
+    """Return whether no token and no login link was ever created."""
     return await uow.of(IdentityStore).is_fresh()

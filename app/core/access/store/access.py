@@ -1,4 +1,4 @@
-"""Tokens, one-time links, sessions, run tokens, and the keys of repeated commands. No secret ever comes here."""
+"""Tokens, one-time links, sessions, run tokens, and the keys of repeated commands. Secrets are never stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command with an idempotency key was answered; `body` None: it is being carried out now."""
+    """The answer to a command with an idempotency key; `body` None: it is being carried out now."""
 
     request_sha256: str
     status: int | None
@@ -29,10 +29,10 @@ class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessStore(DatabaseStore):
-    """Tokens, sessions, one-time links and run tokens. Only SHA-256 sums of secrets come here."""
+    """Tokens, sessions, one-time links and run tokens, by the SHA-256 of their secrets."""
 
     async def add_token(self, *, name: str, role: Role, secret_sha256: str, by: str, now: datetime) -> Token:
-        """Raises ConflictError when a token of that name is valid."""
+        """Raises ConflictError if a token of that name is valid."""
         statement = sa.insert(tokens).values(
             name=name, role=role, secret_sha256=secret_sha256, created_at=now, created_by=by
         )
@@ -43,14 +43,14 @@ class AccessStore(DatabaseStore):
         return [_token(row) for row in rows]
 
     async def find_token(self, secret_sha256: str, *, now: datetime) -> Token | None:
-        """A token that is not revoked; notes (at most once a minute) that it was used."""
+        """Return a token that is not revoked; records its use (at most once a minute)."""
         row = await self._db.row(
             sa.select(tokens).where(tokens.c.secret_sha256 == secret_sha256, tokens.c.revoked_at.is_(None))
         )
         if row is None:
             return None
         if row.last_used_at is None or now - row.last_used_at > USE_NOTED_EVERY:
-            # Once a minute, and lost when the asker does not commit; either is all right.
+            # At most once a minute, and lost if the caller does not commit; both are acceptable.
             await self._db.execute(sa.update(tokens).where(tokens.c.id == row.id).values(last_used_at=now))
         return _token(row)
 
@@ -63,7 +63,7 @@ class AccessStore(DatabaseStore):
             .returning(tokens)
         )
         if row is None:
-            raise NotFoundError(f"there is no valid token {name}; `fenceline tokens list` shows those there are")
+            raise NotFoundError(f"there is no valid token {name}; `fenceline tokens list` shows all tokens")
         await self._db.execute(
             sa.update(sessions)
             .where(sessions.c.token_id == row.id, sessions.c.revoked_at.is_(None))
@@ -86,7 +86,7 @@ class AccessStore(DatabaseStore):
         )
 
     async def take_link(self, secret_sha256: str, *, now: datetime) -> Link | None:
-        """Use a link up. None: unknown, used or expired. Of two at once, one gets it."""
+        """Use a link up. None: unknown, used or expired. If two try at once, one gets it."""
         row = await self._db.row(
             sa.update(one_time_links)
             .where(
@@ -128,18 +128,18 @@ class AccessStore(DatabaseStore):
         return _session((await self._db.execute(statement.returning(sessions))).one())
 
     async def find_sessions(self, secret_sha256s: Collection[str], *, now: datetime) -> dict[str, Session]:
-        """Those that have neither expired nor been ended, by the sum of their secret; notes their use, as of tokens."""
+        """Return valid sessions by the SHA-256 of their secret; records their use, as for tokens."""
         rows = await self._db.rows(
             sa.select(sessions).where(sessions.c.secret_sha256.in_(secret_sha256s), *_living(now))
         )
         stale = [row.id for row in rows if row.last_used_at is None or now - row.last_used_at > USE_NOTED_EVERY]
         if stale:
-            # As of tokens.
+            # As for tokens.
             await self._db.execute(sa.update(sessions).where(sessions.c.id.in_(stale)).values(last_used_at=now))
         return {row.secret_sha256: _session(row) for row in rows}
 
     async def list_sessions(self, *, now: datetime) -> list[Session]:
-        """The same, all of them, newest first, with the names of their tokens."""
+        """Return all valid sessions, newest first, with the names of their tokens."""
         rows = await self._db.rows(
             sa.select(sessions, tokens.c.name.label("token"))
             .outerjoin(tokens, tokens.c.id == sessions.c.token_id)
@@ -149,12 +149,12 @@ class AccessStore(DatabaseStore):
         return [_session(row, token=row.token) for row in rows]
 
     async def end_session(self, session_id: str, *, now: datetime) -> Session:
-        """Raises NotFoundError unless it is one of those."""
+        """Raises NotFoundError unless it is valid."""
         known = as_uuid(session_id)
         statement = sa.update(sessions).where(sessions.c.id == known, *_living(now)).values(revoked_at=now)
         row = None if known is None else await self._db.row(statement.returning(sessions))
         if row is None:
-            raise NotFoundError(f"no session {session_id} is open; `fenceline sessions list` shows those that are")
+            raise NotFoundError(f"no session {session_id} is open; `fenceline sessions list` shows all sessions")
         return _session(row)
 
     async def revoke_session(self, secret_sha256: str, *, now: datetime) -> None:
@@ -165,7 +165,7 @@ class AccessStore(DatabaseStore):
         )
 
     async def add_run_token(self, *, scope: RunTokenScope, secret_sha256: str, now: datetime) -> None:
-        """Raises ConflictError when the lease has its token already."""
+        """Raises ConflictError if the lease has its token already."""
         await self._db.execute(
             sa.insert(run_tokens).values(
                 secret_sha256=secret_sha256,
@@ -181,8 +181,8 @@ class AccessStore(DatabaseStore):
         return None if row is None else RunTokenScope(run_id=row.run_id, ordinal=row.ordinal, lease=row.lease)
 
     async def claim_key(self, *, principal: str, key: str, request_sha256: str, now: datetime) -> StoredAnswer | None:
-        """Take an idempotency key: None when it is ours now, else what is stored, after its holder has committed."""
-        # The insert waits for another transaction that holds the key, and sees how it ended.
+        """Take an idempotency key: None if it is free, else the stored answer, after its holder has committed."""
+        # The insert waits for another transaction with the key, and sees its end.
         taken = await self._db.row(
             postgresql.insert(idempotency_keys)
             .values(principal=principal, key=key, request_sha256=request_sha256, created_at=now)

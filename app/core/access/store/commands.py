@@ -41,20 +41,22 @@ class CommandStore(DatabaseStore):
         return _command((await self._db.execute(statement.returning(command_log))).one())
 
     async def since(self, moment: datetime, *, targets: Collection[str], verbs: Collection[str]) -> Sequence[Command]:
-        """All of these targets and verbs, oldest first."""
+        """Return all of these targets and verbs, oldest first."""
         wanted = (command_log.c.target.in_(targets), command_log.c.verb.in_(verbs), command_log.c.at >= moment)
         rows = await self._db.rows(sa.select(command_log).where(*wanted).order_by(command_log.c.id))
         return [_command(row) for row in rows]
 
     async def list(self, *, target: str | None, after: str | None, limit: int) -> Page[Command]:
-        """Newest first."""
+        """List them newest first."""
         statement = sa.select(command_log).order_by(command_log.c.id.desc()).limit(limit + 1)
         if target is not None:
             statement = statement.where(command_log.c.target == target)
         if after is not None:
             (before,) = decode_cursor(after, keys=1)
             if not before.isdecimal():
-                raise InvalidError("this cursor is not one of ours: take it from next_cursor unchanged", field="after")
+                raise InvalidError(
+                    "this cursor is not from Fenceline: take it from next_cursor unchanged", field="after"
+                )
             statement = statement.where(command_log.c.id < int(before))
         rows = await self._db.rows(statement)
         items = tuple(_command(row) for row in rows[:limit])

@@ -1,4 +1,4 @@
-"""Which database this is, so that a restored one is not taken for the one that was lost."""
+"""The identity of this database, so that a restored one is distinguished from the one that was lost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from app.core.access.tables.access import one_time_links, tokens
 from app.core.access.tables.identity import database_identity
 from app.kit.db.store import DatabaseStore
 
-# What a restore changes: the system identifier (another cluster), the timeline (recovery to a point in time, failover),
-# or the objects' numbers (a dump that was loaded again). pg_walfile_name begins with the timeline; it cannot be asked
+# A restore into another cluster changes the system identifier. Recovery to a point in time and a failover change the
+# timeline, and a reloaded dump the objects' numbers. pg_walfile_name begins with the timeline. It cannot be called
 # during recovery, where nothing is written either.
 _MARKER = sa.text(
     """
@@ -24,12 +24,12 @@ _MARKER = sa.text(
 
 class IdentityStore(DatabaseStore):
     async def database_epoch(self) -> str:
-        """Which database this is; it differs after a restore or a failover."""
+        """Return the database's identity, which differs after a restore or a failover."""
         stored = (await self._db.execute(sa.select(database_identity))).one()
         marker = (await self._db.execute(_MARKER)).one().marker
         if stored.marker == marker:
             return stored.epoch
-        # Of two servers that notice at once, the second waits and then finds nothing to change.
+        # If two servers notice at once, the second one waits and then finds nothing to change.
         await self._db.execute(
             sa.update(database_identity)
             .where(database_identity.c.marker != marker)
@@ -38,7 +38,7 @@ class IdentityStore(DatabaseStore):
         return (await self._db.execute(sa.select(database_identity.c.epoch))).scalar_one()
 
     async def is_fresh(self) -> bool:
-        """Whether no token was ever made: the first start."""
+        """Return whether no token was ever created: the first start."""
         statement = sa.select(
             ~sa.exists(sa.select(tokens.c.id)) & ~sa.exists(sa.select(one_time_links.c.secret_sha256))
         )

@@ -1,4 +1,4 @@
-"""Who somebody is, by the SHA-256 of a secret; and answers that are kept for repeated commands."""
+"""Credentials by the SHA-256 of their secret, and stored answers of repeated commands."""
 
 from __future__ import annotations
 

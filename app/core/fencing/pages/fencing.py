@@ -27,9 +27,9 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.printable import one_line
 from app.kit.storable import moment_of_ms
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import words
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
+from app.kit.words import words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

@@ -1,4 +1,4 @@
-"""Importing the transactional ids of an application that moves here, so that it goes on fencing its old self."""
+"""REST: import the transactional ids of an application that moves to Fenceline, to fence its old producers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Author = Annotated[Principal, may(Verb.IMPORT_IDS)]
 
 @router.get("/id-formulas", responses=refusals())
 async def list_id_formulas(_: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[IdFormula]]:
-    """How Kafka Streams and spring-kafka name their transactional ids."""
+    """List the formulas of Kafka Streams and spring-kafka for transactional ids."""
     return Items(tuple(FORMULAS.values()))
 
 
@@ -33,7 +33,7 @@ async def list_id_formulas(_: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Ite
 async def preview_import(
     name: NameInPath, body: ImportGiven, uow: Uow, wiring: WiringDep, by: Author
 ) -> Shown[ImportPlan]:
-    """What an import would do, line by line, with everything that speaks against it; nothing is written."""
+    """Preview an import, line by line, with problems and warnings; nothing is written."""
     return await id_imports.plan_import(
         uow, wiring.brokers, wiring.observations, pipeline=name, wish=body.wish(), by=by, now=wiring.clock.now()
     )
@@ -48,9 +48,9 @@ async def preview_import(
 async def import_ids(
     name: NameInPath, body: ImportGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Author
 ) -> Response:
-    """Import them all or none: any problem of any line refuses the whole, and nothing that is there is replaced.
+    """Import all of them or none: a problem of any line refuses the whole import, and no existing id is replaced.
 
-    Only while no run lives: its tasks have been told already under which ids they read.
+    Only without a live run, since its tasks have their ids already.
     """
 
     async def act() -> ImportPlan:
@@ -65,7 +65,9 @@ async def import_ids(
             now=wiring.clock.now(),
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.delete("/pipelines/{name}/imported-ids", responses=refusals(404, 409))
@@ -76,7 +78,7 @@ async def forget_imported_ids(
     by: Annotated[Principal, may(Verb.FORGET_IMPORTED_IDS)],
     why: Annotated[Why, Query()] = None,
 ) -> Shown[Items[str]]:
-    """Give up every id that was imported for the pipeline, and what its partitions were assigned by that."""
+    """Release every imported id of the pipeline, with its assignments to partitions."""
     ids = await id_imports.forget_imports(uow, name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()
     return Items(ids)

@@ -1,4 +1,4 @@
-"""Every transactional id of a cluster: whose it is, who needs it, when it expires, and how their number grows."""
+"""REST: the registry of a cluster's transactional ids: owner, use, expiry and growth."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def get_id_registry(
     after: After = None,
     limit: Limit = 50,
 ) -> Registry:
-    """The ids that the brokers have and those that pipelines own, whose each is, and when it expires."""
+    """List the ids on the brokers and those that pipelines own, with owner and expiry."""
     now = wiring.clock.now()
     found = await id_registry.get_registry(
         uow,
@@ -52,6 +52,6 @@ async def get_id_registry(
 async def get_id_growth(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Shown[Items[IdCount]]:
-    """How many ids the cluster had over the last 30 days, and how many of them were ours."""
+    """Return the number of ids of the last 30 days, and of the managed ones."""
     growth = await id_registry.get_growth(uow, cluster=name, now=wiring.clock.now())
     return Items(growth)

@@ -1,4 +1,4 @@
-"""The registry of transactional ids, and their import, at the edge."""
+"""REST schemas of the registry of transactional ids, and of their import."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from app.core.ids import registry as domain
 from app.core.ids.registry import Orphan, Standing
 from app.core.ids.service.registry import Registry as DomainRegistry
 from app.core.mappings import mapping
-from app.core.observing.schemas.reading import JournalReading, time_of
+from app.core.observing.schemas.reading import JournalReading
 from app.kit.web.api.bodies import Answer, Body
 from app.kit.web.api.problem import ShownProblem
 from app.kit.web.api.shown import Items, Shown, made, shows
 from app.kit.web.api.words import Why
+from app.kit.words import moment
 
 
 @shows(id_formulas.IdFormula)
 class IdFormula:
-    """How another framework names its transactional ids. `counts`: they are numbered, and belong to no partition."""
+    """The formula of another framework. `counts`: its ids are numbered, and belong to no partition."""
 
     counts: bool
 
@@ -30,9 +31,9 @@ class IdFormula:
 class ImportGiven(Body):
     """A CSV, a formula, or a CSV whose missing ids a formula makes.
 
-    The CSV has the columns topic, partition and transactional_id, in this order unless its first line names them in
-    another; a line without topic and partition is an id alone. `values` are what the formula's `meanings` name, `count`
-    is how many ids a formula that counts shall make.
+    The CSV has the columns topic, partition and transactional_id. Its first line may name them in another order. A
+    line without topic and partition is an id alone. `values` has the values of the formula's `meanings`, `count` the
+    number of ids of a numbering formula.
     """
 
     csv: Annotated[str, Field(max_length=id_import.MAX_CSV_CHARACTERS)] = ""
@@ -47,7 +48,7 @@ class ImportGiven(Body):
 
 @shows(id_import.ImportLine)
 class ImportLine:
-    """One line; `is_known`: it was imported before and stays as it is. Any problem refuses the whole import."""
+    """One line; `is_known`: imported before, and unchanged. Any problem refuses the whole import."""
 
 
 def _is_valid(plan: id_import.ImportPlan) -> bool:
@@ -66,10 +67,11 @@ class ForgottenIds:
 
 
 class RegisteredId(Answer):
-    """One transactional id. Null where the brokers do not have it: state, producer, changed_at.
+    """One transactional id. Null if the brokers do not have it: state, producer, changed_at.
 
-    `orphan`: why nobody needs it. `expires_at`: when the coordinator may forget it if nobody uses it until then; null:
-    not by itself, or not known. `contested`: a sentence where somebody else than its owner uses it.
+    `orphan`: the reason for which no pipeline uses it. `expires_at`: the time from which the coordinator may expire it,
+    without further use; null: without expiry, or not known. `contested`: a sentence if another producer than its
+    owner's uses it.
     """
 
     transactional_id: str
@@ -98,14 +100,14 @@ class RegisteredId(Answer):
             is_open=one.live is not None and one.live.is_open,
             producer_id=None if state is None else state.producer_id,
             producer_epoch=None if state is None else state.producer_epoch,
-            changed_at=None if state is None else time_of(state.last_update_ms),
-            expires_at=None if one.expires_at_ms is None else time_of(one.expires_at_ms),
+            changed_at=None if state is None else moment(state.last_update_ms),
+            expires_at=moment(one.expires_at_ms),
             contested=one.contested,
         )
 
 
 class IdTally(Answer):
-    """`ids`: those that the brokers have; `unseen`: owned by a pipeline, and not on the brokers."""
+    """`ids`: on the brokers; `unseen`: owned by a pipeline, and not on the brokers."""
 
     ids: int
     ours: int
@@ -117,7 +119,7 @@ class IdTally(Answer):
 
 
 class Registry(Answer):
-    """`stale`: mappings that no pipeline reads any more. `expiration_ms`: null with `expiration_problem`, why."""
+    """`stale`: mappings that no pipeline reads. `expiration_ms`: null with its reason in `expiration_problem`."""
 
     items: list[RegisteredId]
     next_cursor: str | None

@@ -8,11 +8,11 @@ import orjson
 
 from app.core.ids.registry import IdCount
 
-_ID_LINES = ({"label": "all", "colour": "--chart-in"}, {"label": "ours", "colour": "--chart-out"})
+_ID_LINES = ({"label": "all", "colour": "--chart-in"}, {"label": "managed", "colour": "--chart-out"})
 
 
 def id_growth_chart_of(counts: Sequence[IdCount]) -> str:
-    """How many ids there were, and how many of them ours."""
+    """Draw the numbers of all and of managed ids."""
     data = [
         [int(count.at.timestamp()) for count in counts],
         [count.ids for count in counts],

@@ -1,4 +1,4 @@
-"""Importing ids: a form that shows what it would do before it does it, and what was imported for a pipeline."""
+"""The page to import ids: a form with a preview, and the imported ids of a pipeline."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def looking_at(
 
 
 def _meanings() -> dict[str, str]:
-    """What each value is, by the formulas that need it."""
+    """Describe each value, with the formulas that need it."""
     found: dict[str, str] = {}
     for value in _VALUES:
         titles: dict[str, list[str]] = {}
@@ -153,12 +153,12 @@ async def forget(
 
 
 def _wish(values: Mapping[str, str]) -> ImportWish:
-    """Raises InvalidError. What the chosen formula does not need may stay typed in."""
+    """Raises InvalidError. Values that the chosen formula does not need are ignored."""
     formula = FORMULAS.get(values["formula"])
     needed = () if formula is None else formula.meanings
     count = values["count"].strip()
     if count and not (count.isascii() and count.isdecimal() and len(count) <= 9):
-        raise InvalidError(f"`{count}` is no number of ids", field="count")
+        raise InvalidError(f"`{count}` is not a number of ids", field="count")
     return ImportWish(
         csv=values["csv"],
         formula=values["formula"] or None,
@@ -172,7 +172,7 @@ def _of_form(problem: Problem) -> Problem:
 
 
 async def _again(request: Request, wiring: Wiring, by: Principal, look: Look, status: int) -> Response:
-    """The form with what was typed; looked up anew, since an error spoils its unit."""
+    """Show the form with its input, read in a new unit of work, since an error ends the first one."""
     now = wiring.clock.now()
     async with wiring.unit_of_work() as fresh:
         shown = await look(fresh, by, now)

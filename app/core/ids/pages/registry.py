@@ -1,4 +1,4 @@
-"""The registry: every transactional id of a cluster, whose it is, who needs it, and when it goes."""
+"""The page of the registry: every transactional id of a cluster, with owner, use and expiry."""
 
 from __future__ import annotations
 
@@ -19,25 +19,22 @@ from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
-from app.kit.words import span
+from app.kit.words import duration, moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
 PAGE_SIZE = 50
-_DAY_MS = 86_400_000
-_SHORT_DAYS = 2
 _LOOK_AGAIN_S = 10.0
 
 _ONLY = (
     ("", "all"),
-    (Only.OURS, "ours"),
+    (Only.OURS, "managed"),
     (Only.FOREIGN, "foreign"),
     (Only.ORPHANED, "orphaned"),
     (Only.ARCHIVED, "archived"),
-    (Only.CONTESTED, "used by somebody else"),
+    (Only.CONTESTED, "contested"),
     (Only.UNSEEN, "owned, not on the brokers"),
 )
 _SORTS = (
@@ -46,15 +43,15 @@ _SORTS = (
     (RegistrySort.CHANGED, "changed last first"),
 )
 _ORPHANED = {
-    Orphan.NO_PIPELINE: "Named as Fenceline names ids, and no pipeline here owns it: its pipeline was deleted, or it "
-    "is another Fenceline's.",
+    Orphan.NO_PIPELINE: "It has the form of a Fenceline id, and no pipeline here owns it: its pipeline was deleted, or "
+    "it belongs to another Fenceline.",
     Orphan.NO_TASK: "No task of its pipeline's definition uses it any more.",
     Orphan.NO_MAPPING: "Its pipeline owns it, and no partition is read under it.",
 }
 
 
 class Wanted:
-    """What the page's form asks for; what is not chosen is an empty string there."""
+    """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
         self,
@@ -104,7 +101,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             "choices": {"only": _ONLY, "sort": _SORTS},
             "found": None,
         }
-        # What the brokers say changes all the time, and whose an id is seldom does.
+        # The brokers' data change all the time, and owners change rarely.
         shown = Screen(
             template="id_registry/list",
             title="Transactional ids",
@@ -128,7 +125,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         context |= {
             "found": found,
             "rows": [_row(one) for one in found.items],
-            "expires_after": None if found.expiration_ms is None else _span(found.expiration_ms),
+            "expires_after": None if found.expiration_ms is None else duration(found.expiration_ms),
             "growth": growth,
             "growth_chart": id_growth_chart_of(growth),
             "reading": reading_of(wiring.observations.of(cluster), found.journal, now=now),
@@ -140,11 +137,6 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         return shown
 
     return look
-
-
-def _span(duration_ms: int) -> str:
-    days = duration_ms / _DAY_MS
-    return span(duration_ms) if days < _SHORT_DAYS else f"{days:.0f} d"
 
 
 def _row(one: RegisteredId) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Ids of an application that moves here: previewed, imported whole, and given up again."""
+"""Preview, import and release the ids of an application that moves to Fenceline."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ async def plan_import(
     by: Principal,
     now: datetime,
 ) -> ImportPlan:
-    """What an import would do, line by line, with everything that speaks against it; nothing is written.
+    """Preview an import, line by line, with problems and warnings; nothing is written.
 
-    Raises NotFoundError, and InvalidError when there are no lines to speak of.
+    Raises NotFoundError, and InvalidError without lines.
     """
     require(by, Verb.IMPORT_IDS)
     record = await uow.of(PipelineStore).get(pipeline)
@@ -58,10 +58,10 @@ async def import_ids(
     why: str | None,
     now: datetime,
 ) -> ImportPlan:
-    """Make the pipeline the owner of the ids, and assign the partitions theirs; what was imported before stays.
+    """Make the pipeline the owner of the ids, and assign them to their partitions; earlier imports stay.
 
-    Raises InvalidError with every problem if there is one, ConflictError while a run lives: its tasks have been told
-    already under which ids they read.
+    Raises InvalidError with every problem if there is one, ConflictError with a live run, whose tasks have their ids
+    already.
     """
     require(by, Verb.IMPORT_IDS)
     record = await uow.of(PipelineStore).get(pipeline, for_update=True)
@@ -105,9 +105,9 @@ async def import_ids(
 
 
 async def forget_imports(uow: UnitOfWork, pipeline: str, *, by: Principal, why: str | None, now: datetime) -> list[str]:
-    """Give up every id that was imported for the pipeline, and what partitions were assigned by it; which they were.
+    """Release every imported id of the pipeline, with its assignments to partitions, and return the ids.
 
-    Raises ConflictError while a run lives.
+    Raises ConflictError with a live run.
     """
     require(by, Verb.FORGET_IMPORTED_IDS)
     await uow.of(PipelineStore).get(pipeline, for_update=True)
@@ -121,7 +121,7 @@ async def forget_imports(uow: UnitOfWork, pipeline: str, *, by: Principal, why: 
         target=f"pipeline:{pipeline}",
         why=why,
         now=now,
-        outcome=f"{len(ids)} imported ids given up",
+        outcome=f"{len(ids)} imported ids released",
         details={"ids": ids[:_MAX_SAID], "ids_in_all": len(ids)},
     )
     uow.notify("pipeline", pipeline)
@@ -173,7 +173,7 @@ async def _partitions(brokers: Brokers, cluster: Cluster, topics: tuple[str, ...
 
 
 async def _ids_of_tasks(uow: UnitOfWork, cluster: Cluster) -> dict[str, str]:
-    """By id: the pipeline on this Kafka cluster whose tasks would use it."""
+    """Return, by id, the pipeline on this Kafka cluster whose tasks would use it."""
     same = {
         one.name for one in await uow.of(ClusterStore).list_all() if one.kafka_cluster_id == cluster.kafka_cluster_id
     }
@@ -186,7 +186,7 @@ async def _ids_of_tasks(uow: UnitOfWork, cluster: Cluster) -> dict[str, str]:
 
 
 def _in_use(observations: Observations, cluster: str, ids: list[str], *, now: datetime) -> Mapping[str, str]:
-    """What the journal saw lately under these ids, as sentences."""
+    """Return the recent use of these ids by the journal, as sentences."""
     snapshot = observations.of(cluster)
     found: dict[str, str] = {}
     for name in ids:
@@ -197,15 +197,15 @@ def _in_use(observations: Observations, cluster: str, ids: list[str], *, now: da
             transaction_state.TOPIC, live.partition, live.state.last_update_ms, now_ms=int(now.timestamp() * 1000)
         )
         if live.is_open:
-            found[name] = "It has a transaction open: its application runs, and would be fenced by a start"
+            found[name] = "It has a transaction open: its application runs, and a start would fence the application"
         elif rests is None and live.state.last_update_ms >= 0:
             found[name] = (
-                "When it was used last is not known, because its coordinator's clock is not measured: its application "
-                "may run, and would be fenced by a start"
+                "Its last use is not known, because its coordinator's clock is not measured: its application may run, "
+                "and a start would fence the application"
             )
         elif rests is not None and rests.least_ms < LATELY / timedelta(milliseconds=1):
             found[name] = (
-                "It was used within the last 5 minutes: its application may run, and would be fenced by a start"
+                "It was used in the last 5 minutes: its application may run, and a start would fence the application"
             )
     return found
 
@@ -214,7 +214,7 @@ async def _refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:
     live = await uow.of(RunStore).find_live(pipeline)
     if live is not None:
         raise ConflictError(
-            f"pipeline {pipeline} has a run that is {live.state}, whose tasks have been told their ids: drain it first"
+            f"pipeline {pipeline} has a run that is {live.state}, whose tasks have their ids already: drain it first"
         )
 
 

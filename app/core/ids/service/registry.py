@@ -1,4 +1,4 @@
-"""The registry of transactional ids: what the brokers have, held against what the pipelines need."""
+"""The registry of transactional ids: the ids on the brokers, compared with the ids that pipelines need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROWTH_SPAN = timedelta(days=30)
 
 
 class Registry(msgspec.Struct, frozen=True, kw_only=True):
-    """expiration_ms: None with `expiration_problem`, why. stale: mappings that no pipeline reads any more."""
+    """expiration_ms: None with its reason in `expiration_problem`. stale: mappings that no pipeline reads."""
 
     items: tuple[RegisteredId, ...]
     next_cursor: str | None
@@ -49,13 +49,13 @@ async def get_registry(
     after: str | None = None,
     limit: int = 50,
 ) -> Registry:
-    """One page of a cluster's ids with what is to be said of all of them. Raises NotFoundError, InvalidError."""
+    """Return one page of a cluster's ids, with the totals. Raises NotFoundError, InvalidError."""
     record = await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     needed, stale = await _needed(uow, record.kafka_cluster_id)
     answer = await surveys.of(record)
     expiration_ms = None if answer.survey is None else longest_ms(answer.survey, ID_EXPIRATION)
-    # Of 50,000 ids it takes tenths of a second, in which the server has other things to do.
+    # With 50,000 ids it takes tenths of a second, which must not block the event loop.
     page = await asyncio.to_thread(
         id_registry.select,
         snapshot.transactions,
@@ -74,19 +74,19 @@ async def get_registry(
         tally=page.tally,
         stale=stale,
         expiration_ms=expiration_ms,
-        expiration_problem=answer.problem or ("" if expiration_ms else f"no broker says its {ID_EXPIRATION}"),
+        expiration_problem=answer.problem or ("" if expiration_ms else f"no broker reports its {ID_EXPIRATION}"),
         journal=snapshot.transaction_journal,
     )
 
 
 async def get_growth(uow: UnitOfWork, *, cluster: str, now: datetime) -> list[IdCount]:
-    """How many ids the cluster had, oldest first, of GROWTH_SPAN. Raises NotFoundError."""
+    """Return the numbers of the cluster's ids over GROWTH_SPAN, oldest first. Raises NotFoundError."""
     record = await uow.of(ClusterStore).get(cluster)
     return await uow.of(IdCountStore).series(kafka_cluster_id=record.kafka_cluster_id, since=now - GROWTH_SPAN)
 
 
 async def count_ids(uow: UnitOfWork, observations: Observations, *, now: datetime) -> int:
-    """Write down how many ids each cluster has, where its journal is followed live; of how many clusters."""
+    """Store the number of ids of each cluster with a live journal, and return the number of clusters."""
     written = 0
     seen: set[str] = set()
     for cluster in await uow.of(ClusterStore).list_all():
@@ -111,7 +111,7 @@ async def count_ids(uow: UnitOfWork, observations: Observations, *, now: datetim
 
 
 async def _needed(uow: UnitOfWork, kafka_cluster_id: str) -> tuple[Needed, tuple[PartitionMapping, ...]]:
-    """What pipelines need on a Kafka cluster, and the mappings that none of them reads."""
+    """Return the ids that pipelines need on a Kafka cluster, and the mappings that none of them reads."""
     same = {one.name for one in await uow.of(ClusterStore).list_all() if one.kafka_cluster_id == kafka_cluster_id}
     pipelines = [one for one in await uow.of(PipelineStore).list_all() if one.cluster in same]
     of_tasks: set[str] = set()

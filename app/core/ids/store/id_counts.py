@@ -1,4 +1,4 @@
-"""How many transactional ids a cluster had, minute by minute and then hour by hour."""
+"""The number of transactional ids of a cluster, minute by minute and then hour by hour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _C = id_counts.c
 
 
 class IdCountStore(DatabaseStore):
-    """How many transactional ids a cluster had: one a minute, after six hours one an hour, for 90 days."""
+    """The numbers of transactional ids of clusters: one a minute, after six hours one an hour, for 90 days."""
 
     async def add(self, count: IdCount, *, kafka_cluster_id: str) -> None:
         await self._db.execute(

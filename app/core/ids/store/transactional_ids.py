@@ -1,4 +1,4 @@
-"""Which pipeline owns which transactional id."""
+"""The owning pipelines of transactional ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TransactionalIdStore(DatabaseStore):
     async def claim_for_partitions(
         self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], kind: IdKind
     ) -> None:
-        """Make the pipeline the owner of ids that are no task's. Raises ConflictError as `claim` does."""
+        """Make the pipeline the owner of ids that belong to no task. Raises ConflictError as `claim` does."""
         rows: dict[str, dict[str, int | None]] = {name: {"ordinal": None, "task": None} for name in ids}
         await self._claim(rows, pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, kind=kind)
 
@@ -65,18 +65,18 @@ class TransactionalIdStore(DatabaseStore):
                 )
             if known.kind is not kind:
                 raise ConflictError(
-                    f"pipeline {pipeline} has the transactional id {known.transactional_id} already, and not for a "
-                    f"{kind} but for a {known.kind}: give it another prefix"
+                    f"pipeline {pipeline} has the transactional id {known.transactional_id} already, for a "
+                    f"{known.kind}. Give the pipeline another prefix"
                     if known.kind is not IdKind.IMPORTED
                     else f"the transactional id {known.transactional_id} was imported for pipeline {pipeline}, so no "
-                    f"{kind} of it can have it: give the pipeline another prefix",
+                    f"{kind} can use it. Give the pipeline another prefix",
                     field="transactional_id_prefix",
                 )
 
     async def archive(
         self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], migration: str, now: datetime
     ) -> None:
-        """Mark ids of the pipeline as given up by its migration; one that is marked already stays as it is."""
+        """Mark ids of the pipeline as retired by its migration; earlier marks stay."""
         await self._db.execute(
             sa.update(transactional_ids)
             .where(
@@ -88,7 +88,7 @@ class TransactionalIdStore(DatabaseStore):
         )
 
     async def use_again(self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], partitions: bool) -> None:
-        """Take the mark from these ids of the pipeline, and from all that are no task's where `partitions`."""
+        """Remove the mark from these ids of the pipeline, and with `partitions` from all that belong to no task."""
         wanted = transactional_ids.c.transactional_id.in_(ids)
         if partitions:
             wanted |= transactional_ids.c.kind != IdKind.TASK
@@ -99,7 +99,7 @@ class TransactionalIdStore(DatabaseStore):
         )
 
     async def release(self, *, pipeline: str, kind: IdKind) -> list[str]:
-        """Give up the pipeline's ids of this kind; which they were."""
+        """Release the pipeline's ids of this kind, and return them."""
         owner = sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).scalar_subquery()
         gone = await self._db.rows(
             sa.delete(transactional_ids)
@@ -109,7 +109,7 @@ class TransactionalIdStore(DatabaseStore):
         return sorted(row.transactional_id for row in gone)
 
     async def of_cluster(self, *, kafka_cluster_id: str) -> list[TransactionalIdOwner]:
-        """Every id that some pipeline owns on this cluster, in no order."""
+        """Return every owned id on this cluster, in no order."""
         rows = await self._db.rows(_SELECT.where(transactional_ids.c.kafka_cluster_id == kafka_cluster_id))
         return [_owner(row) for row in rows]
 
@@ -123,8 +123,8 @@ class TransactionalIdStore(DatabaseStore):
         return [_owner(row) for row in rows]
 
     async def names(self, *, kafka_cluster_id: str) -> list[str]:
-        """Every id that some pipeline owns on this cluster, in no order."""
-        # As one value: with tens of thousands, a row for each costs more than everything else that a page shows.
+        """Return every owned id on this cluster, in no order."""
+        # As one value: tens of thousands of rows would cost more than the rest of the page.
         rows = await self._db.rows(
             sa.select(sa.func.array_agg(transactional_ids.c.transactional_id).label("ids")).where(
                 transactional_ids.c.kafka_cluster_id == kafka_cluster_id
@@ -141,7 +141,7 @@ class TransactionalIdStore(DatabaseStore):
         return [_owner(row) for row in rows]
 
     async def by_pipeline(self) -> dict[str, frozenset[str]]:
-        """Every id that is owned, by the name of its pipeline."""
+        """Return every owned id, by the name of its pipeline."""
         rows = await self._db.rows(
             sa.select(pipelines.c.name, sa.func.array_agg(transactional_ids.c.transactional_id).label("ids"))
             .join(transactional_ids)
@@ -156,7 +156,7 @@ def _of(pipeline: str, kafka_cluster_id: str) -> sa.ColumnElement[bool]:
 
 
 def archived_of(row: sa.Row[Any]) -> Archived | None:
-    """Of a row with the columns `archived_at` and `archived_by`."""
+    """Read the columns `archived_at` and `archived_by`."""
     return None if row.archived_at is None else Archived(since=row.archived_at, migration=row.archived_by)
 
 

@@ -1,1 +1,1 @@
-"""What the records of `__consumer_offsets` say, a module for each kind of group: offsets, classic, KIP-848, Streams."""
+"""The values of the records of `__consumer_offsets`, by kind of group: offsets, classic, KIP-848, share, Streams."""

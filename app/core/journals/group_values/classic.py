@@ -72,7 +72,7 @@ GROUP = message_of(
     last_version=4,
     flexible_since=4,
 )
-# A newer version has the same beginning, and is read as the newest that we know: so does Kafka.
+# A newer version has the same beginning, and is read as the newest known one, as in Kafka.
 _ASSIGNMENT = Layout(
     _Assignment,
     (
@@ -89,7 +89,7 @@ _read_assignment = _ASSIGNMENT.reader(0, is_flexible=False)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartitions, ...] | Undecodable:
-    """What a classic member of protocol type "consumer" was assigned; empty bytes are an empty assignment."""
+    """Decode the assignment of a classic member of protocol type "consumer"; empty bytes are an empty assignment."""
     if not data:
         return ()
     try:

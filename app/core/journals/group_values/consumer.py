@@ -42,7 +42,7 @@ class ClassicProtocol(msgspec.Struct, frozen=True):
 
 
 class ClassicMemberMetadata(msgspec.Struct, frozen=True):
-    """Of a member that speaks the classic protocol to a KIP-848 group."""
+    """Metadata of a member that uses the classic protocol in a KIP-848 group."""
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
@@ -71,7 +71,7 @@ class TopicIdPartitions(msgspec.Struct, frozen=True):
 
 
 class TargetAssignment(msgspec.Struct, frozen=True):
-    """What the member shall own, of the target assignment's epoch."""
+    """The member's target assignment, at the target assignment's epoch."""
 
     partitions: tuple[TopicIdPartitions, ...]
 
@@ -79,7 +79,7 @@ class TargetAssignment(msgspec.Struct, frozen=True):
 class MemberState(IntEnum):
     """STABLE ─▶ UNREVOKED_PARTITIONS ─▶ UNRELEASED_PARTITIONS ─▶ STABLE, as the member follows a new target.
 
-    UNREVOKED_PARTITIONS: it has partitions to give up first. UNRELEASED_PARTITIONS: it waits for others to do so.
+    UNREVOKED_PARTITIONS: it must revoke partitions first. UNRELEASED_PARTITIONS: it waits for others to do so.
     """
 
     STABLE = 0
@@ -97,7 +97,7 @@ class EpochedPartitions(msgspec.Struct, frozen=True):
 
 
 class CurrentAssignment(msgspec.Struct, frozen=True):
-    """What the member owns now, and the epoch that its next heartbeat and its commits must have."""
+    """The member's current assignment, and the epoch that its next heartbeat and its commits must have."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -107,7 +107,7 @@ class CurrentAssignment(msgspec.Struct, frozen=True):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """The topics that a regular expression stood for, at an offset of the metadata log."""
+    """The topics that a regular expression matched, at an offset of the metadata log."""
 
     topics: tuple[str, ...]
     metadata_version: int

@@ -14,7 +14,7 @@ NO_TOPIC_ID = "A" * 22
 
 
 class OffsetCommit(msgspec.Struct, frozen=True, gc=False):
-    """A position that a group stored, `offset` being that of the next record to read."""
+    """A committed offset of a group: `offset` is that of the next record to read."""
 
     offset: int
     leader_epoch: int = -1

@@ -1,6 +1,6 @@
-"""What the group coordinator writes of share groups (KIP-932): members and assignments, key types 10 to 15.
+"""Records of share groups (KIP-932): members and assignments, key types 10 to 15.
 
-A share group commits no offsets: which records were delivered and acknowledged is in `__share_group_state`, which is
+A share group commits no offsets: the delivered and acknowledged records are in `__share_group_state`, which is
 not read. Target assignments and their epoch are those of KIP-848.
 Source: Kafka, group-coordinator/src/main/resources/common/message/ShareGroup*Value.json (a test compares).
 """
@@ -52,7 +52,7 @@ class ShareTopic(msgspec.Struct, frozen=True):
 
 
 class ShareStatePartitions(msgspec.Struct, frozen=True):
-    """For which partitions `__share_group_state` has a state of the group."""
+    """The partitions for which `__share_group_state` has a state of the group."""
 
     initializing: tuple[ShareTopicPartitions, ...]
     initialized: tuple[ShareTopicPartitions, ...]

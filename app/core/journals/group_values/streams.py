@@ -1,4 +1,4 @@
-"""What the group coordinator writes of Streams groups (KIP-1071): Kafka Streams with `group.protocol=streams`.
+"""Records of Streams groups (KIP-1071): Kafka Streams with `group.protocol=streams`.
 
 Members own tasks: a partition number of a subtopology, which is that partition of each topic that it reads.
 Source: Kafka, group-coordinator/src/main/resources/common/message/StreamsGroup*{Key,Value}.json (a test compares).
@@ -57,7 +57,7 @@ class StreamsTargetAssignment(msgspec.Struct, frozen=True):
 
 
 class EpochedTasks(msgspec.Struct, frozen=True):
-    """`epochs`: at which each was assigned; of active tasks only."""
+    """`epochs`: of the assignment of each; of active tasks only."""
 
     subtopology: str
     partitions: tuple[int, ...]
@@ -65,7 +65,7 @@ class EpochedTasks(msgspec.Struct, frozen=True):
 
 
 class StreamsMemberState(IntEnum):
-    """Those of a KIP-848 member, each by the next number."""
+    """The states of a KIP-848 member, each with the next number."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -74,7 +74,7 @@ class StreamsMemberState(IntEnum):
 
 
 class StreamsCurrentAssignment(msgspec.Struct, frozen=True):
-    """What the member owns now, and the epoch that its next heartbeat and its commits must have."""
+    """The member's current assignment, and the epoch that its next heartbeat and its commits must have."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -95,7 +95,7 @@ class InternalTopic(msgspec.Struct, frozen=True):
 
 
 class CopartitionGroup(msgspec.Struct, frozen=True):
-    """By their places in the subtopology's lists."""
+    """Indices in the subtopology's lists."""
 
     source_topics: tuple[int, ...]
     source_patterns: tuple[int, ...]
@@ -113,7 +113,7 @@ class Subtopology(msgspec.Struct, frozen=True):
 
     @property
     def read_topics(self) -> tuple[str, ...]:
-        """Those that it reads by name; which ones its patterns stand for is not recorded."""
+        """The topics that it reads by name; the topics of its patterns are not recorded."""
         return (*self.source_topics, *(topic.name for topic in self.repartition_sources))
 
 

@@ -1,4 +1,4 @@
-"""Members of a Streams group as those of a KIP-848 group, which they resemble.
+"""Convert members of a Streams group to those of a KIP-848 group, which they resemble.
 
 Their active tasks stand for partitions, with the subtopology in the place of the topic id. Standby and warm-up tasks
 are left out: nothing is read or committed for them.

@@ -125,7 +125,7 @@ def formulas(as_json: AsJson = False) -> None:
         return
     console.print(
         table(
-            ("FORMULA", "OF", "ID", "NEEDS"),
+            ("FORMULA", "APPLICATION", "ID", "VALUES"),
             (
                 (
                     one["name"],

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from app.core.ids.registry import Orphan
 from app.core.mappings.mapping import PartitionMapping, PartitionOwner, PartitionOwnership
+from app.kit import words
 from app.kit.cli.client import as_record
 from app.kit.cli.output import ago, table
 from app.kit.words import number
@@ -186,14 +187,8 @@ def _at(text: str | None) -> datetime | None:
 def _until(at: datetime | None) -> str | None:
     if at is None:
         return None
-    seconds = (at - datetime.now(UTC)).total_seconds()
-    return (
-        "due"
-        if seconds <= 0
-        else f"in {seconds / 86_400:.1f} d"
-        if seconds >= 86_400
-        else f"in {seconds / 3_600:.1f} h"
-    )
+    now = datetime.now(UTC)
+    return "due" if at <= now else words.ago(at, now)
 
 
 def written(at: datetime) -> str:

@@ -1,6 +1,6 @@
-"""Reads one cluster's journals for as long as the server lives, in a thread of its own.
+"""Read one cluster's journals for the lifetime of the server, in a thread of its own.
 
-CONNECTING ─▶ following: every leader's answers folded and published ─▶ (the cluster is away) LOST ─▶ CONNECTING
+CONNECTING ─▶ following: every leader's answers applied and published ─▶ (no broker answers) LOST ─▶ CONNECTING
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ log = logging.getLogger(__name__)
 
 _CONNECT_WITHIN_S = 5.0
 _LOOK_S = 0.25
-# What changed in between is published together.
+# Changes in between are published together.
 _PUBLISH_EVERY_S = 0.02
 _ABSENT_AGAIN_S = 1.0
 _REFUSED_AGAIN_S = 10.0
-# A journal of groups is usually read by then: to ask for all groups is dear, and for nothing.
+# The journal of groups is usually read by then: a request for all groups is expensive and would be useless.
 _ASK_FOR_GROUPS_AFTER_S = 2.0
 BACK_OFF = BackOff(0.5, 10.0)
 _WHO_TELLS_INSTEAD = {
-    transaction_state.TOPIC: "its coordinators are asked instead, which tell no past",
-    group_records.TOPIC: "its coordinators are asked instead, which tell no past, no generation of a classic group, "
-    "and not whose a pending offset is",
+    transaction_state.TOPIC: "its coordinators are asked instead, which have no history",
+    group_records.TOPIC: "its coordinators are asked instead, which have no history, no generation of a classic group, "
+    "and no producer of a pending offset",
 }
 
 
 class ClusterObserver:
-    """`start` and `stop` are for the server's thread; everything else happens in its own.
+    """`start` and `stop` are for the server's thread; everything else runs in its own.
 
     Args:
         publish: takes each snapshot, from the observer's thread.
-        on_steps: takes the ids that had a step (a new producer id or epoch that is not routine), as soon as it is
-            folded, each at least once: also those of a journal's past, and at every start those that are kept.
-        is_wanted: which groups are kept.
-        now_ms: our clock.
+        on_steps: takes the ids with a new step (a new producer id or epoch that is not routine). It gets each at least
+            once, as soon as it is applied. Steps of a journal's history are included, and at every start the kept ones.
+        is_wanted: chooses the groups to keep.
+        now_ms: the clock of this process.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ClusterObserver:
         self._thread.start()
 
     def stop(self, *, timeout_s: float = 10.0) -> bool:
-        """Save and end; blocks. False when it has not ended in time, as with a broker that is frozen."""
+        """Save and end; blocks. False if it has not ended in time, as with a frozen broker."""
         self._stopping.set()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -107,7 +107,7 @@ class ClusterObserver:
             except FencelineError as error:
                 self._lost(live, error.message)
             except Exception as error:
-                # A bug here must not leave the screens with old answers and no word.
+                # A bug here must not leave the pages with old answers without a report.
                 log.exception("the observer of %s failed", self.cluster.name)
                 self._lost(live, f"the observer failed: {type(error).__name__}: {error}")
             failures = 0 if time.monotonic() - began > BACK_OFF.longest_s else failures + 1
@@ -121,7 +121,7 @@ class ClusterObserver:
         self._tell(live)
 
     def _follow(self, tail: Tail, live: LiveCluster) -> None:
-        """Until the server stops, or an error."""
+        """Follow the journals until the server stops, or an error."""
         self._retry_at = dict.fromkeys(JOURNALS, 0.0)
         self._polls = {
             transaction_state.TOPIC: CoordinatorPoll(
@@ -133,12 +133,12 @@ class ClusterObserver:
                 first_after_s=_ASK_FOR_GROUPS_AFTER_S,
             ),
         }
-        # A coordinator that is frozen must not hold up what the others write.
+        # A frozen coordinator must not delay the answers of the others.
         asker = ThreadPoolExecutor(len(self._polls), thread_name_prefix="asking coordinators")
         try:
             self._follow_on(tail, live, asker)
         finally:
-            # What it is asking ends with the connection.
+            # Its requests end with the connection.
             asker.shutdown(wait=False, cancel_futures=True)
 
     def _follow_on(self, tail: Tail, live: LiveCluster, asker: Executor) -> None:
@@ -159,11 +159,11 @@ class ClusterObserver:
                 self._save(live)
 
     def _until_told_s(self) -> float:
-        """How long changes still wait for others that are published with them."""
+        """Return the time until the next publication."""
         return max(0.0, self._published_at + _PUBLISH_EVERY_S - time.monotonic())
 
     def _look_for(self, topic: str, tail: Tail, live: LiveCluster) -> None:
-        """Begin to follow a journal as soon as it is there and we may."""
+        """Start to follow a journal as soon as it exists and may be read."""
         now = time.monotonic()
         if now < self._retry_at.get(topic, now + 1):
             return
@@ -184,8 +184,7 @@ class ClusterObserver:
         tail.leave(topic)
         self._retry_at[topic] = time.monotonic() + _REFUSED_AGAIN_S
         problem = (
-            f"{topic} may not be read ({refusal}), so {_WHO_TELLS_INSTEAD[topic]}; "
-            f"what is missing is the permission READ on {topic}"
+            f"{topic} may not be read ({refusal}), so {_WHO_TELLS_INSTEAD[topic]}; grant the permission READ on {topic}"
         )
         if live.journal(topic).progress.phase is not Phase.REFUSED:
             self._polls[topic].hurry()
@@ -197,7 +196,7 @@ class ClusterObserver:
             self._refused(answer.topic, answer.refusal, tail, live)
         elif answer.heard is Heard.GONE:
             log.warning(
-                "%s: partition %d of %s has nothing at offset %d any more; it is read anew from %d",
+                "%s: partition %d of %s no longer has offset %d; it is read again from %d",
                 self.cluster.name,
                 answer.partition,
                 answer.topic,
@@ -205,7 +204,7 @@ class ClusterObserver:
                 answer.next_offset,
             )
             journal.restart(answer.partition)
-            # Until it is read, its coordinator is asked, as at the beginning.
+            # Until it is read, its coordinator is asked, as at the start.
             live.enter(answer.topic, Phase.CATCHING_UP, now_ms=self._now_ms())
         else:
             self._note_clock(answer, live)

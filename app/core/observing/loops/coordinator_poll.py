@@ -1,4 +1,4 @@
-"""Asks coordinators while a journal does not say what is so now: one question at a time, beside what is read."""
+"""Ask coordinators while a journal does not have the current state: one request at a time, beside the reading."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ T = TypeVar("T", bound=Placed)
 
 
 class CoordinatorPoll(Generic[T]):
-    """For one journal of one connection. Used by one thread; the question is asked by another.
+    """For one journal of one connection. Used by one thread; the request runs in another.
 
     Args:
-        ask: the question, given how the journal's reading is.
-        first_after_s: a journal that is read by then needs no answer; a refused one is not waited for.
+        ask: the request, given the phase of the journal's reading.
+        first_after_s: a journal that is read by then needs no request; a refused one is not waited for.
     """
 
     def __init__(
@@ -40,18 +40,19 @@ class CoordinatorPoll(Generic[T]):
         self._failed = ""
 
     def hurry(self) -> None:
-        """The journal has just been refused: nobody else tells now."""
+        """The journal has just been refused: it is not a source now."""
         self._next_at = 0.0
 
     def turn(self, asker: Executor, *, now_ms: int) -> None:
-        """Take an answer that has come, and ask where it is time. Raises a FencelineError that was the answer: what it
-        says is mended by a new connection, and nothing else is."""
+        """Take an available answer, and send the next request when it is due. Raises the FencelineError of the answer:
+        only a new connection fixes it.
+        """
         phase = self._journal.progress.phase
         is_needed = phase not in (Phase.LIVE, Phase.ABSENT)
         if self._asked is not None and self._asked.done():
             asked, self._asked = self._asked, None
             self._take(asked, is_needed=is_needed)
-            # Where the answer takes long, the brokers have as long without the question.
+            # After a slow answer, the brokers get the same time without a request.
             self._next_at = max(self._next_at, time.monotonic() + min(_EVERY_S, time.monotonic() - self._asked_at))
         if is_needed and self._asked is None and time.monotonic() >= self._next_at:
             self._asked_at, self._asked_ms = time.monotonic(), now_ms
@@ -64,8 +65,8 @@ class CoordinatorPoll(Generic[T]):
         except FencelineError:
             raise
         except Exception as error:
-            # A bug in the question must not end the reading beside it, which tells more.
-            said = f"the question failed: {type(error).__name__}: {error}"
+            # A bug in the request must not end the reading beside it, which is more important.
+            said = f"the request failed: {type(error).__name__}: {error}"
             if said != self._failed:
                 log.exception("asking the coordinators of %s failed", self._journal.topic)
             self._failed = said

@@ -1,4 +1,4 @@
-"""Every server reads the journals of every Kafka cluster once, whoever looks at them and under whatever name."""
+"""Read the journals of every Kafka cluster once in every server, for any number of viewers and registered names."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ log = logging.getLogger(__name__)
 
 
 class Observer:
-    """The loop that keeps a reader for each registered Kafka cluster. The readers go on while Postgres is away.
+    """The loop that keeps a reader for each registered Kafka cluster. The readers continue during an outage of
+    Postgres.
 
-    Of several names for one cluster the oldest is read, and the others show the same.
+    If one cluster has several names, the oldest is read, and the others show the same.
 
     Args:
-        where: of this server; every server observes, so each has a loop of its own.
-        on_steps: called on the event loop with a cluster and its ids that had a step (see ClusterObserver).
-        groups: patterns of the groups that are kept; none: all.
+        where: the name of this server; every server observes, so each has a loop of its own.
+        on_steps: called on the event loop with a cluster and its ids with new steps (see ClusterObserver).
+        groups: patterns of the groups to keep; none: all.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Observer:
                 self._readers[kafka_cluster_id] = self._begin(entries[0])
 
     def _call(self, kafka_cluster_id: str, names: tuple[str, ...]) -> None:
-        """What is read of this cluster is shown under these names, and under no other any more."""
+        """Show this cluster under these names only."""
         for name in set(self._names.pop(kafka_cluster_id, ())).difference(names):
             self._observations.forget(name)
         if names:
@@ -87,7 +88,7 @@ class Observer:
         """The readers need neither the lock nor Postgres."""
 
     async def close(self) -> None:
-        """End all readers; what they have folded is saved."""
+        """End all readers; their state is saved."""
         readers, self._readers = list(self._readers.values()), {}
         await asyncio.gather(*(self._end(reader) for reader in readers))
 
@@ -113,7 +114,7 @@ class Observer:
 
     def _publish(self, cluster: Cluster, snapshot: Snapshot) -> None:
         reader = self._readers.get(cluster.kafka_cluster_id)
-        # One that was left behind wakes up some time, and has no say any more.
+        # An abandoned reader may continue some time later; its snapshots are ignored.
         if reader is None or reader.cluster != cluster:
             return
         for name in self._names[cluster.kafka_cluster_id]:
@@ -124,11 +125,11 @@ class Observer:
 
     async def _end(self, reader: ClusterObserver) -> None:
         if not await asyncio.to_thread(reader.stop):
-            log.warning("the observer of %s does not end; it is left behind", reader.cluster.name)
+            log.warning("the observer of %s does not end; it is abandoned", reader.cluster.name)
 
 
 def _oldest_first(clusters: Iterable[Cluster]) -> dict[str, list[Cluster]]:
-    """By the id that brokers report: a name that is added changes nothing of how the cluster is read."""
+    """By the id that brokers report: an added name does not change the reading."""
     found: defaultdict[str, list[Cluster]] = defaultdict(list)
     for cluster in sorted(clusters, key=lambda one: (one.created_at, one.name)):
         found[cluster.kafka_cluster_id].append(cluster)
@@ -136,5 +137,5 @@ def _oldest_first(clusters: Iterable[Cluster]) -> dict[str, list[Cluster]]:
 
 
 def _as_read_under(snapshot: Snapshot, name: str) -> Snapshot:
-    read_as = f"It is the same Kafka cluster as {snapshot.cluster}, and is read with that one's address and rights."
+    read_as = f"It is the same Kafka cluster as {snapshot.cluster}, and is read with its address and permissions."
     return msgspec.structs.replace(snapshot, cluster=name, note=" ".join(filter(None, (read_as, snapshot.note))))

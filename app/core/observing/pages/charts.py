@@ -1,6 +1,6 @@
 """The charts of transactions.
 
-No second is missing, so the first stands for all: a frame carries several charts, many times a second.
+No second is missing, so only the first one is sent: a frame has several charts, many times a second.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _AGE_LINES = ({"label": "oldest, in s", "colour": "--warn"},)
 
 
 def pace_chart_of(samples: Sequence[PaceSample]) -> str:
-    """Commits a second, and when there were aborts."""
+    """Commits a second, and the seconds with aborts."""
     return _by_second(
         _PACE_LINES, samples, [sample.commits for sample in samples], [sample.aborts for sample in samples]
     )
 
 
 def open_chart_of(samples: Sequence[PaceSample]) -> str:
-    """How many transactions were open at the end of each second."""
+    """The number of open transactions at the end of each second."""
     return _by_second(_OPEN_LINES, samples, [sample.open for sample in samples], unit="")
 
 
 def age_chart_of(samples: Sequence[PaceSample]) -> str:
-    """How long the oldest open transaction had been open at the end of each second."""
+    """The age of the oldest open transaction at the end of each second."""
     return _by_second(_AGE_LINES, samples, [round(sample.oldest_ms / 1000, 1) for sample in samples], unit=" s")
 
 
 def _by_second(
     lines: Sequence[object], samples: Sequence[PaceSample], *values: Sequence[float], unit: str = "/s"
 ) -> str:
-    """Of samples that follow each other second by second."""
+    """Draw consecutive samples, one a second."""
     first_s = samples[0].second if samples else 0
     return orjson.dumps({"lines": lines, "first_s": first_s, "data": values, "unit": unit}).decode()

@@ -1,4 +1,4 @@
-"""Groups: every consumer group of a cluster, and one of them: generations, members, offsets stored and pending."""
+"""The pages of groups: the list of a cluster, and one group with generations, members, stored and pending offsets."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, timeline_of
+from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -53,7 +53,7 @@ _PENDING = (("", "any"), ("yes", "pending"), ("no", "none pending"))
 
 
 class Wanted:
-    """What the page's form asks for; what is not chosen is an empty string there."""
+    """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Wanted:
         )
 
     def url(self, cluster: str, *, after: str | None) -> str:
-        """The same list on another page of it."""
+        """Return the address of another page of the same list."""
         return screen.url_of(
             "groups",
             cluster=cluster,
@@ -132,7 +132,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
 
 
 def row_of(group: LiveGroup) -> Mapping[str, Any]:
-    """A group as tables and headings show it."""
+    """Return the values for tables and headings."""
     return {
         "group": group.group,
         "kind": _KIND_WORDS[group.kind],
@@ -168,7 +168,7 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
         try:
             found = await groups.get_group(uow, wiring.observations, cluster=cluster, group=name)
         except NotFoundError as error:
-            # It may come: the page stays and goes on looking.
+            # It may appear: the page stays and is refreshed.
             return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
         group, ids = found.group, tuple(sorted(set(found.transactional_ids.values())))
         fenced = await fencings.newest(uow, transactional_ids=ids, now=now)
@@ -196,8 +196,10 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
 def _timeline(
     group: LiveGroup, ids: Sequence[str], fenced: Sequence[FencingLine], snapshot: Snapshot, *, now: datetime
 ) -> Timeline | None:
-    """The group's generations, and the epochs of the ids that store its offsets. A fencing is marked on the lane of the
-    producer that lost its epoch; a lost membership, and what has no lane here, on the group's."""
+    """Return the group's generations, and the epochs of the ids that store its offsets.
+
+    A fencing is marked on the victim's lane; a lost membership, and a victim without a lane, on the group's.
+    """
     drawn = [snapshot.transactions[name] for name in ids if name in snapshot.transactions]
     of_group: list[Point] = []
     of_ids: dict[str, list[Point]] = {kept_id(one.transactional_id): [] for one in drawn}
@@ -213,7 +215,7 @@ def _timeline(
 
 
 def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Mapping[str, Any]]:
-    """By partition; what is pending stands below what is stored."""
+    """By partition; pending offsets are below stored ones."""
 
     def row(topic: str, partition: int, found: Committed, *, is_pending: bool) -> Mapping[str, Any]:
         return {
@@ -241,5 +243,5 @@ async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: Wan
 @router.get("/groups/group")
 @router.get("/groups/group/stream")
 async def show(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, name: Name) -> Response:
-    """The name is no part of the path: Kafka allows slashes in it."""
+    """The name is not in the path: Kafka allows slashes in it."""
     return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, name))

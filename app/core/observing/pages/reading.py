@@ -1,4 +1,4 @@
-"""How well a journal is read, as it stands above everything that is shown of it."""
+"""The freshness line above every page of a journal."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import datetime
 
 from app.core.observing.snapshot import JournalStatus, Snapshot
 from app.core.observing.wording import Quality, notes_of, quality_of
-from app.kit.web.pages.display import moment
+from app.kit.words import moment
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """complete_since: the past is whole from there on; None: from its very beginning, or not at all yet."""
+    """complete_since: the history is complete from there on; None: from its beginning, or not yet."""
 
     quality: Quality
     sentence: str
@@ -25,7 +25,7 @@ def reading_of(snapshot: Snapshot, journal: JournalStatus, *, now: datetime) -> 
     notes = notes_of(journal)
     if snapshot.records_of_unwanted_groups and journal is snapshot.group_journal:
         passed = snapshot.records_of_unwanted_groups
-        notes.append(f"{passed:,} records of groups that the setting `observed_groups` does not name were passed over.")
+        notes.append(f"{passed:,} records of groups outside the setting `observed_groups` were skipped.")
     if snapshot.note:
         notes.append(snapshot.note)
     return Reading(

@@ -1,4 +1,4 @@
-"""What lanes of a line of time tell: the epochs of an id, the generations of a group."""
+"""The lanes of a timeline: the epochs of an id, the generations of a group."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from app.core.fencing.record import FencingRecord
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.service.past import sentence_of
-from app.kit.web.pages.display import moment, words
 from app.kit.web.pages.screen import url_of
 from app.kit.web.pages.timeline import Point, Tone, Track
+from app.kit.words import moment, words
 
 
 def epochs_of(live: LiveTransaction, *, cluster: str, marks: Sequence[Point] = ()) -> Track:
-    """Producers and epochs of an id, but for the routine ones. An epoch that began by an abort is marked."""
+    """Return the producers and epochs of an id, without routine ones. An epoch that an abort began is marked."""
     spans: list[Point] = []
     for step in live.steps:
         at, label = moment(step.at_ms), f"{step.producer_id}:{step.producer_epoch}"
@@ -25,7 +25,7 @@ def epochs_of(live: LiveTransaction, *, cluster: str, marks: Sequence[Point] = (
 
 
 def generations_of(group: LiveGroup, *, cluster: str, marks: Sequence[Point] = ()) -> Track:
-    """Generations, or group epochs, that a group reached."""
+    """Return the generations, or group epochs, of a group."""
     number = "group epoch" if group.has_epoch else "generation"
     spans = [
         Point(at, f"{one.number}", f"{number} {one.number}: members {one.members}")
@@ -37,7 +37,7 @@ def generations_of(group: LiveGroup, *, cluster: str, marks: Sequence[Point] = (
 
 
 def mark_of(record: FencingRecord) -> Point:
-    """The mark of a fencing, which leads to its event."""
+    """Return the mark of a fencing, with a link to its event."""
     event = record.event
     return Point(
         event.at, "", f"{words(event.verdict.cause)}: {event.verdict.sentence}", Tone.BAD, fencing_url(record.id)

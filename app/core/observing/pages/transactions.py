@@ -1,4 +1,4 @@
-"""Transactions: every transactional id of a cluster, ours and foreign, and one of them with its past."""
+"""The pages of transactions: the transactional ids of a cluster, and one id with its history."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import moment, words
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, Tone, timeline_of
+from app.kit.words import moment, words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -47,7 +47,7 @@ PAGE_SIZE = 50
 
 _OPEN = "open"
 _STATES = (("", "any"), (_OPEN, "open"), *((status.word, status.word) for status in TransactionStatus))
-_OWNERS = (("", "anybody"), (Owner.OURS, "a pipeline of ours"), (Owner.FOREIGN, "foreign"))
+_OWNERS = (("", "any"), (Owner.OURS, "managed by Fenceline"), (Owner.FOREIGN, "foreign"))
 # No pipeline's name has a colon in it.
 _OF = "pipeline:"
 _AGES = (("", "any time"), ("1", "1 s"), ("10", "10 s"), ("60", "1 min"), ("600", "10 min"))
@@ -60,7 +60,7 @@ _SORTS = (
 
 
 class Wanted:
-    """What the page's form asks for; what is not chosen is an empty string there."""
+    """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Wanted:
         )
 
     def url(self, cluster: str, *, after: str | None) -> str:
-        """The same list on another page of it."""
+        """Return the address of another page of the same list."""
         return screen.url_of(
             "transactions",
             cluster=cluster,
@@ -121,7 +121,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         nonlocal choosable
         del principal
-        # The form is the page's, not the region's: a stream need not ask again.
+        # The form is outside of the streamed region, so a stream need not query it again.
         choosable = choosable or await _owners(uow)
         registered = [one.name for one in await clusters.list_clusters(uow)]
         cluster = wanted.cluster or (registered[0] if registered else "")
@@ -176,13 +176,13 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
 
 
 async def _owners(uow: UnitOfWork) -> list[tuple[str, str]]:
-    """Everybody whose ids can be asked for."""
+    """Return the owners to choose from."""
     pipelines = (await uow.of(PipelineStore).list(after=None, limit=LIST_LIMIT)).items
     return [*_OWNERS, *((f"{_OF}{one.name}", f"pipeline {one.name}") for one in pipelines)]
 
 
 def row_of(item: ObservedTransaction) -> Mapping[str, Any]:
-    """An id as tables and headings show it."""
+    """Return the values for tables and headings."""
     live, state = item.live, item.live.state
     return {
         "id": live.transactional_id,
@@ -221,7 +221,7 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
                 uow, wiring.observations, cluster=cluster, transactional_id=transactional_id
             )
         except NotFoundError as error:
-            # It may come: the page stays and goes on looking.
+            # It may appear: the page stays and is refreshed.
             return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
         item = found.transaction
         story = await storyteller.story_of(
@@ -241,7 +241,7 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
 
 
 def _timeline(story: Story, live: LiveTransaction, snapshot: Snapshot, *, now: datetime) -> Timeline | None:
-    """The id's epochs with what else happened to it, and the generations of the groups whose offsets it stores."""
+    """Return the id's epochs and events, and the generations of the groups whose offsets it stores."""
     marks = [_mark_of(event) for event in story.past if not event.is_step]
     served = [snapshot.groups[name] for name in story.groups if name in snapshot.groups]
     tracks = [
@@ -267,5 +267,5 @@ async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: Wan
 @router.get("/transactions/id")
 @router.get("/transactions/id/stream")
 async def show(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, transactional_id: Id) -> Response:
-    """The id is no part of the path: Kafka allows slashes in it, dots alone, and nothing at all."""
+    """The id is not in the path: Kafka allows slashes in it, dots alone, and an empty id."""
     return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, transactional_id))

@@ -1,1 +1,1 @@
-"""What the brokers say, at the edge. Times are the brokers' own, but for `as_of` and `phase_since`."""
+"""REST schemas of observed transactions and groups. Times are the brokers', except `as_of` and `phase_since`."""

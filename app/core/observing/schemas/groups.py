@@ -1,4 +1,4 @@
-"""Groups as the brokers tell of them."""
+"""REST schemas of groups."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pydantic import Field
 from app.core.journals.live_groups import Committed, GroupKind, GroupState
 from app.core.journals.live_groups import LiveGroup as DomainGroup
 from app.core.observing import group_list
-from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none, time_of
+from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.groups import GroupDetail as DomainGroupDetail
 from app.core.observing.snapshot import Source
 from app.kit.web.api.bodies import Answer
+from app.kit.words import moment
 
 
 class Group(Answer):
@@ -26,7 +27,7 @@ class Group(Answer):
     pending_offsets: Annotated[int, Field(description="Of open transactions.")]
     rebalanced_at: datetime | None
     source: Annotated[
-        Source, Field(description="admin_calls: its coordinator's word, which tells no past and no classic generation.")
+        Source, Field(description="admin_calls: its coordinator's answer, without history and classic generation.")
     ]
 
     @classmethod
@@ -47,16 +48,16 @@ class Member(Answer):
 
 
 class StoredOffset(Answer):
-    """is_pending: a transaction would store it; producer_id null: no transaction did."""
+    """is_pending: of an open transaction; producer_id null: stored without a transaction."""
 
     topic: str
     partition: int
-    offset: Annotated[int | None, Field(description="null: a coordinator does not tell a pending one.")]
+    offset: Annotated[int | None, Field(description="null: coordinators do not report a pending one.")]
     is_pending: bool
     at: datetime | None
     producer_id: int | None
     producer_epoch: int | None
-    transactional_id: Annotated[str | None, Field(description="Whose producer id it is now, where that is known.")]
+    transactional_id: Annotated[str | None, Field(description="The id that has the producer id now, if known.")]
 
 
 class Rebalance(Answer):
@@ -71,8 +72,8 @@ class GroupDetail(Group):
     member_list: list[Member]
     offsets: list[StoredOffset]
     rebalances: Annotated[list[Rebalance], Field(description="The newest ones, oldest first.")]
-    offsets_aborted: Annotated[int, Field(description="Pending offsets that an abort threw away.")]
-    not_decoded: Annotated[str, Field(description="What is not read of a group of this kind; empty: nothing.")]
+    offsets_aborted: Annotated[int, Field(description="Pending offsets that were aborted.")]
+    not_decoded: Annotated[str, Field(description="The part that is not decoded for this kind; empty: none.")]
     reading: JournalReading
 
     @classmethod
@@ -85,7 +86,7 @@ class GroupDetail(Group):
                 partition=partition,
                 offset=or_none(found.commit.offset),
                 is_pending=is_pending,
-                at=time_of(found.commit.commit_ms),
+                at=moment(found.commit.commit_ms),
                 producer_id=or_none(found.producer_id),
                 producer_epoch=or_none(found.producer_epoch),
                 transactional_id=detail.transactional_ids.get(found.producer_id),
@@ -113,7 +114,7 @@ class GroupDetail(Group):
             ],
             offsets=stored + pending,
             rebalances=[
-                Rebalance(number=one.number, members=one.members, at=time_of(one.at_ms)) for one in group.rebalances
+                Rebalance(number=one.number, members=one.members, at=moment(one.at_ms)) for one in group.rebalances
             ],
             offsets_aborted=group.offsets_aborted,
             not_decoded=group.not_decoded,
@@ -124,7 +125,7 @@ class GroupDetail(Group):
 class GroupList(Answer):
     items: list[Group]
     next_cursor: str | None
-    matching: Annotated[int, Field(description="How many there are on all pages.")]
+    matching: Annotated[int, Field(description="The number of results on all pages.")]
     reading: JournalReading
 
 
@@ -137,6 +138,6 @@ def _group(group: DomainGroup) -> dict[str, Any]:
         "members": group.member_count,
         "stored_offsets": len(group.offsets),
         "pending_offsets": len(group.pending),
-        "rebalanced_at": time_of(group.rebalances[-1].at_ms) if group.rebalances else None,
+        "rebalanced_at": moment(group.rebalances[-1].at_ms) if group.rebalances else None,
         "source": Source.JOURNAL if group.is_from_journal else Source.ADMIN_CALLS,
     }

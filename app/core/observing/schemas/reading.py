@@ -1,8 +1,8 @@
-"""How good an answer of the observer is, and what its answers have in common."""
+"""REST schemas of freshness, and common parts of the observer's answers."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -10,11 +10,7 @@ from pydantic import Field
 from app.core.journals.transaction_state import TopicPartitions
 from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
 from app.kit.web.api.bodies import Answer
-
-
-def time_of(at_ms: int) -> datetime | None:
-    """None for what the journal does not tell, or tells in a way that is no time."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC) if 0 <= at_ms < 253_402_300_800_000 else None
+from app.kit.words import moment
 
 
 def or_none(number: int) -> int | None:
@@ -23,19 +19,19 @@ def or_none(number: int) -> int | None:
 
 
 class JournalReading(Answer):
-    """Where an answer comes from, how old it is, and what it cannot know."""
+    """The source, age and completeness of an answer."""
 
     topic: str
     phase: Phase
     phase_since: datetime | None
-    problem: Annotated[str, Field(description="A sentence for a person; empty when all is well.")]
-    source: Annotated[Source, Field(description="`admin_calls` know what is so, not how it came to be.")]
-    as_of: Annotated[datetime | None, Field(description="All that the journal held at this moment is in the answer.")]
-    age_ms: Annotated[int | None, Field(description="How long ago `as_of` is.")]
+    problem: Annotated[str, Field(description="A sentence for a person; empty without a problem.")]
+    source: Annotated[Source, Field(description="`admin_calls` have the current state without its history.")]
+    as_of: Annotated[datetime | None, Field(description="The answer has all records of the journal up to this time.")]
+    age_ms: Annotated[int | None, Field(description="The age of `as_of`.")]
     complete_since: Annotated[
-        datetime | None, Field(description="The past is told without a gap from here on; null with `is_whole`.")
+        datetime | None, Field(description="The history is complete from here on; null with `is_whole`.")
     ]
-    is_whole: Annotated[bool, Field(description="The past is told from the journal's very first record on.")]
+    is_whole: Annotated[bool, Field(description="The history is complete from the journal's first record on.")]
     lag_records: Annotated[int, Field(description="Records of the journal that are not read yet.")]
     partitions: int
     partitions_caught_up: int
@@ -45,16 +41,16 @@ class JournalReading(Answer):
 
     @classmethod
     def of_status(cls, status: JournalStatus, *, now: datetime) -> JournalReading:
-        as_of = time_of(status.as_of_ms)
+        as_of = moment(status.as_of_ms)
         return cls(
             topic=status.topic,
             phase=status.phase,
-            phase_since=time_of(status.phase_since_ms),
+            phase_since=moment(status.phase_since_ms),
             problem=status.problem,
             source=status.source,
             as_of=as_of,
             age_ms=None if as_of is None else max(0, int((now - as_of).total_seconds() * 1000)),
-            complete_since=None if status.complete_since_ms is None else time_of(status.complete_since_ms),
+            complete_since=moment(status.complete_since_ms),
             is_whole=status.complete_since_ms is None,
             lag_records=status.lag_records,
             partitions=status.partitions,
@@ -69,8 +65,8 @@ class BrokerClock(Answer):
     """A broker's clock, as the records that it writes into journals show it."""
 
     broker_id: int
-    behind_ms: Annotated[int | None, Field(description="Behind ours; below zero: ahead; null: not known.")]
-    uncertainty_ms: Annotated[int | None, Field(description="It may be so much more or less.")]
+    behind_ms: Annotated[int | None, Field(description="Behind the server's; below zero: ahead; null: not known.")]
+    uncertainty_ms: Annotated[int | None, Field(description="The error of the measurement, in both directions.")]
     measured_at: datetime | None
 
     @classmethod
@@ -82,7 +78,7 @@ class BrokerClock(Answer):
                 broker_id=broker,
                 behind_ms=None if offset is None else offset.middle_ms,
                 uncertainty_ms=None if offset is None else (offset.most_ms - offset.least_ms + 1) // 2,
-                measured_at=None if offset is None else time_of(offset.measured_ms),
+                measured_at=None if offset is None else moment(offset.measured_ms),
             )
             for broker in brokers
             for offset in (snapshot.clocks.offsets.get(broker),)
@@ -90,10 +86,10 @@ class BrokerClock(Answer):
 
 
 class ObserverReading(Answer):
-    """How this server's observer of one cluster is."""
+    """The state of this server's observer of one cluster."""
 
     cluster: str
-    number: Annotated[int, Field(description="Grows with everything that changes; the same number, the same answers.")]
+    number: Annotated[int, Field(description="Grows with every change; equal numbers mean equal answers.")]
     transactions: JournalReading
     groups: JournalReading
     transactional_ids: int
@@ -101,8 +97,8 @@ class ObserverReading(Answer):
     known_groups: int
     expired_ids: Annotated[int, Field(description="Ids that expired since reading began.")]
     records_of_unwanted_groups: int
-    clocks: Annotated[list[BrokerClock], Field(description="Of the brokers that lead a part of the journals.")]
-    note: Annotated[str, Field(description="What is wrong with the saved state, if anything is.")]
+    clocks: Annotated[list[BrokerClock], Field(description="Of the brokers that lead partitions of the journals.")]
+    note: Annotated[str, Field(description="The problem of the saved state, if there is one.")]
 
     @classmethod
     def of_snapshot(cls, snapshot: Snapshot, *, now: datetime) -> ObserverReading:

@@ -1,4 +1,4 @@
-"""Transactional ids as the brokers tell of them."""
+"""REST schemas of transactional ids."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pydantic import Field
 from app.core.journals.live_transactions import ClientProtocol, StepKind
 from app.core.journals.live_transactions import LiveTransaction as DomainTransaction
 from app.core.mappings.mapping import IdKind
-from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none, time_of
+from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.service.transactions import Pace as DomainPace
 from app.core.observing.service.transactions import TransactionDetail as DomainDetail
 from app.core.observing.snapshot import Source
 from app.kit.web.api.bodies import Answer
+from app.kit.words import moment
 
 StateWord = Literal[
     "Empty",
@@ -27,11 +28,11 @@ StateWord = Literal[
     "Dead",
     "PrepareEpochFence",
 ]
-"""TransactionStatus, as Kafka's own tools spell it."""
+"""TransactionStatus with the names of Kafka's own tools."""
 
 
 class IdOwner(Answer):
-    """The pipeline of this Fenceline that owns an id, and which task's it is, if it is a task's."""
+    """The Fenceline pipeline that owns an id, and its task, if it belongs to one."""
 
     pipeline: str
     kind: IdKind
@@ -40,25 +41,25 @@ class IdOwner(Answer):
 
 
 class Transaction(Answer):
-    """One transactional id as of its newest record, or of the coordinator's word."""
+    """One transactional id as of its newest record, or its coordinator's answer."""
 
     transactional_id: str
     owner: Annotated[IdOwner | None, Field(description="null: the id is foreign.")]
-    state: Annotated[StateWord, Field(description="In Kafka's words.")]
-    is_open: Annotated[bool, Field(description="Readers of committed data may be held back by it.")]
+    state: Annotated[StateWord, Field(description="Kafka's name.")]
+    is_open: Annotated[bool, Field(description="It may block read_committed consumers.")]
     producer_id: int
     producer_epoch: int
     client_protocol: ClientProtocol
     timeout_ms: int
-    started_at: Annotated[datetime | None, Field(description="When the open or just ended transaction began.")]
-    open_ms: Annotated[int | None, Field(description="For how long it has been open.")]
+    started_at: Annotated[datetime | None, Field(description="The begin of the open or just ended transaction.")]
+    open_ms: Annotated[int | None, Field(description="The age of the open transaction.")]
     times_out_at: datetime | None
-    changed_at: Annotated[datetime | None, Field(description="When this state was entered; null: not known.")]
+    changed_at: Annotated[datetime | None, Field(description="The begin of this state; null: not known.")]
     topics: list[PartitionsOfTopic]
     commits: Annotated[int, Field(description="Since reading began.")]
     aborts: Annotated[int, Field(description="Since reading began.")]
     source: Source
-    journal_partition: Annotated[int | None, Field(description="Where its newest record is.")]
+    journal_partition: Annotated[int | None, Field(description="The place of its newest record.")]
     journal_offset: int | None
 
     @classmethod
@@ -67,7 +68,7 @@ class Transaction(Answer):
 
 
 class Step(Answer):
-    """The id's first moment with this producer id and epoch."""
+    """The id's first record with this producer id and epoch."""
 
     kind: StepKind
     producer_id: int
@@ -88,7 +89,7 @@ class PendingOffset(Answer):
 
 class TransactionDetail(Transaction):
     steps: Annotated[list[Step], Field(description="Those that are not routine, oldest first.")]
-    steps_dropped: Annotated[int, Field(description="How many older ones are not kept.")]
+    steps_dropped: Annotated[int, Field(description="The number of older ones that are not kept.")]
     previous_producer_id: int | None
     next_producer_id: int | None
     pending_offsets: list[PendingOffset]
@@ -104,7 +105,7 @@ class TransactionDetail(Transaction):
                     kind=step.kind,
                     producer_id=step.producer_id,
                     producer_epoch=step.producer_epoch,
-                    at=time_of(step.at_ms),
+                    at=moment(step.at_ms),
                     journal_offset=step.offset,
                 )
                 for step in live.steps
@@ -129,7 +130,7 @@ class TransactionDetail(Transaction):
 class TransactionList(Answer):
     items: list[Transaction]
     next_cursor: str | None
-    matching: Annotated[int, Field(description="How many there are on all pages.")]
+    matching: Annotated[int, Field(description="The number of results on all pages.")]
     reading: JournalReading
 
 
@@ -144,10 +145,10 @@ class PaceSample(Answer):
 
 
 class TransactionPace(Answer):
-    ids: Annotated[int, Field(description="Transactional ids that are known.")]
+    ids: Annotated[int, Field(description="The number of known transactional ids.")]
     open_transactions: int
-    oldest: Annotated[str | None, Field(description="The id whose transaction has been open the longest.")]
-    samples: Annotated[list[PaceSample], Field(description="The last 15 minutes, as far as the journal tells them.")]
+    oldest: Annotated[str | None, Field(description="The id with the oldest open transaction.")]
+    samples: Annotated[list[PaceSample], Field(description="The last 15 minutes, as far as the journal has them.")]
     reading: JournalReading
 
     @classmethod
@@ -173,7 +174,7 @@ class TransactionPace(Answer):
 def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]:
     live: DomainTransaction = observed.live
     owner, state = observed.owner, live.state
-    started_at = time_of(state.start_ms)
+    started_at = moment(state.start_ms)
     open_ms = None
     if live.is_open and started_at is not None:
         open_ms = max(0, int((now - started_at).total_seconds() * 1000))
@@ -188,8 +189,8 @@ def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]
         "timeout_ms": state.timeout_ms,
         "started_at": started_at,
         "open_ms": open_ms,
-        "times_out_at": None if live.times_out_at_ms is None else time_of(live.times_out_at_ms),
-        "changed_at": time_of(state.last_update_ms),
+        "times_out_at": moment(live.times_out_at_ms),
+        "changed_at": moment(state.last_update_ms),
         "topics": PartitionsOfTopic.of_all(state.partitions),
         "commits": live.commits,
         "aborts": live.aborts,

@@ -1,1 +1,1 @@
-"""What the brokers say: transactions and groups as the observer knows them now."""
+"""The observed transactions and groups."""

@@ -28,7 +28,7 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """transactional_ids: by producer id, of those that have offsets of the group pending or stored."""
+    """transactional_ids: by producer id, of pending and stored offsets of the group."""
 
     group: LiveGroup
     transactional_ids: dict[int, str]
@@ -44,7 +44,7 @@ async def list_groups(
     after: str | None = None,
     limit: int = 50,
 ) -> GroupPage:
-    """One page, by name. Raises NotFoundError when there is no such cluster, InvalidError."""
+    """Return one page, by name. Raises NotFoundError for an unknown cluster, InvalidError."""
     await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     found = await asyncio.to_thread(group_list.select, snapshot.groups, query, after=after, limit=limit)
@@ -57,7 +57,7 @@ async def list_groups(
 
 
 async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str, group: str) -> GroupDetail:
-    """Raises NotFoundError, with what is wrong with the reading, if anything is."""
+    """Raises NotFoundError, with the problem of the reading, if there is one."""
     await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     live = snapshot.groups.get(group)
@@ -69,8 +69,10 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
 
 
 async def losses_of(observations: Observations, *, cluster: str | None, group: str) -> GroupLosses:
-    """What fencing events of a group are looked for by: its members', and of a named cluster, as far as this server has
-    read it, those of the ids that have offsets of the group pending or stored now."""
+    """Return the filter for a group's fencing events: its members', and those of its ids.
+
+    The ids are those with pending or stored offsets of the group on a named cluster, as far as this server has read it.
+    """
     snapshot = None if cluster is None else observations.of(cluster)
     live = None if snapshot is None else snapshot.groups.get(group)
     ids = {} if snapshot is None or live is None else await _transactional_ids(snapshot, live)
@@ -85,12 +87,12 @@ async def _transactional_ids(snapshot: Snapshot, live: LiveGroup) -> dict[int, s
         ids = snapshot.transactions.items()
         return {one.state.producer_id: name for name, one in ids if one.state.producer_id in producers}
 
-    # Of 50,000 ids it takes milliseconds, many times a second while somebody looks.
+    # With 50,000 ids it takes milliseconds, many times a second for an open page.
     return await asyncio.to_thread(names) if producers else {}
 
 
 def generations(observations: Observations, cluster: str, group: str) -> tuple[GroupRecord, ...]:
-    """Those that a group reached, as this server has read of it; none where it is not observed."""
+    """Return the generations that a group reached, as far as this server has read them; none if it is not observed."""
     snapshot = observations.of(cluster)
     live = snapshot.groups.get(group)
     return () if live is None else generations_of(snapshot.clocks.group_ours(live))

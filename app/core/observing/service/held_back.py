@@ -1,6 +1,6 @@
-"""Records that an open transaction keeps from readers of committed data, by partition, while somebody looks.
+"""Count blocked records by partition, while a page shows them.
 
-A look never waits for brokers: it gets what is known, and has them asked for the next one.
+A view never waits for brokers: it gets the last answer, and triggers a request for the next one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from app.kit.errors import FencelineError
 _ASK_EVERY_S = 1.0
 _ASK_AGAIN_S = 5.0
 _TIMEOUT_S = 5.0
-# What was asked longer ago than this says nothing of now, and nobody looks any more.
+# Older questions are outdated, and no page needs them any more.
 _KEPT_S = 10.0
 
 
 class _Question(msgspec.Struct):
-    """One set of partitions. ends: the newest answer; held: what it and the one before it told together."""
+    """One set of partitions. ends: the newest answer; held: the result of it and the one before."""
 
     next_at: float
     answered_at: float = 0.0
@@ -35,7 +35,7 @@ class HeldBack:
     """Used on the server's event loop only.
 
     Args:
-        monotonic: seconds of a clock that nobody sets.
+        monotonic: seconds of a monotonic clock.
     """
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -46,9 +46,9 @@ class HeldBack:
     def of(
         self, brokers: Brokers, cluster: Cluster, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """Offsets between the last stable one and the end that have been there since the answer before.
+        """Return the number of offsets between the last stable one and the end since the answer before.
 
-        So what is only just being written is none of them. A partition that nobody told of is missing.
+        So records that are just being written do not count. A partition without an answer is missing.
         """
         now = self._monotonic()
         for key, question in list(self._questions.items()):
@@ -66,11 +66,11 @@ class HeldBack:
         return question.held if now - question.answered_at <= _KEPT_S else {}
 
     async def settled(self) -> None:
-        """Wait until every question has its answer."""
+        """Wait until every request has its answer."""
         await asyncio.gather(*self._asking, return_exceptions=True)
 
     async def close(self) -> None:
-        """Nobody looks any more."""
+        """No page needs it any more."""
         for task in self._asking:
             task.cancel()
         await self.settled()
@@ -81,13 +81,13 @@ class HeldBack:
         try:
             ends = await brokers.offsets(cluster.connection(), partitions, timeout_s=_TIMEOUT_S)
         except FencelineError:
-            # Whoever reads the page is told by dashes; what is wrong with the cluster is said where that is asked.
+            # The page shows dashes; the cluster's own page has the problem.
             question.ends, question.held = {}, {}
             question.next_at = self._monotonic() + _ASK_AGAIN_S
             return
         before, question.ends = question.ends, ends
         question.held = {
-            # The end of a topic that was made anew lies before that of the one which had its name.
+            # The end of a recreated topic is before that of the earlier one.
             at: max(0, min(before[at].high_watermark, now.high_watermark) - now.last_stable)
             for at, now in ends.items()
             if at in before

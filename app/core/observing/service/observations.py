@@ -1,6 +1,6 @@
-"""The newest snapshot of every observed cluster, and who waits for a newer one.
+"""The newest snapshot of every observed cluster, and the waits for newer ones.
 
-However many readers there are, the brokers are read once: by this server's observer, which publishes here.
+This server's observer reads the brokers once, for any number of viewers, and publishes here.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ OFF = "the observer is switched off by the setting `observe`"
 
 
 def notice_of(cluster: str) -> str:
-    """The notice, as of the change feed, that something about a cluster's transactions or groups has changed."""
+    """Return the notice of the change feed for a change of a cluster's transactions or groups."""
     return f"observed:{cluster}"
 
 
 class Observations:
     """Used on the server's event loop only.
 
-    announce: told `notice_of` each cluster that has changed, for the pages' event streams.
+    announce: called with `notice_of` each changed cluster, for the pages' event streams.
     """
 
     def __init__(self, *, is_on: bool, announce: Callable[[str], None] = lambda _: None) -> None:
@@ -36,14 +36,14 @@ class Observations:
         self._changed: dict[str, asyncio.Event] = {}
 
     def publish(self, snapshot: Snapshot) -> None:
-        """A newer snapshot; whoever waits is woken if its number is new."""
+        """Publish a newer snapshot; waiting viewers wake up if its number is new."""
         before = self._snapshots.get(snapshot.cluster)
         self._snapshots[snapshot.cluster] = snapshot
         if before is None or before.number != snapshot.number:
             self._wake(snapshot.cluster)
 
     def forget(self, cluster: str) -> None:
-        """It is not observed any more."""
+        """The cluster is no longer observed."""
         if self._snapshots.pop(cluster, None) is not None:
             self._wake(cluster)
 
@@ -52,7 +52,7 @@ class Observations:
         return [self._snapshots[name] for name in sorted(self._snapshots)]
 
     def of(self, cluster: str) -> Snapshot:
-        """The newest; before the first one, an empty one that says why."""
+        """Return the newest one; before the first one, an empty one with the reason."""
         found = self._snapshots.get(cluster)
         if found is not None:
             return found
@@ -63,7 +63,7 @@ class Observations:
         return Snapshot(cluster=cluster, number=0, at_ms=-1, transaction_journal=transactions, group_journal=groups)
 
     async def newer(self, cluster: str, *, than: int, timeout_s: float) -> Snapshot:
-        """The newest as soon as its number is not `than`; after `timeout_s` whatever there is. Many changes are one."""
+        """Return the newest one as soon as its number is not `than`, or after `timeout_s`. Many changes are one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self.of(cluster).number == than:
@@ -71,27 +71,27 @@ class Observations:
         return self.of(cluster)
 
     async def until(self, cluster: str, is_enough: Callable[[Snapshot], bool], *, timeout_s: float) -> Snapshot:
-        """The newest as soon as it is enough; after `timeout_s` whatever there is."""
+        """Return the newest one as soon as it is enough, or after `timeout_s`."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while not is_enough(snapshot := self.of(cluster)) and asyncio.get_running_loop().time() < deadline:
-            # Also published while nothing is news but how far the journal has been read, which wakes nobody.
+            # Snapshots with new positions only are published too, and wake no viewer.
             await self.newer(cluster, than=snapshot.number, timeout_s=_LOOK_AGAIN_S)
         return self.of(cluster)
 
     def note_search(self, report: SearchReport) -> None:
-        """What the search for hanging transactions of a cluster has found by now."""
+        """Publish the results of the search for hanging transactions of a cluster."""
         before = self._searches.get(report.cluster)
         self._searches[report.cluster] = report
         if before is None or before.shown != report.shown:
             self._announce(notice_of(report.cluster))
 
     def forget_search(self, cluster: str) -> None:
-        """It is not searched any more."""
+        """The cluster is no longer searched."""
         if self._searches.pop(cluster, None) is not None:
             self._announce(notice_of(cluster))
 
     def search_of(self, cluster: str) -> SearchReport:
-        """The newest; before the first one, an empty one that says why."""
+        """Return the newest one; before the first one, an empty one with the reason."""
         problem = "" if self._is_on else OFF
         return self._searches.get(cluster) or SearchReport(cluster=cluster, problem=problem)
 

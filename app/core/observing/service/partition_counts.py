@@ -1,4 +1,4 @@
-"""How many partitions topics have, by what brokers told last; asked for when a worker names one that is not known."""
+"""The number of partitions of topics, by the brokers' last answers; requested when a worker names an unknown one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Ask = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 
 
 class PartitionCounts:
-    """Used on the server's event loop only. Nobody waits for brokers: what they tell counts from then on.
+    """Used on the server's event loop only. No caller waits for brokers: their answers count from then on.
 
     Args:
-        monotonic: seconds of a clock that nobody sets.
+        monotonic: seconds of a monotonic clock.
     """
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -26,11 +26,11 @@ class PartitionCounts:
         self._asking: set[asyncio.Task[None]] = set()
 
     def of(self, kafka_cluster_id: str) -> Mapping[str, int]:
-        """By topic; without those that nobody has asked for, or that brokers did not tell."""
+        """By topic; without those that were not requested, or not answered."""
         return self._known.get(kafka_cluster_id, {})
 
     def ask(self, kafka_cluster_id: str, topics: Collection[str], ask: _Ask) -> None:
-        """Have brokers asked for these topics, unless that was done in the last seconds."""
+        """Request these topics from brokers, unless that was done in the last seconds."""
         now = self._monotonic()
         due = [
             topic
@@ -44,13 +44,13 @@ class PartitionCounts:
             task.add_done_callback(self._asking.discard)
 
     async def settled(self) -> None:
-        """Wait until every question has its answer."""
+        """Wait until every request has its answer."""
         await asyncio.gather(*self._asking)
 
     async def _ask(self, kafka_cluster_id: str, topics: Collection[str], ask: _Ask) -> None:
         try:
             told = await ask(topics)
         except FencelineError:
-            # Unknown, as before: what is wrong with the cluster is said where that is asked.
+            # Unknown, as before: the cluster's own page has the problem.
             return
         self._known.setdefault(kafka_cluster_id, {}).update(told)

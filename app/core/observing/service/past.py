@@ -1,4 +1,4 @@
-"""What happened to one transactional id: steps of its epochs, fencing events, and attempts of the task that owns it."""
+"""The history of one transactional id: steps of its epochs, fencing events, and attempts of the task that owns it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _TASK_EVENTS = 200
 _TOLD_AGAIN = timedelta(seconds=1)
 
 _OF_STEPS = {
-    StepKind.FIRST_SEEN: "Seen for the first time: what was before is not in the journal any more.",
-    StepKind.INITIALISED: "Initialised by a producer that starts (InitProducerId).",
+    StepKind.FIRST_SEEN: "Seen for the first time: the journal no longer has earlier records.",
+    StepKind.INITIALISED: "Initialised by a starting producer (InitProducerId).",
     StepKind.ABORTED: "Its transaction was ended by an abort at the next epoch.",
-    StepKind.ADVANCED: "The epoch moved on, without a record that says why.",
+    StepKind.ADVANCED: "The epoch changed without a record of the reason.",
 }
 
 
 class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """what: a word for its kind. who: the attempt that it is about. producer_id, epoch: as they were from there on.
+    """One event. `what`: its kind. `who`: its attempt. producer_id, epoch: from there on.
 
-    fencing_id: of the fencing event that this is.
+    fencing_id: of the fencing event, if it is one.
     """
 
     at: datetime
@@ -48,15 +48,15 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_step(self) -> bool:
-        """From there on the id had another producer id or epoch."""
+        """True if the id had another producer id or epoch from there on."""
         return self.producer_id is not None
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """past: newest first. holder: the newest attempt of the task that owns the id, as it was last heard of.
+    """past: newest first. holder: the newest attempt of the task that owns the id, by its last heartbeat.
     groups: those that have offsets stored or pending by the id's producer.
 
-    What is older than the journal, the retention of events and the kept steps is not in it.
+    It has no events before the journal's first record, the retention of events and the kept steps.
     """
 
     past: tuple[PastEvent, ...]
@@ -65,7 +65,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Storyteller:
-    """For whoever looks at one id many times a second: the database is asked once a second, or when it had a step."""
+    """For views that refresh many times a second: the database is queried once a second, or after a step."""
 
     def __init__(self) -> None:
         self._told: Story | None = None
@@ -86,7 +86,7 @@ class Storyteller:
         if self._told is None or is_old or live.past != self._steps:
             past = await _past_of(uow, live, owner, kafka_cluster_id=kafka_cluster_id)
             holder = None if owner is None else await _holder_of(uow, owner)
-            # A large cluster has many groups; the server has other things to do meanwhile.
+            # A large cluster has many groups, which must not block the event loop.
             served = await asyncio.to_thread(_groups_of, live.state.producer_id, groups)
             self._told = Story(past=tuple(past), holder=holder, groups=served)
             self._told_at, self._steps = now, live.past
@@ -123,7 +123,7 @@ def _groups_of(producer_id: int, groups: Mapping[str, LiveGroup]) -> tuple[str, 
 
 
 def sentence_of(step: Step) -> str:
-    """Why the id has another producer id or epoch from there on."""
+    """Return the reason for the new producer id or epoch."""
     return _OF_STEPS[step.kind]
 
 
@@ -134,7 +134,7 @@ def _who(place: FencingPlace) -> str | None:
 
 
 async def _holder_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> TaskStatus | None:
-    """None: its pipeline has never run, or the task has not been heard of."""
+    """None: its pipeline has never run, or the task has sent no heartbeat."""
     pipeline = await uow.of(PipelineStore).find(owner.pipeline)
     if pipeline is None or pipeline.current_run is None:
         return None
@@ -144,7 +144,7 @@ async def _holder_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> TaskStatus
 
 
 async def _place_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> tuple[int, int] | None:
-    """The task whose id it is, or that holds the partition which is read under it; None: nobody does now."""
+    """Return the task of the id, or the owner of its partition; None without an owner."""
     if owner.ordinal is not None and owner.task is not None:
         return owner.ordinal, owner.task
     name = owner.transactional_id

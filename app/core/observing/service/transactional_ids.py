@@ -1,4 +1,4 @@
-"""Whose producer ids these are, from what the server follows anyway: no look of a viewer reads a journal again."""
+"""Find the transactional ids of producer ids in the server's own state, without reading a journal again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def transactional_ids_of(
 ) -> dict[int, str] | None:
     """The transactional ids that have or had these producer ids; None where the journal is not followed live.
 
-    An id that is younger than the snapshot is waited for: until everything of `as_of_ms` (our clock) has been read, but
+    Wait for ids newer than the snapshot: until the journal is read up to `as_of_ms` (by this process's clock), but
     no longer than a second.
     """
     wanted = frozenset(producer_ids)
@@ -41,7 +41,7 @@ def _matching(transactions: Mapping[str, LiveTransaction], wanted: frozenset[int
         state = live.state
         for producer_id in wanted & {state.producer_id, state.previous_producer_id, state.next_producer_id}:
             found[producer_id] = name
-    # To look into every id's past takes several times as long.
+    # A search in every id's history takes several times as long.
     if missing := wanted - found.keys():
         for name, live in transactions.items():
             for producer_id in missing.intersection(step.producer_id for step in live.steps):

@@ -1,4 +1,4 @@
-"""The transactional ids of a cluster, ours and foreign."""
+"""The transactional ids of a cluster, managed and foreign."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PACE_SPAN = timedelta(minutes=15)
 
 
 class ObservedTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """owner: the pipeline's task that the id belongs to; None: it is foreign. live: with its times by our clock."""
+    """owner: the pipeline's task that owns the id; None: it is foreign. live: with times by this process's clock."""
 
     live: LiveTransaction
     owner: TransactionalIdOwner | None
 
 
 class TransactionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """tally: of all ids, whatever was asked for. pace: the last PACE_SPAN, second by second; see `_pace_of`."""
+    """tally: of all ids, without the filter. pace: the last PACE_SPAN, second by second; see `_pace_of`."""
 
     items: tuple[ObservedTransaction, ...]
     next_cursor: str | None
@@ -45,7 +45,7 @@ class TransactionPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """An offset that the id's open transaction would store; its readers wait until then."""
+    """A pending offset of the id's open transaction."""
 
     group: str
     topic: str
@@ -70,7 +70,7 @@ async def list_transactions(
     after: str | None = None,
     limit: int = 50,
 ) -> TransactionPage:
-    """One page; of one pipeline's ids only, if it is named. Raises NotFoundError when there is no such cluster,
+    """Return one page; of one pipeline's ids only, if it is named. Raises NotFoundError for an unknown cluster,
     InvalidError.
     """
     kafka_cluster_id = (await uow.of(ClusterStore).get(cluster)).kafka_cluster_id
@@ -90,7 +90,7 @@ async def list_transactions(
         tally = ids.tally
         return page, tally, _pace_of(snapshot, tally, now=now)
 
-    # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
+    # With 50,000 ids it takes tens of milliseconds, which must not block the event loop.
     found, tally, pace = await asyncio.to_thread(choose)
     owners = {
         owner.transactional_id: owner
@@ -112,7 +112,7 @@ async def list_transactions(
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """tally: as it is now. samples: the last PACE_SPAN, second by second; see `_pace_of`."""
+    """tally: the current one. samples: the last PACE_SPAN, second by second; see `_pace_of`."""
 
     tally: Tally
     samples: tuple[PaceSample, ...]
@@ -120,7 +120,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> Pace:
-    """How many transactions are open, how old the oldest is, commits and aborts a second. Raises NotFoundError."""
+    """Return the open transactions, the age of the oldest, commits and aborts a second. Raises NotFoundError."""
     await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     tally = (await asyncio.to_thread(_counted, snapshot)).tally
@@ -130,7 +130,7 @@ async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str,
 async def get_transaction(
     uow: UnitOfWork, observations: Observations, *, cluster: str, transactional_id: str
 ) -> TransactionDetail:
-    """One id with what is pending by it. Raises NotFoundError, which says how complete the knowledge is."""
+    """Return one id with its pending offsets. Raises NotFoundError, with the progress of the reading."""
     kafka_cluster_id = (await uow.of(ClusterStore).get(cluster)).kafka_cluster_id
     snapshot = observations.of(cluster)
     live = snapshot.transactions.get(transactional_id)
@@ -158,7 +158,7 @@ def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOff
     """By group, topic and partition."""
     return tuple(
         PendingOffset(group=name, topic=topic, partition=partition, pending=group.pending[topic, partition, producer])
-        # Few of thousands have any: only these are worth being put in order, many times a second.
+        # Few of thousands have any: only these are sorted, many times a second.
         for name, group in sorted((name, group) for name, group in snapshot.groups.items() if group.pending)
         for topic, partition, producer in sorted(group.pending)
         if producer == producer_id
@@ -166,16 +166,16 @@ def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOff
 
 
 def _pace_of(snapshot: Snapshot, tally: Tally, *, now: datetime) -> tuple[PaceSample, ...]:
-    """The last seconds but the current one; empty where no journal tells it.
+    """Return the last seconds except the current one; empty without a journal.
 
-    Seconds are those of the brokers' clocks; what they have written ahead of ours is still to come.
+    Seconds are by the brokers' clocks; records ahead of this process's clock are not included yet.
     """
     journal = snapshot.transaction_journal
     if journal.source is not Source.JOURNAL:
         return ()
-    # While nothing is heard, nothing is known to have happened.
+    # Without answers, later seconds are not known.
     heard_ms = int(now.timestamp() * 1000) if journal.phase is Phase.LIVE else journal.as_of_ms
-    # Where coordinators differ, the end is that of the one that is least behind.
+    # If coordinators' clocks differ, the end is by the one that is least behind.
     heard_s = (heard_ms - min(snapshot.clocks.shifts(transaction_state.TOPIC).values(), default=0)) // 1000
     first_s = heard_s - int(PACE_SPAN.total_seconds())
     if journal.complete_since_ms is not None:
@@ -188,7 +188,7 @@ def _pace_of(snapshot: Snapshot, tally: Tally, *, now: datetime) -> tuple[PaceSa
 
 
 def _ownable(ids: Iterable[str]) -> list[str]:
-    """Kafka takes characters that a database does not; nobody can own an id with one."""
+    """Kafka accepts characters that a database does not; ids with one have no owner."""
     return [name for name in ids if storable_text(name) == name]
 
 

@@ -54,7 +54,7 @@ def list_(as_json: AsJson = False, watch_it: Watch = False) -> None:
 def _list(client: Client) -> RenderableType:
     pipelines = [as_record(item, Pipeline) for item in client.items("/pipelines")]
     return table(
-        ("NAME", "STATE", "FROM", "TO", "GUARANTEE", "REVISION#", "CHANGED"),
+        ("NAME", "STATE", "SOURCE", "SINK", "GUARANTEE", "REVISION#", "CHANGED"),
         (
             (
                 p.name,
@@ -165,7 +165,7 @@ def revisions(name: PipelineName, as_json: AsJson = False) -> None:
     found = [as_record(item, Revision) for item in items]
     console.print(
         table(
-            ("REVISION#", "CREATED", "BY", "NOTE", "SHA-256"),
+            ("REVISION#", "CREATED", "USER", "NOTE", "SHA-256"),
             ((str(r.number), ago(r.created_at), r.created_by, r.note, r.definition_sha256[:12]) for r in found),
             empty="No revisions.",
         )

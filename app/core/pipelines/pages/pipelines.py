@@ -30,10 +30,10 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
-from app.kit.web.pages.display import moment
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.timeline import Point, Timeline, timeline_of
+from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

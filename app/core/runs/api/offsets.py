@@ -56,7 +56,9 @@ async def reset_offsets(
             )
         )
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 def _expected(body: OffsetResetGiven) -> list[offset_reset.OffsetChange] | None:

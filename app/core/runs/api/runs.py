@@ -52,7 +52,9 @@ async def start_run(
             switch_at_once=body.switch_at_once,
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/runs", responses=refusals(404))
@@ -105,7 +107,9 @@ def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[domain_run.Run]],
         async def act() -> Run:
             return await ask(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now())
 
-        return await once.do(act)
+        answer = await once.do(act)
+        await uow.commit()
+        return answer
 
     router.add_api_route(
         f"/runs/{{run_id}}/{word}",
@@ -161,4 +165,6 @@ async def restart_run(
             now=wiring.clock.now(),
         )
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer

@@ -7,6 +7,7 @@ from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.reconciliation.actions import Action, MarkHealthy
 from app.core.runs.reconciliation.view import View
 from app.core.runs.task import OutcomeKind
+from app.kit.words import duration_s
 
 _AT_WORK = frozenset({InstanceState.RUNNING, InstanceState.PAUSED})
 
@@ -47,8 +48,6 @@ def why_again(view: View, ended: Instance) -> str | None:
     if ended.state is InstanceState.STOPPED:
         return None
     failures = failures_in_a_row(view, ended)
-    wait_s = view.timing.wait_after(failures).total_seconds()
+    wait = duration_s(view.timing.wait_after(failures).total_seconds())
     counted = f", failure {failures} in a row" if failures > 1 else ""
-    return (
-        f"again after {wait_s:g} s{counted}: lease {ended.lease} was {ended.state}, {ended.reason or 'no reason known'}"
-    )
+    return f"again after {wait}{counted}: lease {ended.lease} was {ended.state}, {ended.reason or 'no reason known'}"

@@ -14,6 +14,7 @@ from app.core.runs.last_words import why_it_ended
 from app.core.runs.observation import MasterWord, Observation
 from app.core.runs.reconciliation.actions import Action, TakeOutcome, advance, mark_missing, not_missing
 from app.core.runs.reconciliation.view import View
+from app.kit.words import duration_s
 
 
 def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action]:
@@ -44,10 +45,8 @@ def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action
             else []
         )
     if gone_for >= view.timing.lost_after:
-        return end_as_lost(
-            instance,
-            f"no heartbeat for {gone_for.total_seconds():.0f} s, unknown to the Spark master, and its driver is gone",
-        )
+        lasts = duration_s(gone_for.total_seconds())
+        return end_as_lost(instance, f"no heartbeat for {lasts}, unknown to the Spark master, and its driver is gone")
     return unreachable(instance, "its driver is gone and the Spark master knows of no such application")
 
 
@@ -80,4 +79,4 @@ def _why_it_ended(instance: Instance, seen: Observation) -> str:
 
 def killed_undrained(waited: timedelta) -> str:
     """Return the reason for a kill by the reconciler that no user requested."""
-    return f"killed: it had not drained {waited.total_seconds():.0f} s after SIGTERM"
+    return f"killed: it had not drained {duration_s(waited.total_seconds())} after SIGTERM"

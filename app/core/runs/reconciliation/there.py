@@ -12,6 +12,7 @@ from app.core.runs.reconciliation.actions import Action, Kill, SignalDrain, adva
 from app.core.runs.reconciliation.gone import end_as_lost, killed_undrained, unreachable
 from app.core.runs.reconciliation.view import View
 from app.core.runs.run import DesiredRunState
+from app.kit.words import duration_s
 
 _WORKING = frozenset({InstanceState.STARTING, InstanceState.RUNNING, InstanceState.PAUSED})
 
@@ -71,7 +72,7 @@ def _hurry(view: View, instance: Instance, seen: Observation) -> list[Action]:
         if not is_silent and since is not None and view.now - since < timing.drain_signal_after:
             return []
         bound_s = timing.drain_signal_after.total_seconds()
-        why = "no heartbeat arrives" if is_silent else f"it has not drained within {bound_s:g} s"
+        why = "no heartbeat arrives" if is_silent else f"it has not drained within {duration_s(bound_s)}"
         reason = f"{why}: its driver got SIGTERM"
         return [SignalDrain(ordinal=instance.ordinal, lease=instance.lease, reason=reason)]
     waited = view.now - signalled_at

@@ -1,4 +1,4 @@
-"""Whether products let a pipeline be changed, migrated or started in another mode."""
+"""The products' refusals of a change, a migration or a start in another mode of a pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def refuse_while_busy(uow: UnitOfWork, pipeline: str) -> None:
 
 
 async def refuse_while_disturbed(uow: UnitOfWork, pipeline: str) -> None:
-    """Raise ConflictError while a product disturbs the pipeline, so that effects cannot be told apart."""
+    """Raise ConflictError while a product disturbs the pipeline, so that effects cannot be distinguished."""
     await _refuse(uow, pipeline, uow.part(Hooks).disturbed)
 
 
@@ -29,5 +29,5 @@ async def _refuse(uow: UnitOfWork, pipeline: str, refusals: Sequence[Refusal]) -
 
 
 async def shut_out_at(uow: UnitOfWork, pipeline: str, mode: Mode) -> list[datetime]:
-    """When it was proven that no client of the pipeline is left in that mode."""
+    """Return the times at which it was proven that no client of the pipeline is left in that mode."""
     return [at for shut_out in uow.part(Hooks).shut_out for at in await shut_out(uow, pipeline, mode)]

@@ -260,7 +260,7 @@ async def _context(
 
 
 def _order(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> DrillOrder | None:
-    """What a drill wants of this very attempt."""
+    """Return the order of an open drill for this attempt, if there is one."""
     if context.drill is None:
         return None
     orders = (order_of(context.drill, report, now) for order_of in uow.part(Hooks).order_of)

@@ -45,7 +45,7 @@ async def begin_run(
     if switch and not switch_at_once:
         raise ConflictError(
             f"pipeline {pipeline.name} cannot go {switch} by a restart: a frozen producer could duplicate records. "
-            "Migrate it, or switch at once with a reason"
+            "Start it as before and migrate it, or switch at once with a reason"
         )
     cluster = await uow.of(ClusterStore).get(pipeline.cluster)
     await claim_transactional_ids(

@@ -11,22 +11,14 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from app.core.ids.store.transactional_ids import TransactionalIdStore
-from app.core.runs.lease_bounds import (
-    LARGEST,
-    LARGEST_EPOCH,
-    LARGEST_INDEX,
-    LATEST_MS,
-    LONGEST_INTERVAL_MS,
-    LeaseBounds,
-    Sieve,
-    are_storable,
-)
+from app.core.runs.lease_bounds import LeaseBounds
+from app.core.runs.number_bounds import LARGEST, LARGEST_EPOCH, LARGEST_INDEX, Sieve, are_storable, numbers_of
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.task import Counters, PartitionProgress, TaskReport
 from app.core.wire.heartbeat import DriverHeartbeat, GoneAttempt, TaskEvent, TaskHeartbeat
@@ -41,6 +33,8 @@ MOST_OF_UNKNOWN = 2_000
 WARNED_EVERY = timedelta(minutes=1)
 
 log = logging.getLogger(__name__)
+
+_Producing = TypeVar("_Producing", TaskHeartbeat, PartitionProgress, TaskEvent)
 
 
 class Facts(NamedTuple):
@@ -81,9 +75,10 @@ class DroppedFields:
 
 def refuse_impossible(heartbeat: TaskHeartbeat) -> None:
     """Raise InvalidError for impossible numbers of an attempt."""
-    for field, most in (("task", LARGEST_INDEX), ("attempt", LARGEST_INDEX), ("sequence", LARGEST)):
-        if not 0 <= getattr(heartbeat, field) <= most:
-            raise InvalidError(f"{field} is {getattr(heartbeat, field)}: the range is 0 to {most}", field=field)
+    for field, bound, _ in numbers_of(TaskHeartbeat):
+        value = getattr(heartbeat, field)
+        if bound.is_refused and not bound.least <= value <= bound.most:
+            raise InvalidError(f"{field} is {value}: the range is {bound.least} to {bound.most}", field=field)
 
 
 def refuse_unknown_task(heartbeat: TaskHeartbeat, bounds: LeaseBounds) -> None:
@@ -120,34 +115,18 @@ def accepted(heartbeat: TaskHeartbeat, bounds: LeaseBounds, facts: Facts, *, bef
     before: the last report of the same attempt; its counters never fall.
     """
     words = _Words(bounds, facts, heartbeat.task)
-    sieve = words.sieve
-    own_id, (producer_id, epoch) = (
-        words.own_task_id(heartbeat.transactional_id),
-        sieve.producer("producer", heartbeat.producer_id, heartbeat.producer_epoch),
-    )
-    if own_id is None and heartbeat.transactional_id is not None:
-        producer_id = epoch = None
     taken = replace(
-        heartbeat,
-        sent_at_ms=sieve.clamped("sent_at_ms", heartbeat.sent_at_ms, most=LATEST_MS),
-        pid=sieve.clamped("pid", heartbeat.pid, most=LARGEST_INDEX),
-        transactional_id=own_id,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        generation=sieve.number("generation", heartbeat.generation, most=LARGEST_INDEX, least=-1),
+        _with_whole_producer(words.sieve.bounded(heartbeat)),
+        transactional_id=words.own_task_id(heartbeat.transactional_id),
         partitions=words.partitions(heartbeat.partitions),
         counters=words.counters(heartbeat.counters, None if before is None else before.counters),
-        commit_latency_p50_ms=sieve.latency("commit_latency", heartbeat.commit_latency_p50_ms),
-        commit_latency_p99_ms=sieve.latency("commit_latency", heartbeat.commit_latency_p99_ms),
-        open_transaction_age_ms=sieve.number("open_transaction_age_ms", heartbeat.open_transaction_age_ms),
-        commits_every_ms=sieve.number("intervals", heartbeat.commits_every_ms, most=LONGEST_INTERVAL_MS),
-        uploads_within_ms=sieve.number("intervals", heartbeat.uploads_within_ms, most=LONGEST_INTERVAL_MS),
-        not_progressing_ms=sieve.number("not_progressing_ms", heartbeat.not_progressing_ms),
         confirmed=words.confirmed(heartbeat.confirmed),
         events=words.events(heartbeat.events),
         offsets=None if heartbeat.offsets is None else words.offsets(heartbeat.offsets),
     )
-    return Accepted(taken, +sieve.dropped, frozenset(words.beyond))
+    if taken.transactional_id is None and heartbeat.transactional_id is not None:
+        taken = replace(taken, producer_id=None, producer_epoch=None)
+    return Accepted(taken, +words.sieve.dropped, frozenset(words.beyond))
 
 
 def accepted_driver(heartbeat: DriverHeartbeat, bounds: LeaseBounds) -> tuple[DriverHeartbeat, Counter[str]]:
@@ -159,11 +138,7 @@ def accepted_driver(heartbeat: DriverHeartbeat, bounds: LeaseBounds) -> tuple[Dr
             sieve.dropped["gone"] += 1
         else:
             gone[one.task] = one
-    slots = {
-        field: sieve.clamped(field, getattr(heartbeat, field), most=LARGEST_INDEX)
-        for field in ("executors", "tasks_running", "tasks_waiting", "tasks_crashing")
-    }
-    return replace(heartbeat, gone=tuple(gone.values()), **slots), sieve.dropped
+    return replace(sieve.bounded(heartbeat), gone=tuple(gone.values())), sieve.dropped
 
 
 def refuse_no_process(*pids: int | None) -> None:
@@ -215,21 +190,11 @@ class _Words:
         return partition < (MOST_OF_UNKNOWN if count is None else count)
 
     def _partition(self, one: PartitionProgress) -> PartitionProgress:
-        name, sieve = one.transactional_id, self.sieve
-        producer_id, epoch = sieve.producer("partitions.producer", one.producer_id, one.producer_epoch)
-        if name is not None and not self._is_own(name, of_partition=self._bounds.id_of_partition(*_place(one))):
-            sieve.dropped["partitions.transactional_id"] += 1
-            name = producer_id = epoch = None
-        return replace(
-            one,
-            position=sieve.number("partitions.offsets", one.position),
-            committed=sieve.number("partitions.offsets", one.committed),
-            end=sieve.number("partitions.offsets", one.end),
-            transactional_id=name,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            offsets_generation=sieve.number("generation", one.offsets_generation, most=LARGEST_INDEX, least=-1),
-        )
+        taken, name = _with_whole_producer(self.sieve.bounded(one)), one.transactional_id
+        if name is None or self._is_own(name, of_partition=self._bounds.id_of_partition(*_place(one))):
+            return taken
+        self.sieve.dropped["partitions.transactional_id"] += 1
+        return replace(taken, transactional_id=None, producer_id=None, producer_epoch=None)
 
     def _is_own(self, name: str, *, of_partition: str | None = None) -> bool:
         """Return whether the id is this task's or a partition's: assigned, or by the formula if no other pipeline owns
@@ -243,7 +208,7 @@ class _Words:
         return name == self._id_of_task or name in self._facts.own or is_formula
 
     def counters(self, told: Counters, before: Counters | None) -> Counters:
-        taken = {name: self.sieve.clamped("counters", getattr(told, name)) for name in Counters.__struct_fields__}
+        taken = asdict(self.sieve.bounded(told))
         if before is not None:
             # Two threads report, and the later report may have been read first: a total that falls is an older one.
             taken = {name: max(number, min(getattr(before, name), LARGEST)) for name, number in taken.items()}
@@ -265,33 +230,19 @@ class _Words:
         return tuple(self._event(event) for event in told[:MOST_EVENTS])
 
     def _event(self, event: TaskEvent) -> TaskEvent:
-        name, sieve = event.transactional_id, self.sieve
-        producer_id, epoch = sieve.producer("events.producer", event.producer_id, event.producer_epoch)
-        if name is not None and not self._is_own(name):
-            sieve.dropped["events.transactional_id"] += 1
-            name = producer_id = epoch = None
         partitions = tuple(text for text in event.partitions if self._bounds.names_partition(text))
-        sieve.dropped["events.partitions"] += len(event.partitions) - len(partitions)
-        return replace(
-            event,
-            at_ms=sieve.clamped("events.at_ms", event.at_ms, most=LATEST_MS),
-            partitions=partitions,
-            generation=sieve.number("generation", event.generation, most=LARGEST_INDEX, least=-1),
-            transactional_id=name,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-        )
+        self.sieve.dropped["events.partitions"] += len(event.partitions) - len(partitions)
+        taken = replace(_with_whole_producer(self.sieve.bounded(event)), partitions=partitions)
+        if event.transactional_id is None or self._is_own(event.transactional_id):
+            return taken
+        self.sieve.dropped["events.transactional_id"] += 1
+        return replace(taken, transactional_id=None, producer_id=None, producer_epoch=None)
 
     def offsets(self, told: OffsetReport) -> OffsetReport:
         inits = tuple(init for init in told.inits if self._is_init(init))
         partitions = tuple(one for one in told.partitions if self._is_told_rightly(one))
         self.sieve.dropped["offsets"] += len(told.inits) + len(told.partitions) - len(inits) - len(partitions)
-        return replace(
-            told,
-            heard_ms=self.sieve.number("offsets.heard_ms", told.heard_ms, most=LATEST_MS),
-            inits=inits,
-            partitions=partitions,
-        )
+        return replace(self.sieve.bounded(told), inits=inits, partitions=partitions)
 
     def _is_init(self, init: Init) -> bool:
         is_own = init.transactional_id is None or self._is_own(init.transactional_id)
@@ -303,6 +254,13 @@ class _Words:
             and 0 <= told.recorded < LARGEST
             and all(are_storable(_numbers(event)) for event in told.events)
         )
+
+
+def _with_whole_producer(message: _Producing) -> _Producing:
+    """Keep id and epoch, or neither: one alone has no meaning."""
+    if message.producer_id is None or message.producer_epoch is None:
+        return replace(message, producer_id=None, producer_epoch=None)
+    return message
 
 
 def _place(one: PartitionProgress) -> tuple[str, int]:

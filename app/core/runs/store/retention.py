@@ -14,7 +14,7 @@ from app.core.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
 from app.core.hanging.tables import hanging_transactions
 from app.core.mappings.mapping import HISTORY_KEPT_FOR
 from app.core.mappings.tables import id_counts, partition_ownerships
-from app.core.runs.lease_bounds import LARGEST
+from app.core.runs.number_bounds import LARGEST
 from app.core.runs.series import RunTotals
 from app.core.runs.tables.tasks import run_samples, task_events
 from app.kit.db.store import DatabaseStore

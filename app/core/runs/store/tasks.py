@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.core.pipelines.tables import pipelines
-from app.core.runs.lease_bounds import LARGEST
 from app.core.runs.lease_context import LeaseContext
+from app.core.runs.number_bounds import LARGEST
 from app.core.runs.series import RunSample, RunTotals
 from app.core.runs.store.lease_context import LEASE_CONTEXT, lease_context
 from app.core.runs.store.runs import checked_uuid, cursor_moment

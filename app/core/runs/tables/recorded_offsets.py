@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from app.kit.db.columns import UUID, integer, metadata, moment, text
 
-# The last offset of each partition whose commit was confirmed and reported; it outlives what the group's journal keeps.
+# The last offset of each partition whose commit was confirmed and reported; it outlives the group's own offset.
 recorded_offsets = sa.Table(
     "recorded_offsets",
     metadata,
@@ -18,7 +18,7 @@ recorded_offsets = sa.Table(
     sa.Column("offset", sa.BigInteger, nullable=False),
     text("topic_id", nullable=True),
     sa.Column("is_final", sa.Boolean, nullable=False),
-    # When the run began that it is of, or somebody set it: what is older changes nothing.
+    # The begin of its run, or the time of a reset: an older report changes nothing.
     moment("began_at"),
     postgresql_with={"fillfactor": "50"},
 )

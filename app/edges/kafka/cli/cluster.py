@@ -20,7 +20,6 @@ from app.edges.kafka.transactions.journals import measure_clocks
 from app.kit.cli.client import settings_or_exit
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.errors import UnavailableError
-from app.kit.words import span
 
 T = TypeVar("T")
 _CLOCKS_FOR_S = 60.0
@@ -85,7 +84,7 @@ class DirectClocks:
         """Name the clocks of the times, if they differ from this machine's."""
         clocks = self._measured
         apart = [
-            f"broker {broker}'s clock is {span(abs(offset.middle_ms))} {'behind' if offset.middle_ms > 0 else 'ahead'}"
+            f"broker {broker}'s clock is {offset.distance}"
             for broker, offset in sorted(clocks.offsets.items())
             if abs(offset.middle_ms) >= SAME_WITHIN_MS
         ]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from app.kit.words import NOTHING, number
+from app.kit.words import NOTHING
 
 SHORT_ID_CHARS = 8
 
@@ -31,16 +31,6 @@ def tone(state: str) -> str:
     return _OF_NOUN.get((type(state), str(state))) or _OF_WORD[state]
 
 
-def words(name: str) -> str:
-    """Return an enum's value in plain words: `backing_off` → `backing off`."""
-    return str(name).replace("_", " ")
-
-
-def count(value: float | None) -> str:
-    """Format a whole number with separated thousands; a dash when it is not known."""
-    return number(value)
-
-
 def rate(value: float | None) -> str:
     """Format a rate per second: one decimal below ten, none above; two digits below a tenth."""
     if value is None:
@@ -48,45 +38,6 @@ def rate(value: float | None) -> str:
     if 0 < value < 0.1:
         return f"{value:.2g}" if value >= 0.001 else "< 0.001"
     return f"{value:.1f}" if 0 < value < 10 else f"{round(value):,}"
-
-
-def size(size_bytes: float | None) -> str:
-    """Format a size in the decimal unit that reads best: 812 B, 1.2 kB, 34 MB."""
-    if size_bytes is None:
-        return NOTHING
-    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        # A thousand of a unit is written as one of the next.
-        if size_bytes >= length * 0.9995:
-            value = size_bytes / length
-            return f"{value:.1f} {unit}" if value < 9.95 else f"{round(value):,} {unit}"
-    return f"{round(size_bytes):,} B"
-
-
-def milliseconds(value: float | None) -> str:
-    """Format a duration in the unit that reads best."""
-    if value is None:
-        return NOTHING
-    if 0 < value < 10:
-        return f"{value:.1f} ms"
-    return f"{round(value):,} ms" if value < 1_000 else f"{value / 1_000:,.1f}".removesuffix(".0") + " s"
-
-
-def relative(at: datetime, now: datetime) -> str:
-    """Format the age of a time, or the time until it, in one unit; app.js updates it with the same words."""
-    seconds = (now - at).total_seconds()
-    size = abs(seconds)
-    if size < 1:
-        return "now"
-    for unit, length_s, below_s in (
-        ("s", 1, 60),
-        ("min", 60, 3_600),
-        ("h", 3_600, 86_400),
-        ("d", 86_400, float("inf")),
-    ):
-        if size < below_s:
-            text = f"{int(size // length_s)} {unit}"
-            return f"{text} ago" if seconds > 0 else f"in {text}"
-    raise AssertionError(size)
 
 
 def absolute(at: datetime) -> str:
@@ -107,11 +58,3 @@ def prose(sentence: str) -> Markup:
 def short(identifier: str) -> str:
     """Shorten a long id; the complete one is in the title and under the copy button."""
     return identifier[:SHORT_ID_CHARS]
-
-
-def moment(timestamp_ms: int | None) -> datetime | None:
-    """Return None for a time of a broker or producer that no calendar has."""
-    try:
-        return None if timestamp_ms is None or timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None

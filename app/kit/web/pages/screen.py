@@ -22,7 +22,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sse_starlette import EventSourceResponse
 
-from app.kit import access
+from app.kit import access, words
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError, UnavailableError
@@ -89,15 +89,16 @@ def _environment() -> Environment:
         places_after=places_after,
     )
     cast("dict[str, Any]", environment.filters).update(
-        count=display.count,
+        count=words.number,
         rate=display.rate,
-        ms=display.milliseconds,
-        size=display.size,
-        relative=display.relative,
+        ms=words.milliseconds,
+        duration=words.duration,
+        size=words.size,
+        relative=words.ago,
         absolute=display.absolute,
         short=display.short,
         prose=display.prose,
-        words=display.words,
+        words=words.words,
         tone=display.tone,
         clipboard=clipboard_text,
     )

@@ -44,7 +44,7 @@
     const s = Math.abs(seconds);
     const text =
       s < 1 ? "now" : s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` :
-      s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;
+      s < 86400 ? `${Math.floor(s / 3600)} h` : s < 172800 ? "1 day" : `${Math.floor(s / 86400)} days`;
     return text === "now" ? text : past ? `${text} ago` : `in ${text}`;
   }
 

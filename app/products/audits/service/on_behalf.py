@@ -52,7 +52,7 @@ class PlannedAudits:
 
 
 def word_of(audit: Audit) -> AuditWord:
-    """What an audit, over or not, tells the product that asked for it."""
+    """Return the state of an audit, over or not, for the product that asked for it."""
     if not audit.has_ended:
         return AuditWord(audit_id=audit.id)
     if audit.result is None:

@@ -1,4 +1,4 @@
-"""Files that pipelines wrote at the edge: each by its reference, totals, checkpoints, schemas, and how far was read."""
+"""REST schemas of written files: references, totals, checkpoints, schemas, and the progress of reading."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from app.products.files.checkpoint import Phase
 from app.products.files.service import showing
 
 BY_TASK = "By the clock of the task’s host: "
-BYTES = "As they lie in the store, compressed."
+BYTES = "Size in the store, compressed."
 
 
 @shows(written_file.InputOffsets)
 class InputOffsets:
-    """Both offsets are in the file; between them may be some whose output is in another one."""
+    """Both offsets are in the file. The outputs of offsets between them may be in another one."""
 
 
 @shows(written_file.WrittenFile)
 class File:
-    """One file that is uploaded, verified and referenced by a committed message."""
+    """One file that is uploaded, verified and named by a committed reference."""
 
     path = "Below `root`; never used again."
     partition = "The value of each partition column, by name."
     size_bytes = BYTES
     sha256 = "Of the whole file, in hexadecimal."
     fingerprint = "Of its schema: SHA-256 of the Parsing Canonical Form."
-    checkpoint = "Of the attempt, counted from 1."
-    opened_at = BY_TASK + "its first record came."
-    closed_at = BY_TASK + "it got no more."
-    uploaded_at = BY_TASK + "all of it was in the store, and verified."
+    checkpoint = "Number of the checkpoint in its attempt, from 1."
+    opened_at = BY_TASK + "its first record."
+    closed_at = BY_TASK + "its last record."
+    uploaded_at = BY_TASK + "uploaded and verified."
     referenced_at = (
         "The timestamp of its reference: the task’s clock, or the broker’s where the topic has "
         "`message.timestamp.type=LogAppendTime`."
     )
     committed_at = (
-        "When a broker wrote the commit beside the reference, by that broker’s clock; null: the commit "
+        "Time of the commit marker in the reference’s partition, by the broker’s clock; null: the marker "
         "was not in the same answer as the reference, so it is not measured."
     )
-    seen_at = "When the server read the reference."
-    topic = "Where the reference lies."
+    seen_at = "Time at which the server read the reference."
+    topic = "Topic of the reference."
 
 
 @shows(totals.Total)
@@ -66,75 +66,75 @@ class HourTotal:
 
 @shows(reading.TopicReading)
 class TopicReading:
-    """How far one partition of the sink topic was read."""
+    """The progress of reading one partition of the sink topic."""
 
-    topic_id = "Which topic of this name: another one when it was made anew."
-    end_offset = "The last stable offset when a server last looked; null: not told."
-    begun_at = "Since when it is read."
-    begun_offset = "From where; what lay before it was gone already."
-    moved_at = "When something was read last."
-    unread_offsets = "Deleted from the topic before a server read them, since."
-    begun_again = "Why reading began anew then; empty: it is the first time."
+    topic_id = "Id of the topic, which changes when the topic is recreated."
+    end_offset = "The last stable offset at the last read; null: not known."
+    begun_at = "Start of reading."
+    begun_offset = "First offset of reading; earlier ones were deleted already."
+    moved_at = "Time of the last progress."
+    unread_offsets = "Offsets deleted since then before a server read them."
+    begun_again = "Reason why reading restarted at `begun_at`; empty: it has not."
 
 
 @shows(reading.FileWatchState)
 class FileWatchState:
-    """What reading the references has come to, since the first time."""
+    """The result of reading a pipeline's references so far."""
 
-    since = "When a server first tried."
-    looked_at = "When one last got an answer; null: none yet."
-    problem = "Why none, or not all, can be read now; empty: nothing is wrong."
-    problem_at = "Since when."
-    total = "Of every reference that was ever read; it does not shrink."
-    strangers = "Messages that are no references of this version."
-    stranger = "About the newest of them."
-    of_others = "References of other pipelines."
-    repeated = "References to a file that another one had named before."
-    repetition = "About the newest of them."
-    repeated_at = "When the newest of them was read; null: there is none."
+    since = "Time of the first attempt."
+    looked_at = "Time of the last answer; null: none yet."
+    problem = "Reason why references cannot be read, or not all; empty: no problem."
+    problem_at = "Start of the problem."
+    total = "Totals of every reference ever read; they never shrink."
+    strangers = "Number of messages that are no references of this version."
+    stranger = "Description of the newest of them."
+    of_others = "Number of references of other pipelines."
+    repeated = "Number of references to a file that an earlier one names."
+    repetition = "Description of the newest of them."
+    repeated_at = "Time at which the newest of them was read; null: none."
 
 
 @shows(showing.FileStanding)
 class FileStanding:
-    """How far what is shown of the files can be trusted to be whole."""
+    """The freshness and completeness of the files shown."""
 
-    watch = "Null: no server has begun."
-    readings = "Of each partition that is read now."
-    behind = "Offsets up to the last stable one that are not read yet, markers among them; null: unknown."
-    is_whole = "Every committed reference was read a moment ago."
-    notes = "What keeps the list from being all that there ever were."
+    watch = "Null: no server has read references yet."
+    readings = "Progress of each partition that is read now."
+    behind = "Unread offsets up to the last stable offset, including markers; null: unknown."
+    is_whole = "True if every committed reference was read within the last 30 s."
+    notes = "Reasons why the list is not complete."
 
 
 @shows(showing.FileTotals)
 class FileTotals:
-    total = "Of every reference that was ever read."
-    partitions = "Those with the most bytes first."
-    partitions_kept = "How many there are, as far as kept: 30 days after their last file, at most 100,000."
-    hours = "Oldest first; hours without a file are left out."
+    total = "Totals of every reference ever read."
+    partitions = "Partitions, most bytes first."
+    partitions_kept = "Number of kept partitions: 30 days after their last file, at most 100,000."
+    hours = "Oldest first, without hours that have no file."
 
 
 class PhaseLengths(Answer):
-    """In milliseconds; null: not measured. Between two clocks it may be too long or too short, never below 0."""
+    """Milliseconds; null: not measured. A difference of clocks may lengthen or shorten a phase, never below 0."""
 
     fill: Annotated[
-        float | None, Field(description="From the first record of its first file until its last file got no more.")
+        float | None, Field(description="From the first record of the first file to the last record of the last file.")
     ]
     upload: Annotated[
         float | None,
-        Field(description="From then until the last file was written from the spool, uploaded and verified."),
+        Field(description="From then until the last file is written from the spool, uploaded and verified."),
     ]
     reference: Annotated[
         float | None,
         Field(
-            description="From then until the last reference was produced, the beginning of the transaction and the "
-            "sending of the offsets included; to the broker’s clock where the topic has LogAppendTime."
+            description="From then until the last reference is produced, including the begin of the transaction and "
+            "the offsets. The end is by the broker’s clock if the topic has LogAppendTime."
         ),
     ]
     commit: Annotated[
         float | None,
         Field(
-            description="From then, by the task’s clock, until a broker had written the commit beside the references, "
-            "by the broker’s. Null where the commit was not in one answer with a reference."
+            description="From then, by the task’s clock, to the commit marker in the references’ partitions, by the "
+            "broker’s clock. Null if the marker was not in the same answer as a reference."
         ),
     ]
 
@@ -146,30 +146,30 @@ def _lengths(checkpoint: DomainCheckpoint) -> dict[str, float | None]:
 
 @shows(DomainCheckpoint)
 class FileCheckpoint:
-    """The files of one transaction; of its times `opened_at` is the earliest of its files, the others the latest."""
+    """The files of one transaction. `opened_at` is the earliest of its files, the other times are the latest."""
 
-    seen_at = "When the server had read all of its references that it has."
+    seen_at = "Time at which the server read its newest reference."
     lengths: PhaseLengths = made(_lengths)
 
 
 @shows(schema_history.FieldChange)
 class FieldChange:
     field = "Its path: `user.id`; `items[].price` in an array, `{}` in a map."
-    before = "Its type in words; null: it was not there."
-    after = "Its type in words; null: it is gone."
+    before = "The old type; null: the field is new."
+    after = "The new type; null: the field was removed."
 
 
 @shows(schema_history.FileSchema)
 class FileSchema:
     schema = "Avro, as JSON."
-    files = "How many had it."
+    files = "Number of files with it."
     first_at = "The earliest `referenced_at` of its files."
     last_at = "The latest one."
 
 
 @shows(schema_history.SchemaInHistory)
 class SchemaInHistory:
-    changes = "What is other in it than in the schema before; null: none came before, or it is gone."
+    changes = "Changes since the previous schema; null: none is kept."
 
 
 @shows(Page[written_file.WrittenFile], optional=True)

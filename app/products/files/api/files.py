@@ -1,4 +1,4 @@
-"""The files of a pipeline with a file sink, as the committed references in its sink topic name them."""
+"""REST: the files of a pipeline with a file sink, from the committed references in its sink topic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Partition = Annotated[
     list[Annotated[str, Field(max_length=4_000, pattern=r"^[^\x00=]+=[^\x00]*$")]],
     Query(
         max_length=20,
-        description="`column=value`, such as `user=anna`; several of them must all be so.",
+        description="`column=value`, such as `user=anna`; of several, all must match.",
     ),
 ]
 
@@ -39,12 +39,12 @@ async def list_files(
     uow: Uow,
     _: Viewer,
     partition: Partition = [],  # noqa: B006 - FastAPI takes it as the default and does not change it
-    since: Annotated[Moment | None, Query(description="Of `referenced_at`.")] = None,
-    until: Annotated[Moment | None, Query(description="Of `referenced_at`; not in it.")] = None,
+    since: Annotated[Moment | None, Query(description="Earliest `referenced_at`.")] = None,
+    until: Annotated[Moment | None, Query(description="Latest `referenced_at`, excluded.")] = None,
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[WrittenFile]]:
-    """Files, newest first by when they were referenced. Kept for 30 days, and the newest 100,000 of a pipeline."""
+    """List files, newest reference first. Kept for 30 days, and at most the newest 100,000 of a pipeline."""
     wanted = FileFilter(partition=partition_filter(partition), since=since, until=until)
     page = await showing.list_files(uow, name, wanted, after=after, limit=limit)
     return Page(items=tuple(record.file for record in page.items), next_cursor=page.next_cursor)
@@ -56,12 +56,14 @@ async def get_file_totals(
     uow: Uow,
     wiring: WiringDep,
     _: Viewer,
-    since: Annotated[Moment | None, Query(description="Of the hours. Without it, 7 days; 90 are kept.")] = None,
+    since: Annotated[
+        Moment | None, Query(description="First hour. By default the last 7 days; 90 days are kept.")
+    ] = None,
     limit: Limit = 50,
 ) -> Shown[FileTotals]:
-    """Files, records and bytes: of all, by partition and by hour; and how far the references were read for that.
+    """Return files, records and bytes in total, by partition and by hour, with the progress of reading.
 
-    `limit` is for the partitions.
+    `limit` applies to the partitions.
     """
     return await showing.totals_of(uow, name, limit=limit, hours_since=since, now=wiring.clock.now())
 
@@ -70,9 +72,9 @@ async def get_file_totals(
 async def list_file_checkpoints(
     name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50
 ) -> Shown[Items[FileCheckpoint]]:
-    """The newest checkpoints: how long each was filled, uploaded, referenced and committed. Kept for 30 days.
+    """List the newest checkpoints with the durations of their phases. Kept for 30 days.
 
-    Known from what references say, so a checkpoint without a file, or one that was aborted, is not among them.
+    They are known from references, so aborted checkpoints and those without a file are not listed.
     """
     found = await showing.checkpoints_of(uow, name, limit=limit)
     return Items(found)
@@ -80,9 +82,9 @@ async def list_file_checkpoints(
 
 @router.get("/schemas", responses=refusals(404))
 async def list_file_schemas(name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50) -> Shown[Items[SchemaInHistory]]:
-    """The schemas that files had, newest first, each with what is other in it than in the one before.
+    """List the schemas of files, newest first, each with its changes since the previous one.
 
-    Kept for 90 days after the last file that had it.
+    Kept for 90 days after the last file with the schema.
     """
     found = await showing.schemas_of(uow, name, limit=limit)
     return Items(found)

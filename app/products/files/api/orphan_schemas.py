@@ -1,4 +1,4 @@
-"""Orphans at the edge: looks and collections, what they found, and what was deleted."""
+"""REST schemas of orphans: scans and collections, with findings and deletions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.products.files.service import orphans
 
 
 class CollectGiven(Body):
-    """Which look is to be collected: no more is deleted than it found."""
+    """The scan whose findings are to be collected; no more is deleted than it found."""
 
     look: Annotated[
         str,
         Field(
             pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
-            description="The id of `judged`, the newest look that judged files.",
+            description="The id of `judged`, the newest scan that judged files.",
         ),
     ]
     why: Why = None
@@ -29,88 +29,88 @@ class CollectGiven(Body):
 @shows(orphan_findings.OrphanFile)
 class OrphanFile:
     path = "Below `root`."
-    uploaded_at = "By the store’s clock."
+    uploaded_at = "Time of the upload by the store’s clock."
 
 
 @shows(orphan_findings.DanglingReference)
 class DanglingReference:
-    """A committed reference whose file is not in the store. That must never be; unless somebody deleted it."""
+    """A committed reference whose file is not in the store. Only a deletion by another client can cause one."""
 
-    place = "Where the reference lies: topic-partition@offset."
+    place = "Place of the reference: topic-partition@offset."
 
 
 @shows(orphan_findings.OpenTransaction)
 class OpenTransaction:
-    """It was not decided when somebody looked, so nothing was judged."""
+    """A transaction that was open during the scan, so nothing was judged."""
 
-    offset = "Where it begins."
-    since = "When its first record was written; null: not known."
-    transactional_id = "By the reference that this record is; null: it is none."
+    offset = "Its first offset."
+    since = "Time of its first record; null: not known."
+    transactional_id = "From its first record; null: that is no reference."
 
 
 @shows(orphan_findings.RootFindings)
 class RootFindings:
-    """Below one root that the pipeline writes to, or wrote to."""
+    """The findings below one root that the pipeline writes to, or has written to."""
 
-    listed_at = "The moment that ages are counted at, by the store’s clock."
-    skew_ms = "How far the store’s clock is ahead of the server’s; null: it does not tell."
-    margin_ms = "A file is judged so long after its upload."
-    margin = "What that is made of."
-    known_since = "Files from before are unknown: their references may be gone; null: all files are."
-    referenced = "Named by a committed reference."
-    too_young = "Their transaction may be still to come."
-    orphans = "No committed reference names them, and none ever will."
-    unknown = "Never deleted."
-    not_ours = "Of other names than a sink gives; left alone."
-    open_uploads = "Uploads in parts that nobody will complete."
-    missing = "Committed references, old enough, whose file is not there."
-    unchecked = "So many more were not in the listing, and not looked for."
+    listed_at = "Time at which ages count, by the store’s clock."
+    skew_ms = "Lead of the store’s clock over the server’s; null: not known."
+    margin_ms = "Age from which a file is judged."
+    margin = "The parts of the margin."
+    known_since = "Older files are unknown, since their references may be deleted; null: all files are."
+    referenced = "Files that a committed reference names."
+    too_young = "Files whose transaction may follow."
+    orphans = "Files that no committed reference names, nor ever will."
+    unknown = "Files that cannot be judged; never deleted."
+    not_ours = "Files with other names than a sink's; never deleted."
+    open_uploads = "Multipart uploads that no client will complete."
+    missing = "Committed references, old enough, whose file is missing."
+    unchecked = "Further references outside the listing, which were not checked."
     others = "Committed records of the sink topics that are no references."
 
 
 @shows(orphan_findings.OrphanFindings)
 class OrphanFindings:
-    """What a look came to. While a transaction is open in a sink topic nothing is judged: `roots` is empty then."""
+    """The findings of a scan. `roots` is empty while a transaction is open in a sink topic, as nothing is judged."""
 
     oldest = "The oldest 25 orphans."
-    dangling = "25 at most."
-    blocked = "25 at most."
-    orphans = "Below all roots."
+    dangling = "At most 25."
+    blocked = "At most 25."
+    orphans = "Total of all roots."
 
 
 @shows(orphan_findings.Collected)
 class Collected:
-    aborted_uploads = "Null: it ended before it told."
-    kept_files = "Orphans of the look right before that were none any more."
-    kept = "25 of them at most, each with the reason."
+    aborted_uploads = "Null: it ended before they were reported."
+    kept_files = "Number of orphans that were none any more before their deletion."
+    kept = "At most 25 of them, each with the reason."
 
 
 @shows(orphan_findings.ConfirmedRoot)
 class ConfirmedRoot:
-    judged_until = "What was uploaded later stays."
+    judged_until = "Files that were uploaded later are kept."
 
 
 @shows(orphan_findings.Confirmed)
 class Confirmed:
-    """What was found when somebody had it collected: no more is deleted."""
+    """The findings that a user confirmed; no more is deleted."""
 
 
 @shows(orphan_look.OrphanLook)
 class OrphanLook:
-    """A look, or a collection, which looks anew and then deletes."""
+    """A scan, or a collection, which scans again and then deletes."""
 
-    state = "`asked` and `running` until it is over."
-    attempt = "How often it was begun: a look that a server died in is begun anew."
-    told = "How far it is."
-    deleted = "So far, as was told."
-    reason = "Why it failed; null: it did not."
-    findings = "Of a collection: what is left after it. Null: it has not come so far."
-    confirmed = "Of a collection."
-    collected = "What a collection came to."
+    state = "`asked` and `running` until it has ended."
+    attempt = "Number of attempts; a scan is repeated if its server dies."
+    told = "Progress as a text."
+    deleted = "Reported deletions so far."
+    reason = "Reason of a failure; null: none."
+    findings = "Of a collection: the remaining files. Null: not yet known."
+    confirmed = "Of a collection: the confirmed findings."
+    collected = "Of a collection: its result."
 
 
 @shows(orphans.Orphans)
 class Orphans:
-    newest = "What was asked for last; null: nobody has ever looked."
-    judged = "The newest that judged files; what `collect` may name."
-    collected = "The newest collection that is over."
+    newest = "The newest scan or collection; null: none yet."
+    judged = "The newest one that judged files, which `collect` may name."
+    collected = "The newest collection that has ended."

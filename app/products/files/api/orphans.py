@@ -1,4 +1,4 @@
-"""Files that no committed reference names nor ever will: looking for them, and deleting them."""
+"""REST: scan for files that no committed reference names nor ever will, and delete them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NO_REASON = Reason()
 
 @router.get("", responses=refusals(404))
 async def get_orphans(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Orphans]:
-    """What the newest look for orphans found, what is at work now, and what was collected last.
+    """Return the findings of the newest orphan scan, the current scan or collection, and the last collection.
 
-    Of each kind and end the newest five are kept.
+    The newest five of each kind and end are kept.
     """
     return await orphans.orphans_of(uow, name)
 
@@ -42,15 +42,17 @@ async def look_for_orphans(
     by: Annotated[Principal, may(Verb.LOOK_FOR_ORPHANS)],
     body: Reason = NO_REASON,
 ) -> Response:
-    """Ask for a look: a server lists the store and reads the references. Nothing is changed by it.
+    """Start an orphan scan: a server lists the store and reads the references. It changes nothing.
 
-    One at a time for a pipeline, and one at a time on all servers together.
+    One runs at a time for a pipeline, and on all servers together.
     """
 
     async def act() -> OrphanLook:
         return await orphans.ask_look(uow, pipeline=name, by=by, why=body.why, now=wiring.clock.now())
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.post("/collect", status_code=201, response_model=Shown[OrphanLook], responses=refusals(404, 409, 413))
@@ -62,10 +64,10 @@ async def collect_orphans(
     once: OnceDep,
     by: Annotated[Principal, may(Verb.COLLECT_ORPHANS)],
 ) -> Response:
-    """Have the orphans deleted that a look found, and its open uploads aborted.
+    """Delete the orphans that a scan found, and abort its open uploads.
 
-    A server looks anew first. What is no orphan any more is kept, and so is what was too young for the look that is
-    named.
+    A server scans again first. Files that are no orphans any more are kept, and so are those that were too young for
+    the named scan.
     """
 
     async def act() -> OrphanLook:
@@ -73,4 +75,6 @@ async def collect_orphans(
             uow, pipeline=name, look_id=body.look, by=by, why=body.why, now=wiring.clock.now()
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer

@@ -1,4 +1,4 @@
-"""`fenceline files`: list what committed references name, read its records, collect what nobody refers to."""
+"""`fenceline files`: list the files of committed references, read their records, collect orphans."""
 
 from __future__ import annotations
 

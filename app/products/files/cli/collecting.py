@@ -1,4 +1,4 @@
-"""`fenceline files collect`: what nobody refers to, and deleting it."""
+"""`fenceline files collect`: find orphans, and delete them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from app.edges.kafka.cli.direct import answered
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, Yes, confirm_or_exit, console, print_json
+from app.kit.words import size
 from app.products.files.cli.findings import shown
-from app.products.files.cli.options import Progress, size_text
+from app.products.files.cli.options import Progress
 from app.products.files.cli.pipeline_topics import PipelineTopics, of_server, opened
 from app.products.files.orphans import Margin, Stored, margin_of
 from app.products.files.reader.collecting import Collector
@@ -26,29 +27,29 @@ from app.products.files.reader.topic import Topic
 def collect(
     pipeline: PipelineName,
     delete: Annotated[
-        bool, typer.Option("--delete/--dry-run", help="Delete them; without it they are only shown.")
+        bool, typer.Option("--delete/--dry-run", help="Delete the orphans; by default they are only shown.")
     ] = False,
     first_incarnation: Annotated[
         bool,
         typer.Option(
             "--first-incarnation",
-            help="No sink topic of this pipeline was ever deleted and made anew, so that files older than its first "
-            "reference were never referenced. Kafka does not tell; without this they are left alone.",
+            help="State that no sink topic of this pipeline was ever recreated, so that files older than its first "
+            "reference have none. Without this option such files are not deleted.",
         ),
     ] = False,
     patience: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for open transactions to end.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Time to wait for the end of open transactions.")
     ] = 60.0,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find files that no committed reference names nor ever will: what aborted checkpoints left.
+    """Find files of aborted checkpoints, which no committed reference names nor ever will.
 
-    A file is one of them when it is older than rotation, uploads and
-    transactions can last, and the sink topics still hold every reference
-    that could name it. While a transaction is open in a sink topic nothing is
-    judged, with exit code 6. Exit code 1 when a committed reference names a
-    file that is not there.
+    An orphan is older than rotation, uploads and transactions can
+    last, and the sink topics still have every reference that could
+    name it. While a transaction is open in a sink topic nothing is
+    judged, with exit code 6. Exit code 1 if a committed reference
+    names a file that is missing.
     """
     known = of_server(pipeline)
     results: list[tuple[Findings, Outcome | None]] = []
@@ -62,9 +63,9 @@ def collect(
             if delete and (findings.orphans or findings.open_uploads):
                 if not as_json:
                     console.print(shown(findings, None))
-                size = size_text(sum(stored.size_bytes for stored in findings.orphans))
+                of_all = size(sum(stored.size_bytes for stored in findings.orphans))
                 confirm_or_exit(
-                    f"Delete {len(findings.orphans):,} files ({size}) below {root}/{pipeline}, and abort "
+                    f"Delete {len(findings.orphans):,} files ({of_all}) below {root}/{pipeline}, and abort "
                     f"{len(findings.open_uploads):,} uploads?",
                     is_confirmed=yes,
                 )
@@ -86,7 +87,7 @@ def _look(collector: Collector, root: str) -> Findings:
 
 
 def _delete(collector: Collector, findings: Findings) -> Outcome:
-    """Raises CommandError, which says how much was deleted before: no command log has it."""
+    """Delete the orphans. Raises CommandError with the deletions before it, which are in no command log."""
     deleted = Tally()
     with Progress() as progress:
 
@@ -97,8 +98,8 @@ def _delete(collector: Collector, findings: Findings) -> Outcome:
         try:
             return answered(lambda: collector.delete(findings, told=told))
         except CommandError as error:
-            before = f"{deleted.files:,} files ({size_text(deleted.size_bytes)}) below {findings.root} were deleted"
-            raise CommandError(error.message, code=error.code, lines=(f"before that {before}",)) from error
+            before = f"{deleted.files:,} files ({size(deleted.size_bytes)}) below {findings.root} were deleted"
+            raise CommandError(error.message, code=error.code, lines=(f"before this error, {before}",)) from error
 
 
 def _margin(known: PipelineTopics, topics: Sequence[Topic]) -> Margin:
@@ -116,7 +117,7 @@ def _collector(
     patience_s: float,
 ) -> Collector:
     if known.created_at is None:
-        raise CommandError("whose files they are, only a server knows")
+        raise CommandError("the command requires a server, which knows the roots of the pipeline")
     return Collector(
         answered(lambda: open_store(root)),
         topics,

@@ -1,15 +1,13 @@
-"""What the collector found and did, for people."""
+"""The collector's findings and deletions as text."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.kit.cli.output import ago, table
-from app.kit.words import number
-from app.products.files.cli.options import size_text
+from app.kit.storable import moment_of_ms
+from app.kit.words import number, size
 from app.products.files.orphans import Standing
 from app.products.files.reader.findings import Blocked, Findings, Outcome
 
@@ -19,7 +17,7 @@ _WORDS = {
     Standing.TOO_YOUNG: "too young to judge",
     Standing.ORPHAN: "orphans",
     Standing.UNKNOWN: "unknown",
-    Standing.NOT_OURS: "of other names, left alone",
+    Standing.NOT_OURS: "with other names, never deleted",
 }
 
 
@@ -34,18 +32,18 @@ def shown(findings: Findings, outcome: Outcome | None) -> RenderableType:
         return Group(*parts)
     parts += _orphans(findings) if outcome is None else _done(outcome)
     if outcome is not None:
-        parts.append(Text("when it was looked there were", style="dim"))
+        parts.append(Text("at the scan", style="dim"))
     parts += [Text(sentence, style="dim") for sentence in _sentences(findings)]
     return Group(*parts)
 
 
 def _blocked_sentence(blocked: Blocked) -> str:
     where = f"{blocked.topic}-{blocked.partition}"
-    since = "" if blocked.since_ms is None else f", since {ago(_moment(blocked.since_ms))}"
+    since = "" if blocked.since_ms is None else f", since {ago(moment_of_ms(blocked.since_ms))}"
     writer = "" if blocked.transactional_id is None else f" of {blocked.transactional_id}"
     return (
-        f"nothing can be judged: a transaction{writer} is open in {where} from offset {blocked.offset} on{since}; "
-        f"`fenceline stuck {blocked.topic}:{blocked.partition}` explains it"
+        f"no file can be judged: a transaction{writer} is open in {where} from offset {blocked.offset} on{since}; "
+        f"see `fenceline stuck {blocked.topic}:{blocked.partition}`"
     )
 
 
@@ -54,10 +52,10 @@ def _orphans(findings: Findings) -> list[RenderableType]:
         table(
             ("ORPHAN", "UPLOADED", "SIZE#"),
             (
-                (stored.path, ago(_moment(stored.modified_ms)), size_text(stored.size_bytes))
+                (stored.path, ago(moment_of_ms(stored.modified_ms)), size(stored.size_bytes))
                 for stored in findings.orphans[:_SHOWN]
             ),
-            empty="No orphan: every file that is old enough is referenced, or cannot be judged.",
+            empty="No orphans: every file that is old enough has a reference, or cannot be judged.",
         )
     ]
     if len(findings.orphans) > _SHOWN:
@@ -66,7 +64,7 @@ def _orphans(findings: Findings) -> list[RenderableType]:
 
 
 def _done(outcome: Outcome) -> list[RenderableType]:
-    deleted = f"deleted {outcome.deleted.files:,} files, {size_text(outcome.deleted.size_bytes)}"
+    deleted = f"deleted {outcome.deleted.files:,} files, {size(outcome.deleted.size_bytes)}"
     return [
         Text(f"{deleted}; aborted {outcome.aborted_uploads:,} uploads"),
         *(Text(f"kept {stored.path}: {why}", style="yellow") for stored, why in outcome.kept),
@@ -76,25 +74,21 @@ def _done(outcome: Outcome) -> list[RenderableType]:
 def _sentences(findings: Findings) -> list[str]:
     said = [
         ", ".join(
-            f"{number(findings.tallies[standing].files)} {word} ({size_text(findings.tallies[standing].size_bytes)})"
+            f"{number(findings.tallies[standing].files)} {word} ({size(findings.tallies[standing].size_bytes)})"
             for standing, word in _WORDS.items()
         ),
         f"a file is judged after {findings.margin.sentence}",
     ]
     if findings.tallies[Standing.UNKNOWN].files:
         since = findings.since.at_ms
-        when = "at all" if since is None else f"before {_moment(since):%Y-%m-%d %H:%M:%S} UTC"
-        said.append(f"unknown are files uploaded {when}: {findings.since.why}")
+        when = "all files" if since is None else f"files uploaded before {moment_of_ms(since):%Y-%m-%d %H:%M:%S} UTC"
+        said.append(f"unknown: {when}: {findings.since.why}")
     if findings.open_uploads:
-        said.append(f"{len(findings.open_uploads):,} uploads in parts were never finished")
-    clock = "our clock"
+        said.append(f"{len(findings.open_uploads):,} multipart uploads are open")
+    clock = "this host's clock"
     if findings.skew_ms is not None:
-        clock = f"the store's clock, {findings.skew_ms / 1000:+.1f} s to ours"
-    said.append(f"ages are by {clock}; {findings.references:,} references, {findings.others:,} records are none")
+        clock = f"the store's clock, {findings.skew_ms / 1000:+.1f} s to this host's"
+    said.append(f"ages are by {clock}; {findings.references:,} references, {findings.others:,} other records")
     if findings.unchecked:
-        said.append(f"{findings.unchecked:,} more referenced files are not in the listing and were not looked for")
+        said.append(f"{findings.unchecked:,} further referenced files outside the listing were not checked")
     return said
-
-
-def _moment(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -15,7 +15,7 @@ from app.edges.kafka.cli.direct import answered
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, ago, console, print_json, table
 from app.kit.storable import moment_of_ms
-from app.kit.words import number
+from app.kit.words import number, size
 from app.products.files.cli.options import (
     BootstrapServer,
     ClientConfig,
@@ -28,7 +28,6 @@ from app.products.files.cli.options import (
     partition_text,
     pipeline_of,
     selection_of,
-    size_text,
     window_of,
 )
 from app.products.files.cli.pipeline_topics import opened
@@ -41,14 +40,14 @@ def list_(
     to: To = None,
     partition: Partition = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many, the newest. A table has 50 of them, JSON has all.")
+        int | None, typer.Option(min=1, help="Most files, the newest. By default 50 in a table, all in JSON.")
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
     topic: SinkTopicName = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the files that committed references of a pipeline name, newest first. The store is not asked."""
+    """List the files that committed references of a pipeline name, newest first. The store is not read."""
     window, selection = window_of(from_, to), selection_of(partition)
     known = pipeline_of(pipeline, bootstrap_server, config, topic)
     finding = Finding(pipeline, window, selection)
@@ -66,7 +65,7 @@ def list_(
                     records += located.reference.records
                     yield located
 
-            # They come by partition, not by time.
+            # References arrive by partition, not by time.
             most = limit if limit is not None or as_json else 50
             found = sorted(counted(), key=_age, reverse=True) if most is None else heapq.nlargest(most, counted(), _age)
 
@@ -90,10 +89,10 @@ def list_(
             table(
                 ("REFERENCED", "PARTITION", "RECORDS#", "SIZE#", "CHECKPOINT#", "PATH"),
                 (_row(located) for located in found),
-                empty="No file is referenced: none was committed in this time, or with these values.",
+                empty="No files: no reference was committed in this time range, or with these values.",
             ),
             Text(
-                f"{shown}{finding.found:,} files, {number(records)} records, {size_text(size_bytes)}"
+                f"{shown}{finding.found:,} files, {number(records)} records, {size(size_bytes)}"
                 + "".join(f"\n{remark}" for remark in finding.remarks()),
                 style="dim",
             ),
@@ -111,7 +110,7 @@ def _row(located: Located) -> tuple[str, ...]:
         ago(None if located.timestamp_ms is None else moment_of_ms(located.timestamp_ms)),
         partition_text(reference.partition),
         number(reference.records),
-        size_text(reference.size_bytes),
+        size(reference.size_bytes),
         str(reference.checkpoint),
         reference.path,
     )

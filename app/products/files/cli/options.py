@@ -1,4 +1,4 @@
-"""What the commands about files have in common: which files, and how far it is."""
+"""Options of the commands about files, their selection, and their progress."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ __all__ = ["BootstrapServer", "ClientConfig"]
 From = Annotated[
     str | None,
     typer.Option(
-        "--from", help="References from then on: a time such as 2026-01-31T12:00:00Z, or 90m, 2h, 1d ago. Else all."
+        "--from", help="Earliest reference: a time such as 2026-01-31T12:00:00Z, or 90m, 2h, 1d ago. Default: all."
     ),
 ]
-To = Annotated[str | None, typer.Option("--to", help="References before then, in the same words, or now.")]
+To = Annotated[str | None, typer.Option("--to", help="End of the references, in the same format, or now.")]
 Partition = Annotated[
     list[str] | None,
     typer.Option(
         "--partition",
         "-p",
         metavar="COLUMN=VALUE",
-        help="Only files with this value of a partition column; of one column any of several, of several columns all.",
+        help="Only files with this partition value. Values of one column are alternatives; all columns must match.",
     ),
 ]
 SinkTopicName = Annotated[
-    str | None, typer.Option("--topic", help="With --bootstrap-server: the topic that the references are in.")
+    str | None, typer.Option("--topic", help="With --bootstrap-server: the topic of the references.")
 ]
 
 
 def pipeline_of(
     pipeline: str, bootstrap_server: str | None, config: list[str] | None, topic: str | None
 ) -> PipelineTopics:
-    """As the options say: by the server, or by the brokers alone."""
+    """Return the pipeline's topics, from the server or from the options."""
     if bootstrap_server is not None:
         return direct(pipeline, bootstrap_server, config, topic)
     if config or topic is not None:
-        raise CommandError("--config and --topic go with --bootstrap-server", code=ExitCode.USAGE)
+        raise CommandError("--config and --topic require --bootstrap-server", code=ExitCode.USAGE)
     return of_server(pipeline)
 
 
 def window_of(from_: str | None, to: str | None) -> Window:
-    """By the timestamps of the references. Raises CommandError."""
+    """Return the range of the references' timestamps. Raises CommandError."""
     now = datetime.now(UTC)
     window = Window(from_ms=_ms(from_, "--from", now), to_ms=_ms(to, "--to", now))
     if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
@@ -65,7 +65,7 @@ def window_of(from_: str | None, to: str | None) -> Window:
 
 
 def selection_of(partition: Sequence[str] | None) -> Selection:
-    """Raises CommandError for what is no COLUMN=VALUE."""
+    """Parse COLUMN=VALUE pairs. Raises CommandError for another form."""
     columns: dict[str, set[str]] = {}
     for pair in partition or ():
         name, is_pair, value = pair.partition("=")
@@ -76,7 +76,7 @@ def selection_of(partition: Sequence[str] | None) -> Selection:
 
 
 class Finding:
-    """The references of a pipeline that are in a window and a selection, and what was passed over on the way."""
+    """The references of a pipeline in a window and a selection, with remarks about other records."""
 
     def __init__(self, pipeline: str, window: Window, selection: Selection) -> None:
         self.found = 0
@@ -101,7 +101,7 @@ class Finding:
                     yield located
 
     def check(self) -> None:
-        """Raise CommandError when the selection names a column that no file has: that is a mistake, and no answer."""
+        """Raise CommandError if the selection names a column that no file has."""
         unknown = sorted(set(self._selection.columns) - self._columns)
         if self._columns and unknown:
             raise CommandError(
@@ -110,18 +110,18 @@ class Finding:
             )
 
     def remarks(self) -> list[str]:
-        """What else was in the topics, a sentence for each."""
+        """Describe other records of the topics."""
         said: list[str] = []
         for topic, reading in self._readings.items():
             if reading.others:
                 said.append(f"{topic}: {reading.others:,} records are no references, the last is {reading.other}")
             if reading.repeated:
-                said.append(f"{topic}: {reading.repeated:,} references repeat a path; they are not counted again")
+                said.append(f"{topic}: {reading.repeated:,} references repeat a path and are not counted again")
         return said
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """How far it is, on standard error: a line that is written over on a terminal, else only what `say` says."""
+    """The progress on standard error: one updated line on a terminal, else only the output of `say`."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -144,16 +144,6 @@ class Progress(AbstractContextManager["Progress"]):
 
     def say(self, sentence: str) -> None:
         self._console.print(sentence, soft_wrap=True, markup=False)
-
-
-def size_text(size_bytes: int) -> str:
-    """`912 B`, `4.2 MB`."""
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 def partition_text(partition: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Where a pipeline's references are, and where its files may be."""
+"""The topics of a pipeline's references, and the roots of its files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from app.products.files.reader.topic import Topic
 
 
 class PipelineTopics(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known of a pipeline to find its files.
+    """The data about a pipeline that is required to find its files.
 
-    connections: of each sink topic that it ever wrote references to, by name of the cluster, then of the topic; as a
-        client is given them, with secrets resolved.
-    cluster_ids: by name, as the server knows them; empty where none was asked.
-    roots: that it ever wrote files to; None: not known, so that references are believed.
-    definitions: of all revisions that write files; empty where no server was asked.
+    connections: client settings of each sink topic that it has had, by cluster name and topic, with resolved secrets.
+    cluster_ids: by name, from the server; empty without one.
+    roots: all roots that it has had; None: not known, so references are trusted.
+    definitions: of all revisions that write files; empty without a server.
     """
 
     pipeline: str
@@ -38,14 +37,14 @@ class PipelineTopics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_server(pipeline: str) -> PipelineTopics:
-    """By all revisions of a pipeline that the server knows. Raises CommandError when it writes no files."""
+    """Return the topics of all revisions on the server. Raises CommandError if none writes files."""
     client = connect()
     found = as_record(client.get(f"/pipelines/{pipeline}"), Pipeline)
     revisions = [as_record(item, Revision) for item in client.get(f"/pipelines/{pipeline}/revisions")["items"]]
     writing = [(one.definition, one.definition.files) for one in revisions if one.definition.files is not None]
     if not writing:
         raise CommandError(
-            f"{pipeline} writes records to {found.definition.sink_topic}, no files; `fenceline log` shows them",
+            f"{pipeline} writes records to {found.definition.sink_topic}, not files; see `fenceline log`",
             code=ExitCode.USAGE,
         )
     clusters = {
@@ -66,9 +65,9 @@ def of_server(pipeline: str) -> PipelineTopics:
 
 
 def direct(pipeline: str, bootstrap_server: str, config: list[str] | None, topic: str | None) -> PipelineTopics:
-    """Without a server: what a topic says is believed."""
+    """Return the topic of the options, without a server. Its references are trusted."""
     if topic is None:
-        raise CommandError("--bootstrap-server goes with --topic, the sink topic", code=ExitCode.USAGE)
+        raise CommandError("--bootstrap-server requires --topic, the sink topic", code=ExitCode.USAGE)
     connection = _resolved(connection_of(bootstrap_server, config))
     return PipelineTopics(
         pipeline=pipeline,
@@ -82,7 +81,7 @@ def direct(pipeline: str, bootstrap_server: str, config: list[str] | None, topic
 
 @contextmanager
 def opened(known: PipelineTopics) -> Generator[Sequence[Topic]]:
-    """Its sink topics, closed at the end. Raises CommandError where another cluster is at the address of one."""
+    """Open its sink topics until the end. Raises CommandError if another cluster answers at an address."""
     with ExitStack() as stack:
         topics: list[Topic] = []
         for (cluster, name), connection in known.connections.items():

@@ -40,11 +40,11 @@ def read(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Write into this file, which is there only when all was read and verified."
+            "--output", "-o", help="Write into this file, which is created only after all is read and verified."
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON array; without it one JSON object on each line.")
+        bool, typer.Option("--json", help="One JSON array; by default one JSON object on each line.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -52,8 +52,8 @@ def read(
 ) -> None:
     """Read the records of the files that committed references of a pipeline name, each once.
 
-    Every file is verified by size and SHA-256 before a record of it is given.
-    One that is missing or damaged ends the command with exit code 1,
+    Every file is verified by size and SHA-256 before its first record.
+    A missing or different file ends the command with exit code 1,
     and the names of the file and its reference.
     """
     window, selection = window_of(from_, to), selection_of(partition)
@@ -78,7 +78,7 @@ def read(
         try:
             answered(copy)
         except BrokenPipeError:
-            # Whoever reads has enough, such as `head`.
+            # The reader has closed the pipe, as `head` does.
             raise typer.Exit(0) from None
         finding.check()
     for sentence in (f"{finding.found:,} files, {count:,} records", *finding.remarks()):
@@ -87,7 +87,7 @@ def read(
 
 @contextmanager
 def _writing(output: Path | None) -> Generator[BinaryIO]:
-    """Standard output, or a file that gets its name at the end."""
+    """Open standard output, or a file that gets its name at the end."""
     if output is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -104,7 +104,7 @@ def _writing(output: Path | None) -> Generator[BinaryIO]:
 
 
 def _plain(value: Any) -> Any:
-    """Bytes as Avro's own JSON encoding has them."""
+    """Encode bytes as Avro's JSON encoding does."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")

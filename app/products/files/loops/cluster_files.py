@@ -1,4 +1,4 @@
-"""The references of one cluster's file pipelines: read, kept, and what keeps them from being read."""
+"""Read and store the references of one cluster's file pipelines, and record problems."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_MESSAGES = 1_000
-"""Read at once, and kept in one transaction."""
+"""Most messages that are read at once and stored in one transaction."""
 MOST_BATCHES = 4
-"""Of one topic in a turn; the rest waits for the next one, so that no pipeline keeps the others waiting."""
+"""Most batches of one topic in a turn, so that no pipeline delays the others."""
 TELL_AGAIN_S = 10.0
-"""How often it is written down that was looked and nothing was new."""
+"""Interval at which a read without new references is recorded."""
 _ANSWER_WITHIN_S = 5.0
 BACK_OFF = BackOff(1.0, 60.0)
 
@@ -46,7 +46,7 @@ Readings = dict[tuple[str, int], TopicReading]
 
 
 class _BrokersError(Exception):
-    """What brokers did not answer; not to be taken for Postgres being away."""
+    """An error of the brokers, as distinguished from one of Postgres."""
 
     def __init__(self, error: FencelineError) -> None:
         super().__init__(error.message)
@@ -54,7 +54,7 @@ class _BrokersError(Exception):
 
 
 class ClusterFiles:
-    """`turn` reads some more of each pipeline; failures of brokers are told on its page, those of Postgres raised."""
+    """Read each pipeline in `turn`. Failures of brokers are recorded for its page, those of Postgres are raised."""
 
     def __init__(
         self, cluster: Cluster, *, unit_of_work: UnitOfWorkFactory, topics: ReferenceTopics, clock: Clock
@@ -72,12 +72,12 @@ class ClusterFiles:
         self._problems: dict[str, str] = {}
 
     def forget(self) -> None:
-        """What was written down of a pipeline may be another server's word by now."""
+        """Forget the recorded state of pipelines, since another server may have changed it."""
         self._told.clear()
         self._problems.clear()
 
     async def turn(self, pipelines: Sequence[WatchedPipeline]) -> None:
-        """Read on, at most so much of each."""
+        """Continue reading, with a limit for each pipeline."""
         if not pipelines or time.monotonic() < self._not_before:
             return
         names = [one.name for one in pipelines]
@@ -97,7 +97,7 @@ class ClusterFiles:
                 except (_BrokersError, UnavailableError):
                     raise
                 except Exception as error:
-                    # What one pipeline brings out must not keep the others from being read; it is raised after them.
+                    # The other pipelines are read before the error is raised.
                     log.exception("the references of %s could not be read", one.name)
                     bug = bug or error
             self._failures = 0
@@ -107,7 +107,7 @@ class ClusterFiles:
             raise bug
 
     async def close(self) -> None:
-        """Let the connection go; a question that is on its way fails by that."""
+        """Close the connection, which makes a pending request fail."""
         self._connection = None
         held_open, self._held_open = self._held_open, ExitStack()
         await asyncio.get_running_loop().run_in_executor(self._thread, held_open.close)
@@ -141,23 +141,23 @@ class ClusterFiles:
                 is_former = topic != one.sink_topic
                 problems.append(await self._read_topic(connection, one.name, topic, known, is_former=is_former))
         except ConflictError as error:
-            # Somebody was faster; the next turn goes on where that left off.
+            # Another server was first; the next turn continues after it.
             log.info("the references of %s: %s", one.name, error.message)
             return
         except UnavailableError:
             raise
         except FencelineError as error:
-            # What cannot be kept must not keep the pipelines behind it from being read.
+            # The other pipelines are read all the same.
             problems.append(error.message)
         await self._tell_problem([one.name], "; ".join(filter(None, problems)))
 
     async def _read_topic(
         self, connection: ReferenceConnection, pipeline: str, topic: str, known: Readings, *, is_former: bool
     ) -> str:
-        """Read on, batch by batch; why not all of it could be read, if so."""
+        """Continue reading batch by batch. Return the reason if not all could be read, else an empty text."""
         described = await self._asked(lambda: connection.describe(topic))
         if described.refusal:
-            # A topic that is the sink no longer may be gone: there is nothing more to come of it.
+            # A former sink topic may be deleted: it gets no further references.
             return "" if is_former else described.refusal
         place = Place(self.cluster.kafka_cluster_id, topic, described.topic_id)
         for _ in range(MOST_BATCHES):
@@ -177,7 +177,7 @@ class ClusterFiles:
     async def _keep(
         self, pipeline: str, place: Place, portions: Sequence[Portion], known: Readings, *, is_whole: bool
     ) -> bool:
-        """Whether anything was read. is_whole: every partition answered."""
+        """Store the portions, and return true if anything was read. is_whole: every partition answered."""
         now = self._clock.now()
         steps: list[Step] = []
         for portion in portions:
@@ -203,10 +203,10 @@ class ClusterFiles:
         if kept.reception.strangers:
             log.warning("%s: no reference: %s", pipeline, kept.reception.stranger)
         if kept.reception.repeated:
-            log.error("%s: a file is referenced twice. %s", pipeline, kept.reception.repetition)
+            log.error("%s: a file has two references. %s", pipeline, kept.reception.repetition)
 
     async def _tell_problem(self, names: Sequence[str], problem: str) -> None:
-        """Write down what keeps these from being read, or with nothing that nothing does; once, and when it changes."""
+        """Record the problem of reading these pipelines, or none with an empty text, whenever it changes."""
         news = [name for name in names if self._problems.get(name) != problem]
         if not news:
             return
@@ -220,7 +220,7 @@ class ClusterFiles:
         self._problems |= dict.fromkeys(news, problem)
 
     async def _asked(self, question: Callable[[], T]) -> T:
-        """In a thread of its own: brokers that are frozen keep it, and nobody else waits for it."""
+        """Ask in this cluster's own thread, so that frozen brokers block only this cluster."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, question)
         except FencelineError as error:
@@ -228,7 +228,7 @@ class ClusterFiles:
 
 
 def _thread_of(cluster: Cluster) -> ThreadPoolExecutor:
-    """Only begun when it is asked for something."""
+    """Return an executor, which starts its thread at the first request."""
     return ThreadPoolExecutor(1, thread_name_prefix=f"files of {cluster.name}")
 
 

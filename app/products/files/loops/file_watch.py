@@ -1,4 +1,4 @@
-"""The references of every pipeline with a file sink are read as they are committed, and what they name is kept."""
+"""Read the references of every pipeline with a file sink as they are committed, and store them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ log = logging.getLogger(__name__)
 
 
 class FileWatch:
-    """The loop that gives each cluster with file pipelines its turn. One server at a time does.
+    """Give each cluster with file pipelines its turn, on one server at a time.
 
-    What was read is kept in the step that says so, so that a reference is counted once whoever reads, also while a
-    server that has lost the lock does not know it yet. A turn asks Postgres one question where no pipeline writes
-    files. Where some do, it is three, one more for each that has trouble, and about ten for each batch that brought
-    something, of which there are at most MOST_BATCHES for a topic.
+    References and the position are stored in one transaction. So a reference is counted once, also while a server that
+    has lost the lock does not know it yet.
+
+    A turn takes one statement in Postgres if no pipeline writes files. Otherwise it takes three, one more for each
+    pipeline with a problem, and about ten for each batch with references. A topic has at most MOST_BATCHES in a turn.
     """
 
     name = "files"
@@ -46,7 +47,7 @@ class FileWatch:
         for name, cluster in clusters.items():
             if name not in self._clusters:
                 self._clusters[name] = self._make(cluster)
-        # Each bounds its questions and rests after a failure: one that is away hardly holds up the others.
+        # Each limits the time of its requests and backs off after a failure, so that it hardly delays the others.
         failures = await asyncio.gather(
             *(one.turn([of for of in watched if of.cluster == name]) for name, one in self._clusters.items()),
             return_exceptions=True,
@@ -56,7 +57,7 @@ class FileWatch:
                 raise failure
 
     async def _look(self) -> tuple[list[WatchedPipeline], dict[str, Cluster]]:
-        """The pipelines that write files, and their clusters by name."""
+        """Return the pipelines that write files, and their clusters by name."""
         async with self._unit_of_work() as uow:
             watched = await uow.of(FileReadingStore).watched()
             known = await uow.of(ClusterStore).list_all() if watched else []
@@ -64,11 +65,11 @@ class FileWatch:
         return watched, {cluster.name: cluster for cluster in known if cluster.name in names}
 
     def interrupted(self) -> None:
-        """Another server may have read meanwhile: how far is asked with every turn, what was told is told again."""
+        """Forget the recorded states, since another server may have read meanwhile; each turn reads the position."""
         for one in self._clusters.values():
             one.forget()
 
     async def close(self) -> None:
-        """Let all connections go."""
+        """Close all connections."""
         clusters, self._clusters = list(self._clusters.values()), {}
         await asyncio.gather(*(one.close() for one in clusters))

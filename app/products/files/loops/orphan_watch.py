@@ -1,4 +1,4 @@
-"""Has orphans looked for and collected, as somebody asked: one order at a time, by one server at a time."""
+"""Run requested orphan scans and collections, one at a time, on one server at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.products.files.store.orphan_looks import OrphanLookStore
 log = logging.getLogger(__name__)
 
 STALLED_AFTER = timedelta(minutes=10)
-"""So long nothing may move. A request to a store or a broker has a bound of its own; a mounted folder has none."""
+"""Longest time without progress. Requests to stores and brokers have their own limits, a mounted folder has none."""
 
 
 @dataclass(slots=True)
@@ -29,11 +29,11 @@ class _AtWork:
 
 
 class OrphanWatch:
-    """The loop that begins what was asked for, tells how far it is, and keeps how it ended.
+    """Begin requested scans and collections, record their progress and their results.
 
-    Each attempt has a number in its row, and only the newest is heard: a server that has lost the lock and does not
-    know it writes nothing over what the next one does. What was at work when the lock or Postgres was lost is stopped;
-    a look is then begun anew, a collection ends with what it had deleted.
+    Each attempt has a number in its row, and only the newest may write. So a server that has lost the lock without
+    knowing it overwrites nothing. The current job is stopped when the lock or Postgres is lost. A scan is then
+    repeated, and a collection ends with the deletions so far.
     """
 
     name = "orphans"
@@ -61,12 +61,12 @@ class OrphanWatch:
             await self._hear(self._at_work)
 
     def interrupted(self) -> None:
-        """What is at work is stopped, and heard once more."""
+        """Stop the current job; its result is read in the next turn."""
         if self._at_work is not None:
             self._at_work.job.stop()
 
     async def close(self) -> None:
-        """The server stops. Whoever has the lock next finds the row, and goes on from there."""
+        """End with the server. The next owner of the lock finds the row, and continues."""
         self.interrupted()
         self._at_work = None
 
@@ -80,8 +80,8 @@ class OrphanWatch:
                     found = await orphans.begin(uow, one.id, now=now)
                     await uow.commit()
             except NotFoundError as error:
-                # Its pipeline was deleted meanwhile, and with it the row.
-                log.info("%s of %s is not there any more: %s", one.act, one.pipeline, error.message)
+                # The pipeline was deleted meanwhile, and the row with it.
+                log.info("%s of %s does not exist any more: %s", one.act, one.pipeline, error.message)
                 continue
             if found is not None:
                 look, order = found
@@ -97,17 +97,17 @@ class OrphanWatch:
         if result is None and now - at_work.moved_at >= self._stalled_after:
             at_work.job.stop()
             minutes = self._stalled_after / timedelta(minutes=1)
-            reason = f"nothing has moved for {minutes:g} minutes: the store or the brokers hang ({progress.told})"
+            reason = f"no progress for {minutes:g} minutes: the store or the brokers hang ({progress.told})"
             result = OrphanResult(collected=collected_so_far(at_work.look, progress.deleted), reason=reason)
         elif result is not None and at_work.job.is_stopped and at_work.look.act is OrphanAct.LOOK:
-            # Nothing was changed by it: the next turn begins it anew.
+            # A scan changes nothing, so the next turn repeats it.
             self._at_work = None
             return
         if result is not None:
             await self._end(at_work.look, result, now=now)
             self._at_work = None
         elif progress[:2] != at_work.heard[:2] and not await self._tell(at_work.look, progress):
-            log.info("%s of %s is another server's, or was deleted", at_work.look.act, at_work.look.pipeline)
+            log.info("%s of %s belongs to another server, or was deleted", at_work.look.act, at_work.look.pipeline)
             at_work.job.stop()
             self._at_work = None
         at_work.heard = progress
@@ -117,7 +117,9 @@ class OrphanWatch:
             is_kept = await orphans.end(uow, look, result, now=now)
             await uow.commit()
         word = result.reason or "done"
-        log.info("%s for orphans of %s: %s", look.act, look.pipeline, word if is_kept else "another server's by now")
+        log.info(
+            "%s for orphans of %s: %s", look.act, look.pipeline, word if is_kept else "belongs to another server now"
+        )
 
     async def _tell(self, look: OrphanLook, progress: Progress) -> bool:
         async with self._unit_of_work() as uow:

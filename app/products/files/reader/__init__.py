@@ -1,1 +1,1 @@
-"""The files of pipelines for those who read them: what committed references name, and what nobody refers to."""
+"""Read the files of pipelines by committed references, and find orphans."""

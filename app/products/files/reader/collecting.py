@@ -1,4 +1,4 @@
-"""The collector: finds the files that nobody refers to nor ever will, and deletes them when asked to."""
+"""The collector: find orphans, and delete them on request."""
 
 from __future__ import annotations
 
@@ -18,49 +18,47 @@ from app.products.files.reader.store import FileStore
 from app.products.files.reader.topic import Offsets, Record
 
 BATCH = 500
-"""So many files are deleted between two looks at what was committed meanwhile."""
+"""Files that are deleted between two reads of new references."""
 
 _SAME_MS = 1_000
-"""Some stores tell milliseconds in a listing, and of one object seconds only, rounded down or up: as MinIO, Swift."""
+"""Tolerance of times: MinIO and Swift list milliseconds, but report one object in seconds, rounded down or up."""
 
 GONE = "it is gone"
-"""Why an orphan was kept that somebody else has deleted."""
+"""Reason for an orphan that another client has deleted."""
 
 
 class SinkTopic(ReferenceTopic, Protocol):
-    """What is asked of a sink topic besides (app/products/files/reader/topic.py)."""
+    """A sink topic for the collector (app/products/files/reader/topic.py)."""
 
     def ends(self) -> Offsets: ...
     def record_at(self, partition: int, offset: int) -> Record | None: ...
 
 
 class Collector:
-    """Looks for the orphans of one pipeline, and deletes them.
+    """Find the orphans of one pipeline, and delete them.
 
     look:
-      1. look at the clock, and list the store    the moment that ages are counted at; files that come later are not
-                                                  looked at
-      2. ask for the end of each sink topic       at read_uncommitted: what is decided but not marked is before it
-      3. wait until all before it is decided      a commit may be decided though its marker is not written; while one
-                                                  transaction before the end is open, nothing is an orphan
+      1. read the clock, and list the store       ages count from this time; later files are ignored
+      2. read the end of each sink topic          with read_uncommitted, so decided records without marker are before it
+      3. wait until all before it is decided      a commit may be decided before its marker is written; while one
+                                                  transaction before the end is open, nothing is judged
       4. read the committed references up to it
-      5. judge                                    app/products/files/orphans.py: age, and what the topic still holds
+      5. judge                                    app/products/files/orphans.py: age, and the references in the topic
 
-    Why a referenced file is never among them. A file that is older than the margin in 1 was uploaded so long ago that
-    the transaction that could refer to it has ended before 1, or will abort: its task has left the group, or its
-    transaction has timed out. If it has ended in a commit, its references lie before the end of 2, since they are
-    written and acknowledged before a commit is asked for; so they are read in 4. With an age counted after 2 a file
-    would count as old that was referenced behind that end.
+    Proof that no file with a reference is an orphan: take a file older than the margin in 1. The transaction that could
+    name it has ended before 1, or will abort: its task has left the group, or its transaction has timed out. If it was
+    committed, its references are before the end of 2, since they are acknowledged before the commit request. So they
+    are read in 4. An age counted after 2 would be wrong: the file could have a reference after that end.
 
-    delete: right before each batch, what was committed since is read; then each file is looked at once more.
+    delete: read the new references before each batch, and check each file again.
 
     Args:
-        topics: every topic that this pipeline's references were ever written to.
+        topics: every topic that has had references of this pipeline.
         created_ms: of the pipeline.
-        is_first_incarnation: no sink topic was ever deleted and made anew.
-        patience_s: how long to wait in step 3.
-        now_ms, clock, pause: our clocks, and how to wait.
-        step: told the name of each step before it; tests put into it what happens meanwhile.
+        is_first_incarnation: no sink topic was ever recreated.
+        patience_s: longest wait in step 3.
+        now_ms, clock, pause: clocks of this host, and a function to wait.
+        step: called with the name of each step before it; tests inject events there.
     """
 
     def __init__(
@@ -94,13 +92,13 @@ class Collector:
         self._step = step
 
     def look(self, told: Callable[[str], None] = lambda _: None) -> Findings:
-        """Find out. Nothing is changed.
+        """Scan. Nothing is changed.
 
         Args:
-            told: how far it is, in words.
+            `told`: receives the progress as a text.
 
         Raises:
-            StoreUnavailableError, ReferencesUnreadableError: then nothing may be collected.
+            StoreUnavailableError, ReferencesUnreadableError: nothing may be collected.
         """
         self._step("clock")
         store_ms = self._store.now_ms()
@@ -122,7 +120,7 @@ class Collector:
         blocked: list[Blocked] = []
         for topic in self._topics:
             self._step(f"stable end of {topic.name}")
-            told(f"{len(unreferenced):,} files; waiting until what is open in {topic.name} is decided")
+            told(f"{len(unreferenced):,} files; waiting for open transactions in {topic.name}")
             blocked += self._wait_until_decided(topic, ends[topic.name])
         listed = Listed(unreferenced, oldest_ms=our_ms - self._margin.total_ms)
         orphans: list[Stored] = []
@@ -152,19 +150,19 @@ class Collector:
         )
 
     def delete(self, findings: Findings, *, told: Callable[[Stored], None] = lambda _: None) -> Outcome:
-        """Delete the orphans that were found, and abort the uploads in parts.
+        """Delete the orphans of a scan, and abort the multipart uploads.
 
         Raises:
-            StoreUnavailableError, ReferencesUnreadableError: those before are deleted, nothing after it.
-            ReferencesUnreadableError: also when one of them was referenced meanwhile, long after its time: then the
-                margin does not hold, and nothing more is deleted.
+            StoreUnavailableError, ReferencesUnreadableError: earlier files are deleted, later ones are not.
+            ReferencesUnreadableError: also if one of them has a new reference. Then the margin is too small, and no
+                more is deleted.
         """
         read_to = {name: dict(ends) for name, ends in findings.read_to.items()}
         deleted, kept = Tally(), list[tuple[Stored, str]]()
         left = {stored.path: stored for stored in findings.orphans}
         for batch in _batches(findings.orphans, BATCH):
             self._step("references since")
-            # Of all that are left: what is read here is not read again for the batches to come.
+            # Check all remaining files, since these references are not read again for later batches.
             self._check_unreferenced(left, read_to)
             for stored in batch:
                 del left[stored.path]
@@ -209,7 +207,7 @@ class Collector:
         for located in references_between(topic, start, ends, reading=listed.reading, heard=heard, named=listed.keep):
             at_ms = max(located.reference.uploaded_at_ms, located.timestamp_ms or 0)
             firsts.setdefault(located.partition, at_ms)
-            # Whatever pipeline or root it names: a path that is referenced is kept.
+            # A path with a reference is kept, for any pipeline and root.
             is_ours = located.reference.pipeline == self._pipeline and located.reference.root == self._store.root
             listed.add(located, is_ours=is_ours)
         _require_readable(listed.reading)
@@ -225,7 +223,7 @@ class Collector:
 
     def _since(self, begins: Sequence[LogBegin], skew_ms: int | None) -> KnownSince:
         if skew_ms is not None and abs(skew_ms) > self._margin.clocks_ms:
-            return KnownSince(at_ms=None, why=f"the store's clock differs by {skew_ms / 1000:g} s from ours")
+            return KnownSince(at_ms=None, why=f"the store's clock differs by {skew_ms / 1000:g} s from this host's")
         return known_since(
             begins, created_ms=self._created_ms, margin=self._margin, is_first_incarnation=self._is_first_incarnation
         )
@@ -240,7 +238,7 @@ class Collector:
         return orphans
 
     def _missing(self, suspects: Sequence[Missing]) -> tuple[Missing, ...]:
-        """Those that are not there; one that is referenced twice is a suspect and is."""
+        """Return the missing files; a suspect with a second reference exists."""
         found: list[Missing] = []
         for suspect in suspects:
             try:
@@ -253,8 +251,8 @@ class Collector:
         def refuse(path: str, place: str) -> None:
             if path in left:
                 raise ReferencesUnreadableError(
-                    f"{path} was referenced at {place} though it was uploaded more than "
-                    f"{self._margin.total_ms / 1000:g} s before: the margin does not hold. Nothing more is deleted."
+                    f"{path} has a new reference at {place}, more than {self._margin.total_ms / 1000:g} s after its "
+                    "upload: the margin is too small. No more is deleted."
                 )
 
         for topic in self._topics:
@@ -287,17 +285,17 @@ class Collector:
         try:
             self._store.abort_upload(upload)
         except FileNotFoundError:
-            # Whoever began it has ended it.
+            # Its client has ended it meanwhile.
             return False
         return True
 
 
 def _require_readable(reading: Reading) -> None:
-    """Raise ReferencesUnreadableError where something may name files and cannot be read, as a newer version's."""
+    """Raise ReferencesUnreadableError for an unreadable record that may name files, such as one of a newer version."""
     if reading.doubtful:
         raise ReferencesUnreadableError(
-            f"the record at {reading.doubtful} says that it is a reference, and which file it names cannot be told: "
-            "that file would look like an orphan, so nothing is judged. Use the version that wrote it"
+            f"the reference at {reading.doubtful} is of an unknown version: its file would appear as an orphan, so "
+            "nothing is judged. Use the version of Fenceline that wrote it"
         )
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong between references and files."""
+"""Errors of references and files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.kit.errors import ConflictError, InvalidError, UnavailableError
 
 
 class StoreUnavailableError(UnavailableError):
-    """The store does not answer, or refuses."""
+    """The store does not answer, or refuses a request."""
 
     title = "The store does not answer"
 
@@ -18,12 +18,12 @@ class ReferencesUnreadableError(UnavailableError):
 
 
 class FileDamagedError(ConflictError):
-    """A file that a committed reference names is not there, or is not what was referenced."""
+    """The file of a committed reference is missing or differs."""
 
     title = "A referenced file is missing or damaged"
 
 
 class NoStoreError(InvalidError):
-    """The root names no store that can be opened here."""
+    """The root is not the address of a supported store."""
 
-    title = "That is no store"
+    title = "Not a supported store"

@@ -1,4 +1,4 @@
-"""What the collector found, and what it did."""
+"""The findings and deletions of the collector."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from app.products.files.reader.open_upload import OpenUpload
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that is not decided, before the end of a sink topic: nothing may be collected while it is there.
+    """An open transaction before the end of a sink topic, which prevents collection.
 
-    since_ms: when its first record was written; transactional_id: whose it is, by the reference that this record is.
+    since_ms: time of its first record; transactional_id: from the reference in that record.
     """
 
     topic: str
@@ -31,7 +31,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, kw_only=True):
-    """Files of one standing."""
+    """Number and size of the files with one status."""
 
     files: int = 0
     size_bytes: int = 0
@@ -42,16 +42,16 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look came to.
+    """The findings of a scan.
 
-    skew_ms: how far the store's clock is ahead of ours; None: it does not tell.
-    since: files from before it are not judged.
-    orphans: what may be deleted; empty when `blocked` is not.
-    open_uploads: uploads in parts that nobody will complete; they may be aborted.
-    tallies: by standing, of all files below the pipeline's folder; all nothing when `blocked` is not.
-    missing: committed references, old enough, whose file is not there; `unchecked`: so many more were not looked for.
-    references, others: committed records of the topics that are references of this pipeline, and that are none at all.
-    read_to: up to where each topic was read.
+    skew_ms: lead of the store's clock over this host's; None: not known.
+    since: older files are not judged.
+    orphans: files that may be deleted; empty unless `blocked` is empty.
+    open_uploads: multipart uploads that no client will complete; they may be aborted.
+    tallies: by status, of all files below the pipeline's folder; zero unless `blocked` is empty.
+    missing: committed references, old enough, whose file is missing; `unchecked`: further ones that were not checked.
+    references, others: number of this pipeline's references, and of committed records that are no references.
+    read_to: the offsets up to which each topic was read.
     """
 
     pipeline: str
@@ -72,7 +72,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What deleting came to. kept: files that were orphans in the look and are not any more, with the reason."""
+    """The result of a deletion. kept: orphans of the scan that are none any more, each with the reason."""
 
     deleted: Tally
     aborted_uploads: int

@@ -1,4 +1,4 @@
-"""The files of a listing, told apart while references are read."""
+"""The files of a listing, divided by references while these are read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MOST_SUSPECTS = 1_000
 
 
 class Listed:
-    """Those that no reference has named yet are kept in mind, the others only counted.
+    """Keep the files without a reference so far, and count the others.
 
-    suspects: references whose file is not among those listed though it should be; `unchecked` so many more.
-    begins: of each partition that was read.
+    suspects: references whose file should be in the listing but is not; `unchecked`: the number of further ones.
+    begins: the begin of each partition.
     """
 
     def __init__(self, listed: dict[str, Stored], *, oldest_ms: int) -> None:
@@ -26,7 +26,7 @@ class Listed:
         self._oldest_ms = oldest_ms
 
     def keep(self, path: str, _place: str) -> None:
-        """Something names it, though not as a reader could read it."""
+        """Keep a file that an invalid reference names."""
         stored = self.unreferenced.pop(path, None)
         if stored is not None:
             self.tallies[Standing.REFERENCED].add(stored)
@@ -39,7 +39,7 @@ class Listed:
         if not is_ours:
             return
         self.reading.references += 1
-        # A young one may have come after the list.
+        # A young file may have been uploaded after the listing.
         if stored is None and reference.uploaded_at_ms < self._oldest_ms:
             if len(self.suspects) < _MOST_SUSPECTS:
                 self.suspects.append(Missing(path=reference.path, place=located.place))

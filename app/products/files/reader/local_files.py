@@ -1,4 +1,4 @@
-"""A folder of this host, or one that is mounted here."""
+"""A local or mounted folder as a store."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class LocalFiles:
-    """The port `FileStore`. Links are not followed: nothing outside of the root is listed, read or deleted."""
+    """Implement `FileStore`. Links are not followed, so nothing outside the root is listed, read or deleted."""
 
     def __init__(self, folder: Path, *, root: str) -> None:
         self.root = root
         self._folder = folder
 
     def now_ms(self) -> int | None:
-        """A mounted folder may have another clock; asking it would mean to write."""
+        """Return None: a mounted folder may have another clock, which could only be read by writing."""
         return None
 
     def list(self, folder: str) -> Iterator[Stored]:
@@ -39,7 +39,7 @@ class LocalFiles:
                 return
 
     def stat(self, path: str) -> Stored:
-        with self._found(path), _translated(f"tell of {path}"), self._opened(path) as file:
+        with self._found(path), _translated(f"read the size of {path}"), self._opened(path) as file:
             found = os.fstat(file.fileno())
         return Stored(path=path, size_bytes=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
 
@@ -48,18 +48,18 @@ class LocalFiles:
             return self._opened(path)
 
     def delete(self, path: str) -> None:
-        """Folders that it leaves empty stay: a sink may be about to write into one."""
+        """Delete a file. Empty folders are kept, since a sink may be about to write into one."""
         *folders, name = self._parts(path)
         with _translated(f"delete {path}"), self._entered(folders) as folder:
             os.unlink(name, dir_fd=folder)
 
     def open_uploads(self, folder: str) -> Iterator[OpenUpload]:
-        """None: what was not complete is a file with a name of its own."""
+        """Return none: incomplete files have names of their own."""
         del folder
         return iter(())
 
     def abort_upload(self, upload: OpenUpload) -> None:
-        raise StoreUnavailableError(f"{self.root} knows no upload in parts such as that of {upload.path}")
+        raise StoreUnavailableError(f"{self.root} has no multipart uploads, such as that of {upload.path}")
 
     @contextlib.contextmanager
     def _found(self, path: str) -> Generator[None]:
@@ -70,9 +70,9 @@ class LocalFiles:
             raise FileNotFoundError(path) from None
 
     def _check_is_here(self) -> None:
-        """Without its folder it is no empty store: it is on another host, or is not mounted."""
+        """Raise if the folder is missing: it may be on another host, or not mounted, and is not an empty store."""
         if not self._folder.is_dir():
-            raise StoreUnavailableError(f"there is no folder {self.root} on this host")
+            raise StoreUnavailableError(f"the folder {self.root} does not exist on this host")
 
     def _parts(self, path: str) -> list[str]:
         parts = path.split("/")
@@ -81,7 +81,7 @@ class LocalFiles:
         return parts
 
     def _opened(self, path: str) -> BinaryIO:
-        """Opens no pipe either: one without a writer would be waited for."""
+        """Open a regular file, without blocking at a pipe."""
         *folders, name = self._parts(path)
         with self._entered(folders) as folder:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -92,7 +92,7 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def _entered(self, folders: Iterable[str]) -> Generator[int]:
-        """A descriptor of the folder below the root, entered part by part: no link is followed on the way."""
+        """Open a folder below the root part by part, without following a link."""
         descriptor = os.open(self._folder, _FOLDER)
         try:
             for folder in folders:
@@ -104,7 +104,7 @@ class LocalFiles:
             os.close(descriptor)
 
     def _below(self, folder: int, parts: Sequence[str]) -> Iterator[Stored]:
-        """By descriptors: a folder that becomes a link meanwhile leads nowhere else."""
+        """List by descriptors, so that a folder that is replaced by a link has no effect."""
         with os.scandir(folder) as scanned:
             entries = list(scanned)
         for entry in entries:
@@ -123,12 +123,12 @@ class LocalFiles:
                         modified_ms=found.st_mtime_ns // 1_000_000,
                     )
             except FileNotFoundError:
-                # It got its name, or was deleted, meanwhile.
+                # It was renamed or deleted meanwhile.
                 continue
 
 
 def _opened_folder(name: str, folder: int) -> int:
-    """A descriptor. The kernel answers ENOTDIR for a link as for a file; here a link is ELOOP."""
+    """Open a folder. A link raises ELOOP, for which the kernel returns ENOTDIR as for a file."""
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
     except NotADirectoryError:
@@ -145,5 +145,5 @@ def _translated(what: str) -> Generator[None]:
         raise
     except OSError as error:
         is_link = error.errno == errno.ELOOP
-        reason = "a link is on its way, and links are not followed" if is_link else error.strerror or error
+        reason = "the path has a link, and links are not followed" if is_link else error.strerror or error
         raise StoreUnavailableError(f"cannot {what}: {reason}") from error

@@ -1,4 +1,4 @@
-"""An upload in parts that nobody finished."""
+"""A multipart upload that is not complete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class OpenUpload(msgspec.Struct, frozen=True, kw_only=True):
-    """Neither completed nor aborted; its parts take room that no listing shows."""
+    """Neither completed nor aborted; its parts use space that no listing shows."""
 
     path: str
     upload_id: str

@@ -17,20 +17,20 @@ from app.products.files.reader.store import FileStore, open_store
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Files by the values of their partition columns: of each named column one of its values."""
+    """A selection of files: one of the given values for each named partition column."""
 
     columns: Mapping[str, Collection[str]] = {}
 
     def has(self, reference: FileReference) -> bool:
-        """A file without the column, from before it was one, is not in the selection."""
+        """Return true if the file is selected. A file without the column is not."""
         return all(reference.partition.get(name) in values for name, values in self.columns.items())
 
 
 class Stores:
-    """Opens the stores that references name, each once.
+    """Open the stores of references, each once.
 
     Args:
-        roots: only these; None: whatever a reference says. Who may write to a sink topic may write any root into it.
+        roots: the allowed roots; None: any. Every producer of a sink topic can write any root into it.
         options: for s3fs (app/products/files/reader/store.py).
     """
 
@@ -40,27 +40,29 @@ class Stores:
         self._opened: dict[str, FileStore] = {}
 
     def of(self, located: Located) -> FileStore:
-        """Raises InvalidError for a root that is not among those allowed, NoStoreError for one that is no store."""
+        """Return the store of a reference.
+
+        Raises InvalidError for a root that is not allowed, NoStoreError for one that is not supported.
+        """
         root = located.reference.root
         if root not in self._opened:
             if self._roots is not None and root not in self._roots:
                 allowed = ", ".join(sorted(self._roots))
                 raise InvalidError(
-                    f"the reference at {located.place} names a file below {root}, where this pipeline never wrote: "
-                    f"it wrote to {allowed}"
+                    f"the reference at {located.place} names the root {root}, which is none of this pipeline's: "
+                    f"{allowed}"
                 )
             self._opened[root] = open_store(root, self._options)
         return self._opened[root]
 
 
 def records(located: Located, store: FileStore) -> Iterator[dict[str, Any]]:
-    """The records of one file, as JSON has them.
+    """Return the records of one file as JSON values.
 
-    Size and SHA-256 are verified before the first is given: nothing of a file that is not the one referenced is.
+    Size and SHA-256 are verified before the first record.
 
     Raises:
-        FileDamagedError: the file is missing, or another one, or holds another number of records. It names both the
-            file and the reference.
+        FileDamagedError: the file is missing or differs, with the names of file and reference.
         StoreUnavailableError: the store does not answer.
     """
     reference = located.reference
@@ -78,12 +80,12 @@ def all_records(
     *,
     heard: Callable[[Located], None] = lambda _: None,
 ) -> Iterator[tuple[Located, dict[str, Any]]]:
-    """The records of all files of the selection, each with the reference that names its file.
+    """Return the records of all selected files, each with its file's reference.
 
-    Schemas may differ from file to file: each record has the fields of its own.
+    Schemas may differ between files: each record has the fields of its own.
 
     Args:
-        heard: told of each file before its records.
+        `heard`: called with each reference before the file's records.
 
     Raises as `records` and `Stores.of` do.
     """

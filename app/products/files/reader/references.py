@@ -1,4 +1,4 @@
-"""The references that a sink topic holds: what was committed, each once."""
+"""The committed references of a sink topic, each once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TELL_EVERY = 1_000
 
 
 class Located(msgspec.Struct, frozen=True, kw_only=True):
-    """A committed reference, and where it stands; `timestamp_ms` None: its record has none."""
+    """A committed reference with its place; `timestamp_ms` None: its record has none."""
 
     reference: FileReference
     topic: str
@@ -29,7 +29,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """References whose records have a timestamp from `from_ms` on, and before `to_ms`; None: without bound."""
+    """Timestamps of references from `from_ms` up to and excluding `to_ms`; None: without a bound."""
 
     from_ms: int | None = None
     to_ms: int | None = None
@@ -43,14 +43,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, kw_only=True):
-    """How far it is, and what was met.
+    """The progress of reading, and counts of records.
 
-    records: read so far; of `expected` offsets, among which are markers and what was aborted.
-    references: those that were given.
-    others: records that are no references, or of a newer format; `other` says where the last one is, and what is wrong.
-    repeated: references to a path that had one already; they are not given again.
-    doubtful: where the last one of the others is that says it is a reference, and of which format, though what it
-        names is not known.
+    records: read so far. expected: number of offsets, including markers and aborted records.
+    references: returned so far.
+    others: records that are no references, or of a newer format; `other` describes the last one with its place.
+    repeated: references to a path that an earlier one names; they are not returned again.
+    doubtful: place and format of the last record that claims to be a reference, but whose file is not known.
     """
 
     topic: str
@@ -65,7 +64,7 @@ class Reading(msgspec.Struct, kw_only=True):
 
 
 class ReferenceTopic(Protocol):
-    """What is asked of a sink topic (app/products/files/reader/topic.py)."""
+    """A sink topic for readers (app/products/files/reader/topic.py)."""
 
     @property
     def name(self) -> str: ...
@@ -83,19 +82,19 @@ def committed_references(
     seen: set[str] | None = None,
     heard: Callable[[Reading], None] = lambda _: None,
 ) -> Iterator[Located]:
-    """Every reference that is committed when this is called, each path once, a partition after the other.
+    """Return every reference that is committed at the call, each path once, partition by partition.
 
-    What is committed later is not among them, and an open transaction is not waited for.
+    It does not wait for open transactions.
 
     Args:
-        window: by the timestamps of the records. These need not be in order, so that all is read from the first one
-            on that is young enough.
+        window: range of the records' timestamps. These need not be in order, so reading begins at the first record
+            that is new enough, and covers all later ones.
         pipeline: only references of this one; a topic may be the sink of several.
-        seen: paths that were given already; those that are given join them. A topic may have been copied into another.
-        heard: told how far it is, now and then, and at the end.
+        seen: paths to skip, to which returned paths are added. A topic may have been copied into another.
+        `heard`: called with the progress at intervals and at the end.
 
     Raises:
-        ReferencesUnreadableError: the brokers do not answer, or records were deleted while they were to be read.
+        ReferencesUnreadableError: the brokers do not answer, or records were deleted before they were read.
     """
     window = window or Window()
     end = topic.last_stable()
@@ -127,10 +126,10 @@ def references_between(
     heard: Callable[[Reading], None] = lambda _: None,
     named: Callable[[str, str], None] = lambda _path, _place: None,
 ) -> Iterator[Located]:
-    """The references from `start` up to `end`, which must not lie behind the last stable offset.
+    """Return the references from `start` up to `end`, which must not exceed the last stable offset.
 
     Args:
-        named: told path and place of what is a reference of this version but for something that is wrong with it.
+        named: called with path and place of each invalid reference of this version.
     """
     before = 0
     partition: int | None = None

@@ -1,4 +1,4 @@
-"""An S3 bucket by s3fs: its API as it is, since fsspec's has neither pages of a listing nor uploads in parts."""
+"""An S3 bucket by the API of s3fs, since fsspec's has neither pages of a listing nor multipart uploads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIES = 5
 
 
 class S3Files:
-    """The port `FileStore`. Requests that fail are repeated a few times by s3fs; none takes more than a minute."""
+    """Implement `FileStore`. s3fs repeats failed requests a few times; each takes at most a minute."""
 
     def __init__(self, *, bucket: str, prefix: str, root: str, options: Mapping[str, Any]) -> None:
         self.root = root
@@ -39,8 +39,8 @@ class S3Files:
         self._s3.retries = _TRIES
 
     def now_ms(self) -> int | None:
-        """By the `Date` of an answer: to the second, rounded down."""
-        with self._translated("tell the time"):
+        """Return the `Date` of an answer, rounded down to seconds."""
+        with self._translated("read the time"):
             answer = self._call("list_objects_v2", Prefix=self._prefix, MaxKeys=1)
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         return None if date is None else _ms_of(parsedate_to_datetime(str(date)))
@@ -55,12 +55,12 @@ class S3Files:
                 )
 
     def stat(self, path: str) -> Stored:
-        with self._translated(f"tell of {path}"):
+        with self._translated(f"read the size of {path}"):
             found = self._call("head_object", Key=self._prefix + path)
         return Stored(path=path, size_bytes=int(found["ContentLength"]), modified_ms=_ms_of(found["LastModified"]))
 
     def open(self, path: str) -> BinaryIO:
-        """Each read is a request of its own, so that none is held open for as long as records are looked at."""
+        """Open a file. Each read is a request of its own, so that none stays open while records are processed."""
         size = self.stat(path).size_bytes
         raw = _Ranges(self, f"{self._bucket}/{self._prefix}{path}", path, size)
         return cast("BinaryIO", io.BufferedReader(raw, _BLOCK))
@@ -70,7 +70,7 @@ class S3Files:
             return self._s3.cat_file(full, start=start, end=end, timeout=_ANSWER_S)
 
     def delete(self, path: str) -> None:
-        """S3 does not say whether it was there."""
+        """Delete a file; S3 does not report whether it existed."""
         with self._translated(f"delete {path}"):
             self._call("delete_object", Key=self._prefix + path)
 
@@ -111,9 +111,9 @@ class S3Files:
         try:
             yield
         except FileNotFoundError as error:
-            # s3fs says so of keys, uploads and buckets alike.
+            # s3fs raises it for keys, uploads and buckets alike.
             if "NoSuchBucket" in str(error.__cause__):
-                raise StoreUnavailableError(f"cannot {what}: there is no bucket {self._bucket}") from error
+                raise StoreUnavailableError(f"cannot {what}: the bucket {self._bucket} does not exist") from error
             raise
         except TimeoutError as error:
             raise StoreUnavailableError(f"cannot {what}: no answer within {_ANSWER_S:g} s") from error
@@ -122,7 +122,7 @@ class S3Files:
 
 
 class _Ranges(io.RawIOBase):
-    """One object, read by ranges."""
+    """One object, which is read by ranges."""
 
     def __init__(self, files: S3Files, full: str, path: str, size: int) -> None:
         super().__init__()

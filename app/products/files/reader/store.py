@@ -1,4 +1,4 @@
-"""A root as those see it who read its files and tidy it up; what uploads to it is workers/sinks/store.py."""
+"""A root for readers and the collector; workers/sinks/store.py uploads to it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from app.products.files.reader.open_upload import OpenUpload
 
 
 class FileStore(Protocol):
-    """Everything below one root; paths are relative to it.
+    """The files below one root; paths are relative to it.
 
-    Methods raise StoreUnavailableError when the store does not do it, and those that take a path FileNotFoundError when
-    nothing is there.
+    Methods raise StoreUnavailableError if the store fails, and those with a path FileNotFoundError if it is missing.
     """
 
     @property
     def root(self) -> str: ...
 
     def now_ms(self) -> int | None:
-        """The store's own clock; None: it does not tell, and ours stands in for it."""
+        """Return the store's clock; None if not known, so that this host's clock counts."""
         ...
 
     def list(self, folder: str) -> Iterator[Stored]:
-        """All files below a folder, however many; none if there is no such folder. In no order."""
+        """Return all files below a folder, in no order; none if it does not exist."""
         ...
 
     def stat(self, path: str) -> Stored: ...
@@ -43,20 +42,20 @@ class FileStore(Protocol):
 
 
 def open_store(root: str, options: Mapping[str, Any] | None = None) -> FileStore:
-    """The store of a root: `file:///path` or `s3://bucket/prefix`.
+    """Open the store of a root, `file:///path` or `s3://bucket/prefix`.
 
     Args:
-        options: for s3fs; else everything is as the environment says (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …).
+        options: for s3fs; by default from the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …).
 
     Raises:
-        NoStoreError: it is none of these.
+        NoStoreError: the root has another form.
     """
     parts = urlsplit(root)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return LocalFiles(Path(unquote(parts.path)), root=root)
     if parts.scheme in ("s3", "s3a") and parts.netloc:
-        # Only whoever reads S3 waits for its client.
+        # Imported here, since the import takes time that only readers of S3 need.
         from app.products.files.reader.s3_files import S3Files
 
         return S3Files(bucket=parts.netloc, prefix=parts.path.strip("/"), root=root, options=options or {})
-    raise NoStoreError(f"{root!r} is no store that can be read here: file:///path/to/folder or s3://bucket/prefix is")
+    raise NoStoreError(f"{root!r} is not a supported store: expected file:///path/to/folder or s3://bucket/prefix")

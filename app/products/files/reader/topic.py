@@ -1,4 +1,4 @@
-"""A sink topic as a reader of committed references sees it, by librdkafka."""
+"""A sink topic for readers of committed references, by librdkafka."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MAX_TIMEOUT = "transaction.max.timeout.ms"
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes are public
 _FINAL = frozenset(
     {
-        # Records were deleted while they were to be read: what is left is not all.
+        # Records were deleted before they were read, so the rest is not complete.
         KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
         KafkaError.OFFSET_OUT_OF_RANGE,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -55,7 +55,7 @@ _FINAL = frozenset(
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A record of a sink topic; `timestamp_ms` None: it has none."""
+    """A record of a sink topic; `timestamp_ms` None: it has no timestamp."""
 
     partition: int
     offset: int
@@ -64,12 +64,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topic:
-    """One sink topic of one cluster. Joins no group, commits nothing, writes nothing. Close it after use.
+    """One sink topic of one cluster. It joins no group, commits nothing and writes nothing. Close it after use.
 
     Args:
         client_config: librdkafka settings, with secrets resolved.
 
-    Its methods raise ReferencesUnreadableError when the brokers do not answer.
+    Its methods raise ReferencesUnreadableError if the brokers do not answer.
     """
 
     def __init__(self, name: str, client_config: Mapping[str, Any], *, stall_s: float = _STALL_S) -> None:
@@ -81,12 +81,12 @@ class Topic:
             **NEVER_CREATE_TOPICS,
         }
         self._stall_s = stall_s
-        with self._asked("how to be reached"):
-            # Its answers are futures of nothing in particular; each is named where it is used.
+        with self._asked("the connection"):
+            # Its answers are untyped futures; each has a cast where it is used.
             self._admin: Any = AdminClient(self._client_config)
 
     def close(self) -> None:
-        # Not left to the garbage collector, which may run on the client's own thread.
+        # Closed explicitly, since the garbage collector may run on the client's own thread.
         self._admin.__exit__(None, None, None)
 
     def partitions(self) -> tuple[int, ...]:
@@ -98,47 +98,47 @@ class Topic:
         return tuple(sorted(found.partitions))
 
     def begins(self) -> Offsets:
-        """The first offset that is there."""
+        """Return the log start offsets."""
         return self._offsets(OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
     def ends(self) -> Offsets:
-        """Behind the last record, be its transaction decided or not: the high watermark."""
+        """Return the high watermarks, after all records of open transactions too."""
         return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def last_stable(self) -> Offsets:
-        """Up to where every transaction is decided."""
+        """Return the last stable offsets, below which every transaction is complete."""
         return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def at_time(self, at_ms: int) -> Offsets:
-        """The first offset whose record is as young as that; the last stable offset where none is."""
+        """Return the first offsets with this timestamp or a later one, else the last stable offsets."""
         found = self._offsets(OffsetSpec.for_timestamp(max(0, at_ms)), IsolationLevel.READ_COMMITTED)
         end = self.last_stable()
         return {partition: end[partition] if offset < 0 else offset for partition, offset in found.items()}
 
     def require_cluster(self, name: str, kafka_cluster_id: str) -> None:
-        """Raise ReferencesUnreadableError where another cluster answers than the one that was registered.
+        """Raise ReferencesUnreadableError if another cluster answers than the registered one.
 
-        It may have a topic of this name, as a staging or a mirroring one has: what its references do not name is no
-        orphan.
+        It may have a topic of this name, such as a staging or mirror cluster. Files without a reference there are no
+        orphans.
         """
         found = self._described().cluster_id
         if found is not None and found != kafka_cluster_id:
             raise self._unreadable(
-                f"at the address of {name} a cluster with the id {found} answers, and {name} was registered with the "
-                f"id {kafka_cluster_id}"
+                f"the cluster at the address of {name} has the id {found}, but {name} is registered with "
+                f"{kafka_cluster_id}"
             )
 
     def _described(self) -> DescribeClusterResult:
-        with self._asked("which brokers there are"):
+        with self._asked("the brokers of the cluster"):
             future = cast("Future[DescribeClusterResult]", self._admin.describe_cluster(request_timeout=_ANSWER_S))
             return future.result(_ANSWER_S)
 
     def transaction_max_timeout_ms(self) -> int:
-        """The longest transaction that any broker allows."""
+        """Return the longest transaction timeout that any broker allows."""
         nodes = cast("list[Any]", self._described().nodes)
         values: list[int] = []
         for node in nodes:
-            # In a request with several, librdkafka takes one broker only.
+            # A request of librdkafka has at most one broker.
             resource = ConfigResource(ResourceType.BROKER, str(node.id))
             with self._asked(f"{_MAX_TIMEOUT} of broker {node.id}"):
                 futures = cast(
@@ -147,22 +147,22 @@ class Topic:
                 )
                 entry = futures[resource].result(_ANSWER_S).get(_MAX_TIMEOUT)
             if entry is None or not str(entry.value).isdigit():
-                raise self._unreadable(f"broker {node.id} does not say its {_MAX_TIMEOUT}")
+                raise self._unreadable(f"broker {node.id} does not report {_MAX_TIMEOUT}")
             values.append(int(str(entry.value)))
         if not values:
-            raise self._unreadable("no broker is there")
+            raise self._unreadable("the cluster has no broker")
         return max(values)
 
     def committed(self, start: Offsets, end: Offsets) -> Iterator[Record]:
-        """Records of committed transactions from `start` up to `end`, a partition after the other.
+        """Return records of committed transactions from `start` up to `end`, partition by partition.
 
-        `end` must not lie behind the last stable offset: what is not decided is not given, nor waited for longer than
-        the brokers may stand still.
+        `end` must not exceed the last stable offset: records of open transactions are not returned, and waiting for
+        them fails after the stall time.
         """
         yield from self._read(start, end, isolation="read_committed")
 
     def record_at(self, partition: int, offset: int) -> Record | None:
-        """The first record from there on, committed or not; None: there is none."""
+        """Return the first record from this offset on, committed or not; None: there is none."""
         end = self.ends()[partition]
         if offset >= end:
             return None
@@ -179,7 +179,7 @@ class Topic:
                 "fetch.wait.max.ms": 50,
                 "queued.max.messages.kbytes": 16_384,
                 **self._client_config,
-                # Never joined; the client wants one.
+                # The client requires one, but joins no group.
                 "group.id": "fenceline-files",
                 "isolation.level": isolation,
                 "auto.offset.reset": "error",
@@ -195,16 +195,16 @@ class Topic:
             consumer.close()
 
     def _read_partition(self, consumer: Consumer, partition: int, start: int, end: int) -> Iterator[Record]:
-        """That the end is reached is known by a record behind it, or by the end of what there is."""
+        """Read up to `end`, which a later record or the end of the partition confirms."""
         if start >= end:
             return
         consumer.assign([TopicPartition(self.name, partition, start)])
-        position, moved_at, said = start, time.monotonic(), "the brokers gave nothing"
+        position, moved_at, said = start, time.monotonic(), "no records from the brokers"
         while position < end:
             before = position
             for message in consumer.consume(_BATCH, timeout=_POLL_S):
                 if message.partition() != partition:
-                    # Fetched before the partition was changed.
+                    # Fetched before the assignment was changed.
                     continue
                 error = message.error()
                 offset = message.offset() or 0
@@ -237,9 +237,9 @@ class Topic:
         try:
             yield
         except KafkaException as exception:
-            raise self._unreadable(f"the brokers did not say {what}: {exception.args[0].str()}") from exception
+            raise self._unreadable(f"the brokers did not report {what}: {exception.args[0].str()}") from exception
         except TimeoutError as error:
-            raise self._unreadable(f"the brokers did not say {what} within {_ANSWER_S:g} s") from error
+            raise self._unreadable(f"the brokers did not report {what} within {_ANSWER_S:g} s") from error
 
     def _unreadable(self, why: str) -> ReferencesUnreadableError:
         return ReferencesUnreadableError(f"the references in {self.name} cannot be read: {why}")

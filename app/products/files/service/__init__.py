@@ -1,1 +1,1 @@
-"""Files that pipelines wrote: their references are received, kept, and shown."""
+"""Written files: receive, store and show their references."""

@@ -1,4 +1,4 @@
-"""The collector of app/products/files/reader for the server. Each order has a thread of its own, which a stop ends."""
+"""The collector of app/products/files/reader for the server. Each order has its own thread, which a stop ends."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from app.products.files.service.telling import findings_of
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 60.0
-"""So long it is waited until what is open in a sink topic is decided."""
+"""Longest wait for open transactions in a sink topic."""
 _PAUSE_S = 0.2
 _NOTHING = Amount()
 
 
 class StoppedError(Exception):
-    """Raised out of whatever the collector was about to do."""
+    """Raised in the collector's next action after a stop."""
 
 
 class FileOrphanCollectors:
-    """See app/products/files/orphan_ports.py.
+    """Implement app/products/files/orphan_ports.py.
 
     Args:
-        allowed_roots: patterns; a root that fits none is not opened, whoever allowed it once. Empty: any.
+        allowed_roots: patterns; a root that matches none is not opened. Empty: any root is allowed.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FileOrphanCollectors:
             self._check_allowed(root)
         with ExitStack() as stack:
             topics = self._topics(order, stack)
-            job.tell("asking the brokers for their longest transaction")
+            job.tell("reading transaction.max.timeout.ms of the brokers")
             longest_ms = max(topic.transaction_max_timeout_ms() for topic in topics)
             margin = margin_of(order.definitions, transaction_max_timeout_ms=longest_ms)
             collectors = {root: self._collector(order, root, topics, margin, job) for root in roots}
@@ -87,7 +87,7 @@ class FileOrphanCollectors:
     ) -> OrphanResult:
         told = findings_of(found)
         if told.blocked:
-            return OrphanResult(findings=told, reason=f"{told.blocked[0].sentence}: nothing is judged, and deleted")
+            return OrphanResult(findings=told, reason=f"{told.blocked[0].sentence}: no file is judged or deleted")
         wanted = [chosen(findings, seen) for findings in found]
         if (reason := why_too_many(wanted, seen)) is not None:
             return OrphanResult(findings=told, reason=reason)
@@ -101,15 +101,15 @@ class FileOrphanCollectors:
         reason = None
         try:
             for one in wanted:
-                job.tell("reading what was committed meanwhile", deleted=deletion.amount)
+                job.tell("reading new references", deleted=deletion.amount)
                 outcome = collectors[one.root].delete(one, told=lambda stored, root=one.root: heard(root, stored))
                 deletion.end(one.root, outcome)
         except StoppedError:
-            reason = "the server was stopped, or lost its place, in the middle of it: look again to see what is left"
+            reason = "the server was stopped, or lost the lock, before it was complete: scan again"
         except FencelineError as error:
             reason = error.message
         except Exception as error:
-            # What was deleted by then is to be told, whatever this is.
+            # The deletions so far must be reported with any error.
             log.exception("collecting the orphans of %s failed", job.pipeline)
             reason = f"{type(error).__name__}: {error}"
         return OrphanResult(
@@ -121,8 +121,8 @@ class FileOrphanCollectors:
     def _check_allowed(self, root: str) -> None:
         if self._allowed_roots and not any(fnmatchcase(root, pattern) for pattern in self._allowed_roots):
             raise ForbiddenError(
-                f"{root} is none of the roots that may be written under ({', '.join(self._allowed_roots)}), so it is "
-                "not opened; an administrator allows it by adding it to FENCELINE_ALLOWED_FILE_ROOTS"
+                f"{root} matches none of the allowed roots ({', '.join(self._allowed_roots)}): an administrator can "
+                "add it to FENCELINE_ALLOWED_FILE_ROOTS"
             )
 
     def _topics(self, order: OrphanOrder, stack: ExitStack) -> list[Topic]:
@@ -156,13 +156,13 @@ class FileOrphanCollectors:
 
 
 class _Job:
-    """One order in a thread. A thread that hangs in a store or a client does not keep the process from ending."""
+    """One order in a daemon thread, so that a hanging store or client does not prevent the end of the process."""
 
     def __init__(self, pipeline: str, work: Callable[[_Job], OrphanResult]) -> None:
         self.pipeline = pipeline
         self._work = work
         self._stopped = threading.Event()
-        self._progress = Progress("beginning", _NOTHING, 0)
+        self._progress = Progress("starting", _NOTHING, 0)
         self._result: OrphanResult | None = None
         self._thread = threading.Thread(target=self._run, name=f"orphans of {pipeline}", daemon=True)
 
@@ -185,30 +185,30 @@ class _Job:
         self._stopped.set()
 
     def check(self) -> None:
-        """Something moves. Raises StoppedError."""
+        """Count a step. Raises StoppedError after a stop."""
         if self._stopped.is_set():
             raise StoppedError
         self._progress = self._progress._replace(steps=self._progress.steps + 1)
 
     def tell(self, said: str, *, deleted: Amount = _NOTHING) -> None:
-        """How far it is; a stop is not heard here: what was just done is told whole."""
+        """Report progress. It does not check for a stop, so that the last action is reported completely."""
         self._progress = Progress(said, deleted, self._progress.steps + 1)
 
     def _run(self) -> None:
         try:
             self._result = self._work(self)
         except StoppedError:
-            self._result = OrphanResult(reason="the server was stopped, or lost its place, in the middle of it")
+            self._result = OrphanResult(reason="the server was stopped, or lost the lock, before it was complete")
         except FencelineError as error:
             self._result = OrphanResult(reason=error.message)
         except Exception as error:
-            # A bug must not look like a look without an end.
-            log.exception("looking for the orphans of %s failed", self.pipeline)
+            # Any error must end the scan.
+            log.exception("the orphan scan of %s failed", self.pipeline)
             self._result = OrphanResult(reason=f"{type(error).__name__}: {error}")
 
 
 class _Watched:
-    """A store whose every request and every file of a listing is a step, before which a stop is heard."""
+    """A store that checks for a stop before every request and every listed file."""
 
     def __init__(self, store: FileStore, check: Callable[[], None]) -> None:
         self._store = store

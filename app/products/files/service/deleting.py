@@ -1,4 +1,4 @@
-"""Which of the orphans of a look may go by what somebody has confirmed, and which are left after it."""
+"""The deletion of confirmed orphans, and the remaining ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Kept(NamedTuple):
 
 
 class Deletion:
-    """What has been deleted so far, and what was kept."""
+    """The files that were deleted and kept so far."""
 
     def __init__(self) -> None:
         self.wanted = 0
@@ -43,7 +43,7 @@ class Deletion:
         self._gone.setdefault(root, set()).add(stored.path)
 
     def end(self, root: str, outcome: Outcome) -> None:
-        """Of one root; what was deleted there has been added."""
+        """Add the outcome of one root, whose deletions are added already."""
         self._kept += [_Kept(root, stored, why) for stored, why in outcome.kept]
         self._gone.setdefault(root, set()).update(stored.path for stored, why in outcome.kept if why == GONE)
         self._aborted = (self._aborted or 0) + outcome.aborted_uploads
@@ -53,7 +53,7 @@ class Deletion:
         return path in self._gone.get(root, ())
 
     def has_aborted(self, root: str) -> bool:
-        """Whether the uploads in parts below it were."""
+        """Return true if the multipart uploads below the root were aborted."""
         return root in self._is_aborted
 
     def told(self) -> Collected:
@@ -66,7 +66,7 @@ class Deletion:
 
 
 def chosen(findings: Findings, seen: Confirmed) -> Findings:
-    """With those of its orphans and open uploads only that were old enough when somebody looked."""
+    """Return the findings with only the orphans and open uploads that were old enough at the confirmed scan."""
     until_ms = next(((one.judged_until - _EPOCH) // _MS for one in seen.roots if one.root == findings.root), -1)
     return msgspec.structs.replace(
         findings,
@@ -76,19 +76,19 @@ def chosen(findings: Findings, seen: Confirmed) -> Findings:
 
 
 def why_too_many(wanted: Sequence[Findings], seen: Confirmed) -> str | None:
-    """Why nothing is deleted; None: it is no more than was confirmed. Fewer are fine: others may have collected."""
+    """Return why nothing is deleted; None if it is no more than confirmed. Fewer are allowed."""
     files = sum(len(one.orphans) for one in wanted)
     uploads = sum(len(one.open_uploads) for one in wanted)
     if files <= seen.orphans.files and uploads <= seen.open_uploads:
         return None
     return (
-        f"{files:,} files and {uploads:,} open uploads would go, where {seen.orphans.files:,} and "
-        f"{seen.open_uploads:,} were confirmed: something has changed, so nothing was deleted. Look again"
+        f"nothing was deleted: {files:,} files and {uploads:,} open uploads were found, but {seen.orphans.files:,} and "
+        f"{seen.open_uploads:,} were confirmed. Scan again"
     )
 
 
 def left_after(findings: Findings, deletion: Deletion) -> Findings:
-    """What is still there of a look after what was deleted since."""
+    """Return the findings without the deleted files."""
     left = tuple(stored for stored in findings.orphans if not deletion.is_gone(findings.root, stored.path))
     tally = Tally()
     for stored in left:

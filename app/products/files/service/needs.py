@@ -1,4 +1,4 @@
-"""The pipelines whose files are named by more than one committed reference."""
+"""The issues of pipelines with repeated references."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from app.products.files.store.readings import FileReadingStore
 async def repeated_file_needs(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
 ) -> Mapping[str, Sequence[Need]]:
-    """Return a need for each pipeline with a repeated reference of the last days.
+    """Return an issue for each pipeline with a repeated reference of the last days.
 
-    Nothing is asked without pipelines that write files.
+    It sends no statement if no pipeline writes files.
     """
     names = [pipeline.name for pipeline in pipelines if pipeline.definition.files is not None]
     if not names:

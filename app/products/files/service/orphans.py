@@ -1,6 +1,6 @@
-"""Orphans of a pipeline: looks that somebody asks for, collections, and what came of them.
+"""Request orphan scans and collections of a pipeline, and store their results.
 
-Only rows are written here; the loop (app/products/files/loops/orphan_watch.py) has done what they ask for.
+These functions write rows only, which the loop in app/products/files/loops/orphan_watch.py acts on.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from app.products.files.store.orphan_looks import OrphanLookStore
 
 
 class Orphans(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a pipeline's orphans.
+    """The known state of a pipeline's orphans.
 
-    newest: the look or collection that was asked for last; None: nobody has ever.
-    judged: the newest that judged files: what is shown is as of then.
+    newest: the newest scan or collection; None: none yet.
+    judged: the newest one that judged files, whose findings are shown.
     collected: the newest collection that has ended.
     """
 
@@ -52,7 +52,7 @@ NOBODY_LOOKED = Orphans()
 
 
 async def orphans_of(uow: UnitOfWork, pipeline: str) -> Orphans:
-    """Raises NotFoundError for a pipeline that is not there."""
+    """Return the state of a pipeline's orphans. Raises NotFoundError if the pipeline does not exist."""
     await uow.of(PipelineStore).get(pipeline)
     kept = await uow.of(OrphanLookStore).newest(pipeline)
     return Orphans(
@@ -63,45 +63,42 @@ async def orphans_of(uow: UnitOfWork, pipeline: str) -> Orphans:
 
 
 async def ask_look(uow: UnitOfWork, *, pipeline: str, by: Principal, why: str | None, now: datetime) -> OrphanLook:
-    """Ask for a look; nothing is changed by it.
+    """Request a scan, which changes nothing.
 
-    Raises NotFoundError for a pipeline that never wrote files, ConflictError while another look or a collection is not
-    over.
+    Raises NotFoundError for a pipeline that never wrote files, ConflictError while another scan or collection runs.
     """
     require(by, Verb.LOOK_FOR_ORPHANS)
     look = await _add(uow, pipeline, OrphanAct.LOOK, by=by, now=now)
-    await _record(uow, look, Verb.LOOK_FOR_ORPHANS, by=by, why=why, now=now, outcome=f"look {look.id}")
+    await _record(uow, look, Verb.LOOK_FOR_ORPHANS, by=by, why=why, now=now, outcome=f"orphan scan {look.id}")
     return look
 
 
 async def ask_collection(
     uow: UnitOfWork, *, pipeline: str, look_id: str, by: Principal, why: str | None, now: datetime
 ) -> OrphanLook:
-    """Have deleted what a look found, and no more: the newest one that judged anything.
+    """Request the deletion of a scan's findings, and no more. It must be the newest one that judged files.
 
-    Raises ConflictError when a newer one did, when it found nothing to delete, and while another look or a collection
-    is not over.
+    Raises ConflictError if a newer one did, if it found nothing to delete, and while another scan or collection runs.
     """
     require(by, Verb.COLLECT_ORPHANS)
     judged = (await orphans_of(uow, pipeline)).judged
     if judged is None or judged.findings is None or judged.id != look_id:
         raise ConflictError(
-            f"what look {look_id} found is not the newest that is known of the orphans of {pipeline}: look at that, "
-            "and have it collected"
+            f"scan {look_id} is not the newest scan of {pipeline} with findings: view the newest one, and collect that"
         )
     if not judged.findings.is_anything_to_collect:
-        raise ConflictError(f"look {look_id} of {pipeline} found no orphan, so there is nothing to collect")
+        raise ConflictError(f"scan {look_id} of {pipeline} found no orphan, so there is nothing to collect")
     seen = confirmed(judged.id, judged.findings)
     look = await _add(uow, pipeline, OrphanAct.COLLECT, by=by, now=now, seen=seen)
-    outcome = f"collection {look.id} of {_amount(seen.orphans)} that look {look_id} had found"
+    outcome = f"collection {look.id} of {_amount(seen.orphans)} found by scan {look_id}"
     await _record(uow, look, Verb.COLLECT_ORPHANS, by=by, why=why, now=now, outcome=outcome)
     return look
 
 
 async def begin(uow: UnitOfWork, look_id: str, *, now: datetime) -> tuple[OrphanLook, OrphanOrder] | None:
-    """The next attempt at it, and what is to be done; None: it is over, also by this, when it cannot be begun again.
+    """Begin the next attempt, and return it with its order; None if it has ended or cannot be repeated.
 
-    Whoever was at it before, and may not know it yet, is not heard any more.
+    Writes of the previous attempt are ignored from now on.
     """
     look = await uow.of(OrphanLookStore).get(look_id, for_update=True)
     if look.has_ended:
@@ -122,7 +119,7 @@ async def begin(uow: UnitOfWork, look_id: str, *, now: datetime) -> tuple[Orphan
 
 
 async def note_progress(uow: UnitOfWork, look: OrphanLook, told: str, deleted: Amount) -> bool:
-    """False: it is over, or another attempt at it has begun."""
+    """Store the progress. Return false if it has ended, or another attempt has begun."""
     await uow.relax_durability()
     is_ours = await uow.of(OrphanLookStore).save_progress(look.id, told, deleted, attempt=look.attempt)
     uow.notify("pipeline", look.pipeline)
@@ -130,7 +127,7 @@ async def note_progress(uow: UnitOfWork, look: OrphanLook, told: str, deleted: A
 
 
 async def end(uow: UnitOfWork, look: OrphanLook, result: OrphanResult, *, now: datetime) -> bool:
-    """Keep how it ended. False: it is over, or another attempt at it has begun."""
+    """Store the result. Return false if it has ended, or another attempt has begun."""
     over = ended(look, result, now=now)
     if not await uow.of(OrphanLookStore).save(over, attempt=look.attempt):
         return False
@@ -147,11 +144,11 @@ async def _add(
     await uow.of(PipelineStore).get(pipeline)
     revisions = await uow.of(PipelineStore).list_revisions(pipeline)
     if all(revision.definition.files is None for revision in revisions):
-        raise NotFoundError(f"the pipeline {pipeline} writes records and no files: only one with a file sink has any")
+        raise NotFoundError(f"pipeline {pipeline} has no file sink: it writes records, not files")
     living = next((one for one in await uow.of(OrphanLookStore).newest(pipeline) if not one.has_ended), None)
     if living is not None:
-        what = "look for orphans" if living.act is OrphanAct.LOOK else "collection of orphans"
-        raise ConflictError(f"the {what} of {pipeline} that {living.asked_by} asked for is not over yet: wait for it")
+        what = "orphan scan" if living.act is OrphanAct.LOOK else "collection of orphans"
+        raise ConflictError(f"the {what} of {pipeline} by {living.asked_by} has not ended yet: wait for its end")
     look = await uow.of(OrphanLookStore).add(
         OrphanLook(
             id="",
@@ -168,7 +165,7 @@ async def _add(
 
 
 async def _order(uow: UnitOfWork, look: OrphanLook) -> OrphanOrder:
-    """Raises NotFoundError when a cluster that the pipeline wrote to is registered no longer."""
+    """Return the order. Raises NotFoundError if a cluster that the pipeline wrote to is not registered any more."""
     record = await uow.of(PipelineStore).get(look.pipeline)
     revisions = await uow.of(PipelineStore).list_revisions(look.pipeline)
     writing = tuple(revision.definition for revision in revisions if revision.definition.files is not None)
@@ -204,7 +201,7 @@ def _collected_words(look: OrphanLook) -> str:
     else:
         kept = look.collected.kept_files
         said = f"deleted {_amount(look.collected.deleted)}" + (f", kept {kept:,}" if kept else "")
-    return f"{said}; asked for by {look.asked_by}" + (f". It failed: {look.reason}" if look.reason else "")
+    return f"{said}; requested by {look.asked_by}" + (f". It failed: {look.reason}" if look.reason else "")
 
 
 def _amount(amount: Amount) -> str:

@@ -1,4 +1,4 @@
-"""Messages of a sink topic become files: read, checked, and kept in one step with how far the topic was read."""
+"""Convert messages of a sink topic into files: decode, check, and store them in one transaction with the position."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from app.products.files.written_file import InputOffsets, WrittenFile
 
 LONGEST_PATH = 4_000
 LONGEST_NAME = 1_000
-"""Of an id, a codec, a fingerprint. None of ours come near."""
+"""Longest id, codec or fingerprint, far above those of Fenceline's workers."""
 MOST_SCHEMA_BYTES = 1 << 20
 DEEPEST_SCHEMA = 400
-"""A sink takes values that are nested 64 deep; each of these is four levels of its schema, or five."""
+"""A sink accepts 64 levels of nested values, each with four or five levels in the schema."""
 MOST_COLUMNS = 100
 MOST_INPUTS = 100_000
-# What is above is no file, and sums of it would not fit into 64 bits.
+# Larger values are invalid, and their sums would exceed 64 bits.
 _MOST = {"size_bytes": 1 << 46, "records": 1 << 40, "checkpoint": 1 << 53}
 
 Step = tuple[TopicReading | None, TopicReading]
 
 
 class Received(NamedTuple):
-    """What portions of one topic had in them. schemas: by their fingerprint, as of `files`."""
+    """The content of portions of one topic. schemas: by the fingerprint in `files`."""
 
     files: tuple[WrittenFile, ...]
     schemas: dict[str, dict[str, Any]]
@@ -45,16 +45,16 @@ class Received(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """new: how many files were not known before."""
+    """new: the number of files that were not known before."""
 
     new: int
     reception: Reception
 
 
 def receive(pipeline: str, topic: str, portions: Iterable[Portion], *, now: datetime) -> Received:
-    """Sort the messages out. A message that is no reference is counted and told, never a reason to stop.
+    """Decode the messages. A message that is no reference is counted and reported, and does not stop reading.
 
-    Takes some tenths of a second for thousands of messages: not for the event loop.
+    Thousands of messages take some tenths of a second, too long for the event loop.
     """
     files: list[WrittenFile] = []
     schemas: dict[str, dict[str, Any]] = {}
@@ -76,18 +76,18 @@ def receive(pipeline: str, topic: str, portions: Iterable[Portion], *, now: date
 
 
 async def keep(uow: UnitOfWork, *, pipeline: str, steps: Sequence[Step], received: Received, now: datetime) -> Kept:
-    """Keep what came, count it, and move on: all of it or, where the unit is left without a commit, nothing.
+    """Store and count the files, and advance the position, in the caller's transaction.
 
-    Raises ConflictError when another server has moved on from there, or when the pipeline is deleted meanwhile: nothing
-    may be committed then.
+    Raises ConflictError if another server has advanced the position, or if the pipeline was deleted meanwhile. The
+    caller must not commit then.
     """
-    # 1. One server at a time from here on.
+    # 1. Lock the pipeline, so that servers take turns.
     if not await uow.of(FileReadingStore).begin(pipeline, now=now):
         raise ConflictError(f"the pipeline {pipeline} was deleted while its references were read")
-    # 2. Before anything is counted: what another server has read meanwhile is counted already.
+    # 2. Advance the position before counting: references that another server has read are counted already.
     if not await uow.of(FileReadingStore).move(pipeline, steps):
         raise ConflictError(f"another server reads the references of {pipeline} as well")
-    # 3. A file that is known is not counted again: a topic that is read from its beginning again has many of them.
+    # 3. Count new files only: a topic that is read again from its beginning has many known ones.
     added = await uow.of(WrittenFileStore).add(pipeline, received.files)
     if added.new:
         await uow.of(WrittenFileStore).count(pipeline, added.new)
@@ -100,7 +100,7 @@ async def keep(uow: UnitOfWork, *, pipeline: str, steps: Sequence[Step], receive
         repeated=len(repeated),
         repetition=_repetition(*repeated[-1]) if repeated else "",
     )
-    # 4. That it was looked, and what came: the page says so.
+    # 4. Record the read and its result for the page.
     await uow.of(FileReadingStore).note_look(pipeline, total_of(added.new), reception, now=now)
     if added.new or reception != Reception():
         uow.notify("pipeline", pipeline)
@@ -108,31 +108,31 @@ async def keep(uow: UnitOfWork, *, pipeline: str, steps: Sequence[Step], receive
 
 
 class _NoReferenceError(Exception):
-    """Says why, in the words behind "at offset 7: "."""
+    """The reason, as the text after "at offset 7: "."""
 
 
 def _reference(message: TopicMessage) -> FileReference:
     if message.unreadable:
         raise _NoReferenceError(message.unreadable)
     if message.value is None:
-        raise _NoReferenceError("a message without a value")
+        raise _NoReferenceError("the message has no value")
     try:
         reference = file_references.decode(message.value)
     except (ValueError, msgspec.MsgspecError) as error:
         raise _NoReferenceError(str(error)) from error
-    _require(0 < len(reference.path) <= LONGEST_PATH, f"a path of {len(reference.path)} characters")
+    _require(0 < len(reference.path) <= LONGEST_PATH, f"its path has {len(reference.path)} characters")
     for name in ("root", "sha256", "codec", "fingerprint", "pipeline", "transactional_id", "attempt"):
         length = len(getattr(reference, name))
         _require(length <= LONGEST_NAME, f"its {name} has {length} characters")
     for name, most in _MOST.items():
         number = getattr(reference, name)
         _require(0 <= number <= most, f"its {name} is {number}")
-    _require(len(reference.partition) <= MOST_COLUMNS, f"{len(reference.partition)} partition columns")
-    _require(len(reference.inputs) <= MOST_INPUTS, f"{len(reference.inputs)} input partitions")
-    # What is nested deeply can be read here and, where the stack is deeper, not there.
+    _require(len(reference.partition) <= MOST_COLUMNS, f"it has {len(reference.partition)} partition columns")
+    _require(len(reference.inputs) <= MOST_INPUTS, f"it has {len(reference.inputs)} input partitions")
+    # A deeply nested schema may be readable here, but not where the stack is deeper.
     _require(not _is_deeper(reference.schema, DEEPEST_SCHEMA), "its schema is nested too deeply")
     size = len(msgspec.json.encode(reference.schema))
-    _require(size <= MOST_SCHEMA_BYTES, f"a schema of {size} bytes")
+    _require(size <= MOST_SCHEMA_BYTES, f"its schema has {size} bytes")
     return reference
 
 
@@ -162,7 +162,7 @@ def _file(reference: FileReference, message: TopicMessage, *, topic: str, partit
         WrittenFile(
             path=reference.path,
             root=reference.root,
-            # Not reached by `storable`.
+            # `storable` does not process dictionaries.
             partition={storable_text(name): storable_text(value) for name, value in reference.partition.items()},
             size_bytes=reference.size_bytes,
             records=reference.records,
@@ -201,7 +201,7 @@ def _schemas(files: Sequence[WrittenFile], schemas: dict[str, dict[str, Any]]) -
     return [
         FileSchema(
             fingerprint=fingerprint,
-            # `storable` may have changed a fingerprint that is none of ours: then its schema is not kept.
+            # `storable` may have changed an invalid fingerprint: then its schema is not stored.
             schema=schemas.get(fingerprint, {}),
             files=len(of_it),
             first_at=min(file.referenced_at for file in of_it),
@@ -212,4 +212,4 @@ def _schemas(files: Sequence[WrittenFile], schemas: dict[str, dict[str, Any]]) -
 
 
 def _repetition(file: WrittenFile, place: str) -> str:
-    return f"The newest: {file.path} is named by {file.place}, and by {place}."
+    return f"The newest: {file.path} has references in {file.place} and in {place}."

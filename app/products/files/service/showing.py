@@ -1,4 +1,4 @@
-"""What is known of a pipeline's files: the newest, totals, checkpoints, schemas, and how far that can be trusted."""
+"""Read the stored data of a pipeline's files: the newest, totals, checkpoints, schemas, with their freshness."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ HOURS_SHOWN = timedelta(days=7)
 
 
 class FileStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the references were read, and what that leaves open.
+    """The freshness and completeness of a pipeline's files.
 
-    watch: None: no server has begun. readings: of each partition that is read, those of a former sink topic that still
-    brings something among them. behind: offsets that are still to come; None: not known. is_whole: every committed
-    reference was read a moment ago. sentence: all that in one. notes: what keeps the list from being all that there
-    ever were.
+    watch: None: no server has begun. readings: the progress of each partition, including former sink topics with recent
+    messages. behind: remaining offsets; None: not known. is_whole: every committed reference was read a moment ago.
+    sentence: these as a text. notes: the reasons why the list is not complete.
     """
 
     watch: FileWatchState | None
@@ -55,8 +54,11 @@ class FileStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """total: of every reference that was ever read. partitions: those with the most bytes, of `partitions_kept` ones.
-    hours: since `hours_since`, oldest first, without those that had no file."""
+    """Totals of files.
+
+    total: of every reference ever read. partitions: those with the most bytes, of `partitions_kept` ones.
+    hours: since `hours_since`, oldest first, without hours that have no file.
+    """
 
     standing: FileStanding
     total: Total
@@ -78,9 +80,9 @@ class FilesPage(msgspec.Struct, frozen=True, kw_only=True):
 async def list_files(
     uow: UnitOfWork, name: str, wanted: FileFilter, *, after: str | None, limit: int
 ) -> Page[FileRecord]:
-    """Newest first, by when they were referenced.
+    """Return files, newest reference first.
 
-    Raises NotFoundError for a pipeline that is not there, or that writes no files and never did.
+    Raises NotFoundError for a pipeline that does not exist, or that never wrote files.
     """
     await _file_pipeline(uow, name)
     return await uow.of(WrittenFileStore).list(name, wanted, after=after, limit=checked_limit(limit))
@@ -89,18 +91,18 @@ async def list_files(
 async def totals_of(
     uow: UnitOfWork, name: str, *, limit: int, hours_since: datetime | None, now: datetime
 ) -> FileTotals:
-    """Raises NotFoundError as `list_files` does."""
+    """Return the totals. Raises NotFoundError as `list_files` does."""
     return await _totals(uow, await _file_pipeline(uow, name), limit=limit, hours_since=hours_since, now=now)
 
 
 async def checkpoints_of(uow: UnitOfWork, name: str, *, limit: int) -> list[FileCheckpoint]:
-    """Newest first. Raises NotFoundError as `list_files` does."""
+    """Return checkpoints, newest first. Raises NotFoundError as `list_files` does."""
     await _file_pipeline(uow, name)
     return await uow.of(WrittenFileStore).checkpoints(name, limit=checked_limit(limit))
 
 
 async def schemas_of(uow: UnitOfWork, name: str, *, limit: int) -> list[SchemaInHistory]:
-    """Newest first, each with what is other in it than in the one before. Raises NotFoundError as `list_files` does."""
+    """Return schemas with their changes, newest first. Raises NotFoundError as `list_files` does."""
     await _file_pipeline(uow, name)
     return await _schemas(uow, name, limit=checked_limit(limit))
 
@@ -117,7 +119,7 @@ async def files_page(
     schemas: int,
     now: datetime,
 ) -> FilesPage:
-    """All of it at one moment, so many of each. Raises NotFoundError as `list_files` does."""
+    """Return the data of the page at one moment, with limits. Raises NotFoundError as `list_files` does."""
     pipeline = await _file_pipeline(uow, name)
     return FilesPage(
         pipeline=pipeline,
@@ -130,12 +132,12 @@ async def files_page(
 
 
 async def standing_of(uow: UnitOfWork, pipeline: Pipeline, *, now: datetime) -> FileStanding:
-    """How far the references of this pipeline were read."""
+    """Return the freshness of this pipeline's files."""
     return (await _standings(uow, [pipeline], now=now))[pipeline.name]
 
 
 async def standings_of_all(uow: UnitOfWork, pipelines: Sequence[Pipeline], *, now: datetime) -> dict[str, FileStanding]:
-    """The same of each of these that writes files, by name; without any nothing is asked."""
+    """Return the freshness of each pipeline that writes files, by name; without any, send no statement."""
     return await _standings(uow, [one for one in pipelines if one.definition.files is not None], now=now)
 
 
@@ -149,7 +151,7 @@ async def _standings(uow: UnitOfWork, pipelines: Sequence[Pipeline], *, now: dat
     found: dict[str, FileStanding] = {}
     for pipeline in pipelines:
         watch = watches.get(pipeline.name)
-        # What was its sink long ago is read no further, and says nothing of now.
+        # Old sink topics are not read any more, so they do not count.
         readings = read_now(
             known.get(pipeline.name, ()), pipeline.definition.sink_topic, clusters.get(pipeline.cluster, ""), now=now
         )
@@ -181,12 +183,12 @@ async def _totals(
 
 
 async def _schemas(uow: UnitOfWork, name: str, *, limit: int) -> list[SchemaInHistory]:
-    # One more, for the last one to be compared with.
+    # One more, for the comparison with the last one.
     return history_of(await uow.of(WrittenFileStore).schemas(name, limit=limit + 1))[:limit]
 
 
 async def _file_pipeline(uow: UnitOfWork, name: str) -> Pipeline:
     pipeline = await uow.of(PipelineStore).get(name)
     if pipeline.definition.files is None and not await uow.of(FileReadingStore).watches([name]):
-        raise NotFoundError(f"the pipeline {name} writes records and no files: only one with a file sink has any")
+        raise NotFoundError(f"pipeline {name} has no file sink: it writes records, not files")
     return pipeline

@@ -1,12 +1,12 @@
-"""The collector's findings, as the server keeps them: figures, and a few examples."""
+"""Convert the collector's findings into stored figures and examples."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from datetime import datetime
 
 from app.kit.storable import moment_of_ms
+from app.kit.words import moment
 from app.products.files.orphan_findings import (
     SHOWN,
     Amount,
@@ -21,7 +21,7 @@ from app.products.files.reader.findings import Blocked, Findings
 
 
 def findings_of(found: Sequence[Findings]) -> OrphanFindings:
-    """Of all roots. While a transaction is open nothing is judged, below whichever root."""
+    """Return the findings of all roots. While a transaction is open, no root is judged."""
     blocked = dict.fromkeys(_open(one) for findings in found for one in findings.blocked)
     if blocked:
         return OrphanFindings(blocked=tuple(blocked)[:SHOWN])
@@ -52,7 +52,7 @@ def _root(findings: Findings) -> RootFindings:
         skew_ms=findings.skew_ms,
         margin_ms=findings.margin.total_ms,
         margin=findings.margin.sentence,
-        known_since=_moment(findings.since.at_ms),
+        known_since=moment(findings.since.at_ms),
         known_since_why=findings.since.why,
         referenced=amount(Standing.REFERENCED),
         too_young=amount(Standing.TOO_YOUNG),
@@ -72,10 +72,6 @@ def _open(blocked: Blocked) -> OpenTransaction:
         topic=blocked.topic,
         partition=blocked.partition,
         offset=blocked.offset,
-        since=_moment(blocked.since_ms),
+        since=moment(blocked.since_ms),
         transactional_id=blocked.transactional_id,
     )
-
-
-def _moment(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else moment_of_ms(at_ms)

@@ -1,4 +1,4 @@
-"""Files that pipelines wrote: each once by its path, with the totals, checkpoints and schemas that they make."""
+"""Database store of written files, once for each path, with their totals, checkpoints and schemas."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _FILE = """
 """
 _FILE_COLUMNS = ", ".join(line.split()[0] for line in _FILE.replace("\n", " ").split(","))
 _GROWN = ", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _FIGURES)
-# One parameter for all rows: to bind twenty thousand takes the event loop a good part of a second.
+# One parameter for all rows, since binding twenty thousand takes the event loop a large part of a second.
 _ADD = sa.text(
     f"""
     INSERT INTO written_files (pipeline_id, {_FILE_COLUMNS})
     SELECT {_ID}, {_FILE_COLUMNS} FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given({_FILE})
     ON CONFLICT ON CONSTRAINT uq_written_files_path DO NOTHING RETURNING path_sha256
-    """  # noqa: S608 - names of our own fields
+    """  # noqa: S608 - the names are constants
 )
 _COUNT_PARTITIONS = sa.text(
     f"""
@@ -54,7 +54,7 @@ _COUNT_PARTITIONS = sa.text(
     ORDER BY partition_sha256
     ON CONFLICT ON CONSTRAINT pk_file_partitions DO UPDATE SET {_GROWN},
         first_at = least(kept.first_at, excluded.first_at), last_at = greatest(kept.last_at, excluded.last_at)
-    """  # noqa: S608 - names of our own fields
+    """  # noqa: S608 - the names are constants
 )
 _COUNT_HOURS = sa.text(
     f"""
@@ -63,7 +63,7 @@ _COUNT_HOURS = sa.text(
         hour timestamptz, files bigint, records bigint, size_bytes bigint)
     ORDER BY hour
     ON CONFLICT ON CONSTRAINT pk_file_hours DO UPDATE SET {_GROWN}
-    """  # noqa: S608 - names of our own fields
+    """  # noqa: S608 - the names are constants
 )
 _COUNT_CHECKPOINTS = sa.text(
     f"""
@@ -76,7 +76,7 @@ _COUNT_CHECKPOINTS = sa.text(
     ON CONFLICT ON CONSTRAINT pk_file_checkpoints DO UPDATE SET {_GROWN},
         opened_at = least(kept.opened_at, excluded.opened_at),
         {", ".join(f"{name} = greatest(kept.{name}, excluded.{name})" for name in _TIMES[1:])}
-    """  # noqa: S608 - names of our own fields
+    """  # noqa: S608 - the names are constants
 )
 _KEEP_SCHEMAS = sa.text(
     f"""
@@ -86,25 +86,25 @@ _KEEP_SCHEMAS = sa.text(
     ORDER BY fingerprint
     ON CONFLICT ON CONSTRAINT pk_file_schemas DO UPDATE SET files = kept.files + excluded.files,
         first_at = least(kept.first_at, excluded.first_at), last_at = greatest(kept.last_at, excluded.last_at)
-    """  # noqa: S608 - names of our own fields
+    """  # noqa: S608 - the names are constants
 )
 
 
 class Added(NamedTuple):
-    """new: those that were not there. repeated: the others, each with where the reference lies that is kept."""
+    """new: files that were not stored. repeated: the others, each with the place of the stored reference."""
 
     new: tuple[WrittenFile, ...]
     repeated: tuple[tuple[WrittenFile, str], ...]
 
 
 class WrittenFileStore(DatabaseStore):
-    """Files by pipeline and path, their totals, checkpoints and schemas.
+    """Files by pipeline and path, with their totals, checkpoints and schemas.
 
-    What comes in has texts that can be stored (app/products/files/service/receiving.py).
+    app/products/files/service/receiving.py makes the texts storable.
     """
 
     async def add(self, pipeline: str, files: Sequence[WrittenFile]) -> Added:
-        """Keep those whose path is not known; of one path the first of `files`."""
+        """Store the files whose path is new, the first one for each path."""
         first: dict[str, WrittenFile] = {}
         again: list[tuple[str, WrittenFile]] = []
         for file in files:
@@ -133,12 +133,12 @@ class WrittenFileStore(DatabaseStore):
         await self._write(_COUNT_CHECKPOINTS, pipeline, [_with_total(one, key=key) for key, one in checkpoints.items()])
 
     async def keep_schemas(self, pipeline: str, schemas: Sequence[FileSchema]) -> None:
-        """Add to the files of those that are known by their fingerprint, keep the others."""
+        """Store new schemas, and add to the number of files of known ones."""
         rows = [{**msgspec.structs.asdict(one), "schema": msgspec.json.encode(one.schema).decode()} for one in schemas]
         await self._write(_KEEP_SCHEMAS, pipeline, rows)
 
     async def list(self, pipeline: str, wanted: FileFilter, *, after: str | None, limit: int) -> Page[FileRecord]:
-        """Newest first, by `referenced_at`."""
+        """Return files, newest `referenced_at` first."""
         statement = (
             sa.select(written_files)
             .where(_F.pipeline_id == _id_of(pipeline), *_matching(wanted))
@@ -156,9 +156,9 @@ class WrittenFileStore(DatabaseStore):
         return Page(items=items, next_cursor=cursor)
 
     async def partitions(self, pipeline: str, *, limit: int) -> tuple[builtins.list[PartitionTotal], int]:
-        """Those with the most bytes, and how many partitions are kept."""
+        """Return the partitions with the most bytes, and the number of kept partitions."""
         kept = file_partitions.c
-        # Counted beside: a window over all of them would be sorted with all that is in them.
+        # A separate count, since a window function would sort complete rows.
         counted = sa.select(sa.func.count()).select_from(file_partitions).where(kept.pipeline_id == _id_of(pipeline))
         rows = await self._db.rows(
             sa.select(file_partitions, counted.scalar_subquery().label("all_of_them"))
@@ -173,7 +173,7 @@ class WrittenFileStore(DatabaseStore):
         return found, rows[0].all_of_them if rows else 0
 
     async def hours(self, pipeline: str, *, since: datetime) -> builtins.list[HourTotal]:
-        """Oldest first; hours without a file are left out."""
+        """Return hours with files, oldest first."""
         rows = await self._db.rows(
             sa.select(file_hours)
             .where(file_hours.c.pipeline_id == _id_of(pipeline), file_hours.c.hour >= since)
@@ -182,7 +182,7 @@ class WrittenFileStore(DatabaseStore):
         return [HourTotal(hour=row.hour, total=_total(row)) for row in rows]
 
     async def checkpoints(self, pipeline: str, *, limit: int) -> builtins.list[FileCheckpoint]:
-        """Newest first, by `referenced_at`."""
+        """Return checkpoints, newest `referenced_at` first."""
         kept = file_checkpoints.c
         rows = await self._db.rows(
             sa.select(file_checkpoints)
@@ -194,7 +194,7 @@ class WrittenFileStore(DatabaseStore):
         return [FileCheckpoint(total=_total(row), **{name: getattr(row, name) for name in plain}) for row in rows]
 
     async def schemas(self, pipeline: str, *, limit: int) -> builtins.list[FileSchema]:
-        """Newest first, by `first_at`."""
+        """Return schemas, newest `first_at` first."""
         kept = file_schemas.c
         rows = await self._db.rows(
             sa.select(file_schemas)
@@ -222,7 +222,7 @@ class WrittenFileStore(DatabaseStore):
         return result.all() if result.returns_rows else []
 
     async def _places(self, pipeline: str, keys: Sequence[str]) -> dict[str, str]:
-        """Where the references lie that files with these digests of their paths were kept by."""
+        """Return the places of the stored references, by the digest of the file's path."""
         if not keys:
             return {}
         rows = await self._db.rows(
@@ -250,9 +250,9 @@ def _matching(wanted: FileFilter) -> list[sa.ColumnElement[bool]]:
 
 
 def _number(text: str) -> int:
-    """The id inside a cursor. Raises InvalidError at field `after`."""
+    """Return the id in a cursor. Raises InvalidError at field `after`."""
     if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
-        raise InvalidError("this cursor is not one of ours: take it from next_cursor unchanged", field="after")
+        raise InvalidError("the cursor is invalid: use next_cursor unchanged", field="after")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Looks for orphans and collections of them; of a pipeline only the newest."""
+"""Database store of orphan scans and collections, of which the newest are kept."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _HAS_ENDED = _O.state.in_(sorted(ENDED))
 
 class OrphanLookStore(DatabaseStore):
     async def add(self, look: OrphanLook) -> OrphanLook:
-        """Keep it, and of those that have ended only the newest; its id is the database's.
+        """Store a new one with an id, and delete old ones.
 
-        Raises ConflictError while another one of the pipeline lives.
+        Raises ConflictError if the pipeline has one that has not ended.
         """
         pipeline_id = sa.select(pipelines.c.id).where(pipelines.c.name == look.pipeline).scalar_subquery()
         await self._forget_old(pipeline_id)
@@ -46,24 +46,24 @@ class OrphanLookStore(DatabaseStore):
         statement = _SELECT.where(_O.id == look_id)
         row = await self._db.row(statement.with_for_update(of=orphan_looks) if for_update else statement)
         if row is None:
-            raise NotFoundError(f"there is no look for orphans {look_id}: only the newest are kept")
+            raise NotFoundError(f"orphan scan {look_id} does not exist: only the newest are kept")
         return _look(row)
 
     async def living(self) -> list[OrphanLook]:
-        """Those that have not ended, the oldest first."""
+        """Return those that have not ended, oldest first."""
         rows = await self._db.rows(_SELECT.where(~_HAS_ENDED).order_by(_O.number))
         return [_look(row) for row in rows]
 
     async def newest(self, pipeline: str) -> list[OrphanLook]:
-        """All that are kept of it, the newest first."""
+        """Return all that are kept of a pipeline, newest first."""
         rows = await self._db.rows(_SELECT.where(pipelines.c.name == pipeline).order_by(_NEWEST_FIRST))
         return [_look(row) for row in rows]
 
     async def newest_findings(self, names: Collection[str]) -> Mapping[str, OrphanLook]:
-        """Of each pipeline the newest that judged something, if there is any."""
+        """Return the newest one that judged files, by pipeline."""
         if not names:
             return {}
-        # What judged nothing, for a transaction was open, has no root.
+        # A scan that judged nothing, since a transaction was open, has no root.
         has_judged = sa.func.jsonb_array_length(_O.findings["roots"]) > 0
         rows = await self._db.rows(
             _SELECT.where(pipelines.c.name.in_(sorted(names)), _O.findings.is_not(None), has_judged)
@@ -73,11 +73,11 @@ class OrphanLookStore(DatabaseStore):
         return {row.pipeline: _look(row) for row in rows}
 
     async def save(self, look: OrphanLook, *, attempt: int) -> bool:
-        """Write what changes in its life; False: it has ended, or this is not the attempt that it is at."""
+        """Store it. Return false if it has ended, or this is not its current attempt."""
         return await self._write(look.id, attempt, _values(look))
 
     async def save_progress(self, look_id: str, told: str, deleted: Amount, *, attempt: int) -> bool:
-        """False as of `save`."""
+        """Store the progress. Return false as `save` does."""
         told = storable_text(told)
         return await self._write(look_id, attempt, {"told": told, "deleted": msgspec.to_builtins(deleted)})
 

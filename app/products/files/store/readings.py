@@ -1,4 +1,4 @@
-"""How far the references in sink topics were read, and what reading them has come to."""
+"""Database store of the progress and the results of reading references."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WATCHED = (
     .where(sa.func.jsonb_typeof(revisions.c.definition["files"]) == "object")
     .order_by(_P.name)
 )
-# Each row only from where it was: whoever else moved it meanwhile has kept what lies in between.
+# Each row only from its known position: another server that moved it has stored the references between.
 _MOVE = sa.text(
     f"""
     UPDATE file_readings AS kept
@@ -42,20 +42,20 @@ _MOVE = sa.text(
     WHERE kept.pipeline_id = (SELECT id FROM pipelines WHERE name = :pipeline)
       AND (kept.kafka_cluster_id, kept.topic, kept.partition) = (step.kafka_cluster_id, step.topic, step.partition)
       AND (kept.topic_id, kept.next_offset) = (step.was_topic_id, step.was_offset)
-    """  # noqa: S608 - names of our own fields
+    """  # noqa: S608 - the names are constants
 )
 
 
 class FileReadingStore(DatabaseStore):
-    """How far references were read; moved in the transaction that keeps what was read."""
+    """The progress of reading, which advances in the transaction that stores the references."""
 
     async def watched(self) -> list[WatchedPipeline]:
-        """Every pipeline whose current revision has a file sink, by name."""
+        """Return the pipelines whose current revision has a file sink, ordered by name."""
         rows = await self._db.rows(_WATCHED)
         return [WatchedPipeline(row.name, row.cluster, row.sink_topic) for row in rows]
 
     async def readings(self, pipelines: Collection[str]) -> Mapping[str, Sequence[TopicReading]]:
-        """Of each that has any, by topic and partition."""
+        """Return the progress by pipeline, ordered by topic and partition."""
         rows = await self._db.rows(_readings().where(_P.name.in_(sorted(pipelines))))
         found: dict[str, list[TopicReading]] = {}
         for row in rows:
@@ -63,7 +63,7 @@ class FileReadingStore(DatabaseStore):
         return found
 
     async def begin(self, pipeline: str, *, now: datetime) -> bool:
-        """Make the pipeline's watch unless it is there, and lock it until the end; False: there is no such pipeline."""
+        """Create the pipeline's watch if missing, and lock it. Return false if the pipeline does not exist."""
         since = sa.literal(now, sa.DateTime(timezone=True))
         made = sa.select(_P.id, since, *(sa.literal("") for _ in _WORDS)).where(_P.name == pipeline)
         statement = postgresql.insert(file_watches).from_select(["pipeline_id", "since", *_WORDS], made)
@@ -71,8 +71,10 @@ class FileReadingStore(DatabaseStore):
         return await self._db.row(statement.returning(_W.pipeline_id)) is not None
 
     async def move(self, pipeline: str, steps: Sequence[tuple[TopicReading | None, TopicReading]]) -> bool:
-        """From how it was read, None for not at all, to how it is read now; False, and no more to be done in the unit
-        than to leave it, where somebody else moved one of them meanwhile."""
+        """Advance the progress in steps (before, after); before None: not read yet.
+
+        Return false if another server has moved one of them meanwhile. The transaction must be left then.
+        """
         known = [_step(before, after) for before, after in steps if before is not None]
         if known:
             parameters = {"steps": msgspec.json.encode(known).decode(), "pipeline": pipeline}
@@ -87,7 +89,7 @@ class FileReadingStore(DatabaseStore):
         return len(made) == len(new)
 
     async def note_look(self, pipeline: str, total: Total, received: Reception, *, now: datetime) -> None:
-        """An answer was got, with so much in it."""
+        """Record an answer of the brokers with its content."""
         received = storable(received)
         words: dict[str, Any] = {name: word for name in ("stranger", "repetition") if (word := getattr(received, name))}
         if received.repeated:
@@ -107,13 +109,13 @@ class FileReadingStore(DatabaseStore):
         )
 
     async def note_problem(self, pipelines: Collection[str], problem: str, *, now: datetime) -> None:
-        """Why none, or not all, is got of these pipelines; empty: nothing is wrong. One that stands keeps its time."""
+        """Record the problem of reading these pipelines; empty: none. An existing problem keeps its time."""
         at = sa.literal(now, sa.DateTime(timezone=True))
         problem_at = at if problem else sa.cast(sa.null(), sa.DateTime(timezone=True))
         made = sa.select(_P.id, at, problem_at, sa.literal(storable_text(problem)), sa.literal(""), sa.literal(""))
         statement = postgresql.insert(file_watches).from_select(
             ["pipeline_id", "since", "problem_at", *_WORDS],
-            # In one order everywhere: each row is locked.
+            # Rows are locked in the same order everywhere.
             made.where(_P.name.in_(sorted(pipelines))).order_by(_P.id),
         )
         await self._db.execute(
@@ -130,7 +132,7 @@ class FileReadingStore(DatabaseStore):
         )
 
     async def watches(self, pipelines: Collection[str]) -> Mapping[str, FileWatchState]:
-        """Of each that has one."""
+        """Return the watches by pipeline."""
         rows = await self._db.rows(
             sa.select(file_watches, _P.name)
             .join(pipelines_table, _P.id == _W.pipeline_id)

@@ -1,4 +1,4 @@
-"""What is removed with time of what is known of files: what is old, and what lies beyond a pipeline's newest."""
+"""Retention of the data about files: by age, and by number for each pipeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.products.files import checkpoint, schema_history, totals, written_file
 
 
 class _Bounds(NamedTuple):
-    """aged_by: the time by which a row is old; ordered_by: by which the newest `most` of a pipeline are told."""
+    """aged_by: column of the age. ordered_by: column by which the newest `most` rows of a pipeline are kept."""
 
     table: str
     aged_by: str
@@ -34,7 +34,7 @@ _IS_ANY_WATCHED = sa.text("SELECT EXISTS (SELECT FROM file_watches)")
 
 class FileRetentionStore(DatabaseStore):
     async def expire(self, *, now: datetime) -> dict[str, int]:
-        """How many rows were removed, by table; asks nothing further where no pipeline ever had a file sink."""
+        """Delete old rows, and return their number by table. It stops early if no pipeline has had a file sink."""
         if not (await self._db.execute(_IS_ANY_WATCHED)).scalar_one():
             return {}
         removed: dict[str, int] = {}
@@ -52,7 +52,7 @@ def _older(bounds: _Bounds) -> sa.TextClause:
         f"""
         DELETE FROM {bounds.table} AS old USING file_watches AS watch
         WHERE old.pipeline_id = watch.pipeline_id AND old.{bounds.aged_by} < :before
-        """  # noqa: S608 - names of our own tables
+        """  # noqa: S608 - the names are constants
     )
 
 
@@ -64,5 +64,5 @@ def _beyond_the_newest(bounds: _Bounds) -> sa.TextClause:
             WHERE newest.pipeline_id = watch.pipeline_id
             ORDER BY newest.{bounds.ordered_by} DESC OFFSET :most LIMIT 1) AS last
         WHERE old.pipeline_id = watch.pipeline_id AND old.{bounds.ordered_by} <= last.place
-        """  # noqa: S608 - names of our own tables
+        """  # noqa: S608 - the names are constants
     )

@@ -1,4 +1,4 @@
-"""Files that pipelines wrote, their totals, checkpoints and schemas, and how far the references to them were read."""
+"""The tables of written files, their totals, checkpoints and schemas, and the progress of reading."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ written_files = sa.Table(
     text("topic"),
     integer("topic_partition"),
     _number("offset"),
-    # Of the digest: a path may be longer than an entry of an index.
+    # By digest, since a path may be longer than an index entry.
     sa.UniqueConstraint("pipeline_id", "path_sha256", name="uq_written_files_path"),
     sa.Index("ix_written_files_referenced", "pipeline_id", "referenced_at", "id"),
     sa.Index("ix_written_files_order", "pipeline_id", "id"),
@@ -69,7 +69,7 @@ file_partitions = sa.Table(
     moment("first_at"),
     moment("last_at"),
     sa.Index("ix_file_partitions_last_at", "pipeline_id", "last_at"),
-    # One that is written to is rewritten every few seconds.
+    # A row of an active partition is updated every few seconds.
     postgresql_with={"fillfactor": "80"},
 )
 
@@ -106,7 +106,7 @@ file_schemas = sa.Table(
     metadata,
     _pipeline_id(primary_key=True),
     text("fingerprint", primary_key=True),
-    # As text: JSONB keeps no order of keys, and no U+0000.
+    # As text, since JSONB does not keep the order of keys and has no U+0000.
     text("schema"),
     _number("files"),
     moment("first_at"),

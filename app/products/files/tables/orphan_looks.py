@@ -1,4 +1,4 @@
-"""Looks for orphans and collections of them."""
+"""The table of orphan scans and collections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ orphan_looks = sa.Table(
     "orphan_looks",
     metadata,
     generated_uuid("id"),
-    # Which one came later: clocks of servers differ.
+    # The order of creation, since clocks of servers differ.
     sa.Column("number", sa.BigInteger, sa.Identity(always=True), nullable=False),
     sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
     text("act"),
@@ -33,7 +33,7 @@ orphan_looks = sa.Table(
     sa.CheckConstraint("(state = 'failed') = (reason IS NOT NULL)", name="reason"),
     sa.CheckConstraint("(act = 'collect') = (confirmed IS NOT NULL)", name="confirmed"),
     sa.Index("ix_orphan_looks_pipeline_number", "pipeline_id", "number"),
-    # One that is at work is rewritten every second.
+    # A running one is updated every second.
     postgresql_with={"fillfactor": "80"},
 )
 sa.Index(

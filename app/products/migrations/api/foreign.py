@@ -50,7 +50,9 @@ async def watch_foreign(
             uow, cluster=name, group=body.group, prefix=body.prefix, by=by, why=body.why, now=now
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/foreign-migrations", responses=refusals(404))
@@ -99,4 +101,6 @@ async def go_on(
         now = wiring.clock.now()
         return await foreign.go_on(uow, migration_id, view.look, by=by, why=body.why, now=now)
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer

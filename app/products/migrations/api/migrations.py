@@ -55,7 +55,9 @@ async def start_migration(
             now=wiring.clock.now(),
         )
 
-    return await once.do(act, status=201)
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
 
 
 @router.get("/pipelines/{name}/migrations/plan", responses=refusals(404, 409, 422))
@@ -131,7 +133,9 @@ async def pause_migration(
         now = wiring.clock.now()
         return await asking.pause_migration(uow, migration_id, by=by, why=body.why, now=now)
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 @router.post("/migrations/{migration_id}/resume", response_model=Shown[Migration], responses=refusals(404, 409, 413))
@@ -149,7 +153,9 @@ async def resume_migration(
         now = wiring.clock.now()
         return await asking.resume_migration(uow, migration_id, by=by, why=body.why, now=now)
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 @router.post("/migrations/{migration_id}/rollback", response_model=Shown[Migration], responses=refusals(404, 409, 413))
@@ -168,7 +174,9 @@ async def roll_back(
         look = await looking.look_now(uow, wiring.observations, migration_id, now=now)
         return await asking.roll_back(uow, migration_id, look, to=body.to, by=by, why=body.why, now=now)
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 @router.post("/migrations/{migration_id}/abort", response_model=Shown[Migration], responses=refusals(404, 409, 413))
@@ -187,7 +195,9 @@ async def abort_migration(
         look = await looking.look_now(uow, wiring.observations, migration_id, now=now)
         return await asking.abort_migration(uow, migration_id, look, by=by, why=body.why, now=now)
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer
 
 
 @router.post("/migrations/{migration_id}/fence", response_model=Shown[Migration], responses=refusals(404, 409, 413))
@@ -208,4 +218,6 @@ async def fence_id(
             uow, migration_id, look, transactional_id=body.transactional_id, by=by, why=body.why, now=now
         )
 
-    return await once.do(act)
+    answer = await once.do(act)
+    await uow.commit()
+    return answer

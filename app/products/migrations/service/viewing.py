@@ -13,7 +13,7 @@ from app.core.mappings.mapping import Archived, TransactionalIdOwner
 from app.core.observing.service.observations import Observations
 from app.core.runs.store.runs import RunStore
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.words import span
+from app.kit.words import duration
 from app.products.migrations.alarms import Alarm
 from app.products.migrations.decision import to_bounce
 from app.products.migrations.evidence import task_ids
@@ -115,7 +115,7 @@ async def view_of(uow: UnitOfWork, observations: Observations, migration_id: str
         usually_s=(await usual_s(uow, migration)).get(step.kind) if step is not None else None,
         why=WHY[migration.stage],
         way_back=WAY_BACK[migration.stage],
-        waited=span(round((now - since).total_seconds() * 1000)),
+        waited=duration(round((now - since).total_seconds() * 1000)),
         given_up=tuple(one for one in fences if one is not None and one.at >= migration.started_at),
         stopped_by_alarm=bool(alarms) and alarms[-1].sentence == migration.missing,
     )

@@ -48,7 +48,7 @@ def test_a_pending_instance_of_an_old_revision_is_not_submitted() -> None:
     assert states_entered(decide(view([instance(S.PENDING)], revision=2))) == [S.STOPPED]
 
 
-def test_an_instance_with_a_permanent_error_does_not_hold_up_a_bounce() -> None:
+def test_instance_with_a_permanent_error_does_not_delay_a_bounce() -> None:
     failed = replace(
         ended(S.FAILED, lease=1, lived_s=2, ended_s=100),
         outcome=InstanceOutcome(kind="hopeless", message="record refused", at=ago(100)),

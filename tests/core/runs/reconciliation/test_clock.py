@@ -1,4 +1,4 @@
-"""A clock that jumps, or differs between servers: nobody is called lost for it, and nothing waits for it."""
+"""A clock that jumps, or differs between servers: no instance is called lost for it, and no action waits for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR_S = 3600
 
 
 def after_a_jump_back(one: Instance, seen: Observation, *, desired: DesiredRunState = D.RUN) -> list[Action]:
-    """What is decided of a row whose moments lie an hour ahead, by a reconciler that has noticed and listens since."""
+    """Return the decision for a row whose times are an hour ahead, by a reconciler that has noticed that."""
     return decide(view([one], desired=desired, seen={one.ordinal: seen}, listening_s=60))
 
 
@@ -31,7 +31,7 @@ def hour_ahead(one: Instance) -> Instance:
     return replace(one, **moved)
 
 
-def test_what_waits_to_be_submitted_is_submitted() -> None:
+def test_pending_instance_is_submitted() -> None:
     assert after_a_jump_back(hour_ahead(instance(S.PENDING)), ALIVE) == [Submit(ordinal=0, lease=1)]
 
 
@@ -58,8 +58,8 @@ def test_a_submission_that_never_came_is_judged() -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [0.5, 5])
-def test_a_server_whose_clock_is_a_little_ahead_is_heard(ahead_s: float) -> None:
-    """Its heartbeats count as just now: neither as silence nor as a word from the future."""
+def test_heartbeat_of_a_server_with_a_clock_slightly_ahead_counts(ahead_s: float) -> None:
+    """Its heartbeats count as just now: neither as missing nor as from the future."""
     one = instance(heard_s=-ahead_s)
     turn = view([one], seen={0: ALIVE})
     assert turn.silence(one) == timedelta(0)

@@ -1,4 +1,4 @@
-"""What holds whatever is wanted and seen: who runs well is left alone, every step is legal, nothing starts early."""
+"""Rules for every desired state and observation: a healthy instance is left alone, every step is legal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ S = InstanceState
 
 
 @pytest.mark.parametrize("state", [S.SUBMITTING, S.STARTING, S.RUNNING, S.PAUSED, S.DRAINING])
-def test_a_living_instance_that_is_heard_is_left_alone(state: InstanceState) -> None:
+def test_live_instance_with_heartbeats_is_left_alone(state: InstanceState) -> None:
     assert decide_for(instance(state, in_state_s=5)) == []
 
 
@@ -29,7 +29,7 @@ def test_nothing_is_started_while_it_observes(instances: list[Instance]) -> None
     assert decide(view(instances, may_start=True, ordinals=1)) != []
 
 
-def test_silence_counts_only_while_somebody_listened() -> None:
+def test_missing_heartbeats_count_only_while_a_server_listens() -> None:
     silent = instance(heard_s=500)
     assert decide(view([silent], seen={0: ELSEWHERE}, listening_s=3)) == []
     assert states_entered(decide(view([silent], seen={0: ELSEWHERE}, listening_s=60))) == [S.UNREACHABLE]

@@ -1,4 +1,4 @@
-"""Failures: again for ever, later each time; a permanent error never."""
+"""Failures: restarts for ever with growing waits; none after a permanent error."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def submits(failures: int, waited_s: float) -> bool:
     return [type(action) for action in decide(view([pending]))] == [Submit]
 
 
-def test_the_wait_before_the_next_submission_doubles_up_to_five_minutes() -> None:
+def test_wait_before_the_next_submission_grows_up_to_five_minutes() -> None:
     waits = [TIMING.wait_after(n).total_seconds() for n in range(12)]
     assert waits == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert not submits(3, 3.9)

@@ -49,14 +49,14 @@ def test_lost_needs_silence_the_masters_word_and_no_process_for_thirty_seconds()
     ("one", "seen"),
     [
         pytest.param(instance(S.UNREACHABLE, missing_s=29, heard_s=40), GONE_UNKNOWN, id="not held for long enough"),
-        pytest.param(instance(S.UNREACHABLE, missing_s=40, heard_s=5), GONE_UNKNOWN, id="not silent"),
+        pytest.param(instance(S.UNREACHABLE, missing_s=40, heard_s=5), GONE_UNKNOWN, id="with heartbeats"),
         pytest.param(instance(S.UNREACHABLE, missing_s=40, heard_s=40), GONE_RUNNING, id="the master counts it"),
-        pytest.param(instance(S.UNREACHABLE, missing_s=40, heard_s=40), GONE_UNREACHABLE, id="no word of the master"),
+        pytest.param(instance(S.UNREACHABLE, missing_s=40, heard_s=40), GONE_UNREACHABLE, id="no answer of the master"),
         pytest.param(instance(S.UNREACHABLE, missing_s=40, heard_s=40), ALIVE, id="the process lives"),
         pytest.param(instance(S.UNREACHABLE, missing_s=40, heard_s=40), ELSEWHERE, id="the process is out of sight"),
     ],
 )
-def test_lost_is_not_said_when_one_of_its_conditions_is_missing(one: Instance, seen: Observation) -> None:
+def test_instance_is_not_lost_if_one_condition_is_missing(one: Instance, seen: Observation) -> None:
     assert S.LOST not in states_entered(decide_for(one, seen))
 
 
@@ -70,17 +70,17 @@ def test_a_master_that_does_not_answer_makes_a_gone_driver_unreachable_and_reset
     assert states_entered(actions) == [S.UNREACHABLE]
 
 
-def test_what_comes_back_is_not_missing_any_more() -> None:
+def test_instance_that_returns_is_not_missing_any_more() -> None:
     assert decide_for(instance(missing_s=20), ALIVE) == [MarkMissing(ordinal=0, lease=1, since=None)]
 
 
-def test_the_word_that_a_driver_left_behind_counts_when_no_server_heard_it() -> None:
+def test_outcome_left_on_the_host_counts_if_no_server_received_it() -> None:
     outcome = InstanceOutcome(kind="drained", message="drained on SIGTERM", at=ago(20))
     seen = replace(GONE_FINISHED, outcome=outcome)
     assert decide_for(instance(S.DRAINING, heard_s=20), seen) == [TakeOutcome(ordinal=0, lease=1, outcome=outcome)]
 
 
-def test_a_driver_that_never_claimed_is_failed_whatever_the_master_says() -> None:
+def test_driver_without_a_claim_is_failed_with_any_answer_of_the_master() -> None:
     one = instance(S.SUBMITTING, is_claimed=False, in_state_s=3)
     assert states_entered(decide_for(one, GONE_UNREACHABLE)) == [S.FAILED]
 

@@ -1,4 +1,4 @@
-"""A driver that is there: silent, drained, hurried, killed."""
+"""A live driver: without heartbeats, drained, signalled, killed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ S = InstanceState
 D = DesiredRunState
 
 
-def test_a_driver_that_has_not_claimed_yet_is_not_called_silent() -> None:
+def test_driver_without_a_claim_yet_is_not_called_unreachable() -> None:
     assert decide_for(instance(S.SUBMITTING, is_claimed=False, lived_s=25, in_state_s=25)) == []
 
 
-def test_a_silent_driver_that_lives_stays_what_it_is_and_says_so() -> None:
+def test_live_driver_without_heartbeats_keeps_its_state_with_a_reason() -> None:
     (action,) = decide_for(instance(heard_s=11), ALIVE)
     assert isinstance(action, Advance)
     assert action.to is S.RUNNING
@@ -44,7 +44,7 @@ def test_a_silent_driver_that_lives_stays_what_it_is_and_says_so() -> None:
     ]
 
 
-def test_a_silent_driver_on_another_host_is_unreachable_and_names_the_host() -> None:
+def test_driver_without_heartbeats_on_another_host_is_unreachable() -> None:
     (action,) = decide_for(instance(heard_s=11), ELSEWHERE)
     assert isinstance(action, Advance)
     assert action.to is S.UNREACHABLE
@@ -52,7 +52,7 @@ def test_a_silent_driver_on_another_host_is_unreachable_and_names_the_host() -> 
 
 
 @pytest.mark.parametrize("state", [S.SUBMITTING, S.STARTING, S.RUNNING, S.PAUSED])
-def test_a_drain_is_written_before_anybody_is_told(state: InstanceState) -> None:
+def test_drain_is_written_before_it_is_sent(state: InstanceState) -> None:
     assert decide_for(instance(state), desired=D.DRAIN) == [Advance(ordinal=0, lease=1, to=S.DRAINING, reason=None)]
 
 
@@ -60,7 +60,7 @@ def test_a_drain_is_written_before_anybody_is_told(state: InstanceState) -> None
     ("age_s", "heard_s", "why"),
     [(5, 0.5, None), (5, 11, "no heartbeat arrives"), (16, 0.5, "it has not drained within 15 s")],
 )
-def test_a_drain_that_takes_too_long_or_is_not_heard_gets_a_signal(
+def test_drain_that_takes_too_long_or_has_no_heartbeat_gets_a_signal(
     age_s: float, heard_s: float, why: str | None
 ) -> None:
     actions = decide_for(instance(S.DRAINING, in_state_s=age_s, heard_s=heard_s), desired=D.DRAIN)
@@ -76,7 +76,7 @@ def draining(*, signalled_s: float, killed_s: float | None = None) -> Instance:
 def test_the_signal_is_sent_once_and_the_kill_comes_after_its_own_bound() -> None:
     assert decide_for(draining(signalled_s=119), desired=D.DRAIN) == []
     (action,) = decide_for(draining(signalled_s=121), desired=D.DRAIN)
-    assert action == Kill(ordinal=0, lease=1, reason="killed: it had not drained 121 s after SIGTERM")
+    assert action == Kill(ordinal=0, lease=1, reason="killed: it had not drained 2 min after SIGTERM")
 
 
 def test_a_kill_waits_for_uploads_that_may_take_longer() -> None:
@@ -86,7 +86,7 @@ def test_a_kill_waits_for_uploads_that_may_take_longer() -> None:
         assert any(isinstance(action, Kill) for action in actions) is is_killed
 
 
-def test_a_kill_is_told_once_and_sent_again_lest_a_server_died_before_it_was_sent() -> None:
+def test_kill_is_recorded_once_and_sent_again_in_case_a_server_died() -> None:
     assert decide_for(draining(signalled_s=130, killed_s=5), desired=D.DRAIN) == []
     assert decide_for(draining(signalled_s=130, killed_s=11), desired=D.DRAIN) == [
         Kill(ordinal=0, lease=1, reason=None)
@@ -119,7 +119,7 @@ def test_a_driver_that_ignores_its_signal_is_brought_to_an_end_by_few_words() ->
     one = replace(one, missing_since=turn.now)
     (action,) = decide(replace(gone, run=replace(gone.run, instances=(one,))))
     assert isinstance(action, Advance)
-    assert (action.to, action.reason) == (S.FAILED, "killed: it had not drained 120 s after SIGTERM")
+    assert (action.to, action.reason) == (S.FAILED, "killed: it had not drained 2 min after SIGTERM")
 
 
 @pytest.mark.parametrize("state", [S.DRAINING, S.UNREACHABLE])
@@ -127,7 +127,7 @@ def test_nothing_is_signalled_on_another_host(state: InstanceState) -> None:
     assert decide_for(instance(state, in_state_s=500), ELSEWHERE, desired=D.DRAIN) == []
 
 
-def test_a_drain_on_a_host_that_is_silent_says_where_it_hangs() -> None:
+def test_drain_without_heartbeats_names_its_host() -> None:
     one = instance(S.DRAINING, in_state_s=500, heard_s=300)
     (action,) = decide_for(one, ELSEWHERE, desired=D.DRAIN)
     assert isinstance(action, Advance)
@@ -142,7 +142,7 @@ def test_a_kill_kills_until_the_process_is_gone(state: InstanceState) -> None:
     assert states_entered(decide_for(instance(state), GONE_FINISHED, desired=D.KILL)) == [S.STOPPED]
 
 
-def test_a_kill_ends_at_last_even_if_nobody_can_say_that_it_is_over() -> None:
+def test_kill_ends_even_if_its_end_cannot_be_verified() -> None:
     one = instance(S.UNREACHABLE, missing_s=31, heard_s=31)
     assert states_entered(decide_for(one, GONE_UNREACHABLE, desired=D.KILL)) == [S.LOST]
     assert decide_for(instance(S.UNREACHABLE, heard_s=31), GONE_UNREACHABLE, desired=D.KILL) == [
@@ -151,7 +151,7 @@ def test_a_kill_ends_at_last_even_if_nobody_can_say_that_it_is_over() -> None:
 
 
 @pytest.mark.parametrize("desired", [D.DRAIN, D.KILL])
-def test_what_was_never_submitted_stops_at_once(desired: DesiredRunState) -> None:
+def test_instance_that_was_never_submitted_stops_at_once(desired: DesiredRunState) -> None:
     assert states_entered(decide_for(instance(S.PENDING), desired=desired)) == [S.STOPPED]
 
 

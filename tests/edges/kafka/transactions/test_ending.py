@@ -107,6 +107,6 @@ async def test_fencing_aborts_what_is_open_and_refuses_its_producer(scene: Scene
 
 async def test_fencing_an_id_that_is_not_there_makes_none(scene: Scene) -> None:
     name = unique_name("nobody")
-    with pytest.raises(ConflictError, match="there is no transactional id"):
+    with pytest.raises(ConflictError, match="does not exist on this cluster"):
         await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=True)
     assert await scene.brokers.describe_transaction(scene.connection, name) is None

@@ -264,7 +264,7 @@ def test_what_is_committed_between_two_batches_ends_it(
         lake.topic.write(9, reference_to(path(victim)))
         lake.topic.mark(9)
 
-    with pytest.raises(ReferencesUnreadableError, match=f"{path(victim)} was referenced at files-0@2"):
+    with pytest.raises(ReferencesUnreadableError, match=f"{path(victim)} has a new reference at files-0@2"):
         collector.delete(findings, told=meanwhile)
     assert lake.store.deleted == [path(2)]
 

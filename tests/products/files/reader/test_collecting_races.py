@@ -226,7 +226,7 @@ def test_a_sink_that_breaks_its_times_is_noticed_before_anything_is_deleted() ->
     run = Run(((UPLOAD, 0), (WAIT, 0), (WRITE, 5), (DECIDE, 5), (MARK, 5)))
     findings = run.collector.look()
     assert [stored.path for stored in findings.orphans] == [PATH]
-    with pytest.raises(ReferencesUnreadableError, match="the margin does not hold"):
+    with pytest.raises(ReferencesUnreadableError, match="the margin is too small"):
         run.collector.delete(findings)
     assert run.store.deleted == []
 

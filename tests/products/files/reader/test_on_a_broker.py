@@ -148,7 +148,7 @@ def test_commands_read_no_other_cluster_than_the_one_that_was_registered(
     with opened(known) as (topic,):
         assert topic.name == sink.topic
     other = msgspec.structs.replace(known, cluster_ids={"local": "another-one"})
-    with pytest.raises(CommandError, match="local was registered with the id another-one"), opened(other):
+    with pytest.raises(CommandError, match="local is registered with another-one"), opened(other):
         pass
 
 

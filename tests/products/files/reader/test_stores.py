@@ -134,7 +134,7 @@ def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:
     """It may be on another host, or not be mounted; then every referenced file would be missing."""
     files = open_store(f"file://{tmp_path}/lake")
     for act in (lambda: list(files.list("p")), lambda: files.open("p/x"), lambda: files.stat("p/x")):
-        with pytest.raises(StoreUnavailableError, match=r"there is no folder file://.*/lake on this host"):
+        with pytest.raises(StoreUnavailableError, match=r"the folder file://.*/lake does not exist on this host"):
             act()
 
 
@@ -142,7 +142,7 @@ def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:
 def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer_are_said(s3: S3) -> None:
     nowhere = open_store("s3://nowhere-at-all/lake", s3.options())
     for act in (lambda: list(nowhere.list("p")), lambda: list(nowhere.open_uploads("p")), nowhere.now_ms):
-        with pytest.raises(StoreUnavailableError, match="there is no bucket nowhere-at-all"):
+        with pytest.raises(StoreUnavailableError, match="the bucket nowhere-at-all does not exist"):
             act()
     away = open_store("s3://bucket/lake", {**s3.options("http://127.0.0.1:9"), "config_kwargs": {"connect_timeout": 1}})
     with pytest.raises(StoreUnavailableError, match="cannot list s3://bucket/lake/p"):
@@ -150,7 +150,7 @@ def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer_are_said(s3
 
 
 def test_a_root_is_named_when_it_is_none() -> None:
-    with pytest.raises(NoStoreError, match="'lake' is no store"):
+    with pytest.raises(NoStoreError, match="'lake' is not a supported store"):
         open_store("lake")
 
 

@@ -126,7 +126,7 @@ async def test_a_group_that_rebalances_between_checks_keeps_the_preflight_closed
 
 
 async def test_a_member_of_a_lease_that_is_over_keeps_the_first_gate_shut(migrating: Migrating) -> None:
-    """It is awake, without a generation, and heard by nobody but the group's coordinator."""
+    """It is awake, without a generation, and known to the group's coordinator only."""
     await migrating.running()
     migration = await migrating.start()
     await migrating.until(migration, lambda seen: len(seen.steps) == 2)

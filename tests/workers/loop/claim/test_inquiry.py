@@ -78,7 +78,7 @@ class Asked:
 
 @pytest.mark.parametrize("word", [True, False])
 @pytest.mark.parametrize("standing", [UNFENCED, FENCED, Standing(has_held=False, identity=None, is_fenced=True)])
-def test_servers_word_is_enough(word: bool, standing: Standing) -> None:
+def test_servers_answer_is_enough(word: bool, standing: Standing) -> None:
     asked = Asked(word)
     assert asked.says(standing, TAKEN) is word
     assert asked.opened == []
@@ -105,19 +105,19 @@ def test_init_that_may_be_our_own_is_anothers_as_soon_as_something_is_written_un
     assert asked.says(unheard, [*TAKEN, state(S.ONGOING, 5)]) is False
 
 
-def test_init_that_may_be_our_own_does_not_help_who_was_fenced() -> None:
+def test_init_that_may_be_our_own_does_not_help_a_fenced_attempt() -> None:
     assert (
         Asked().says(Standing(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=True), TAKEN) is False
     )
 
 
-def test_journal_of_nobody_else_says_yes_to_who_was_not_fenced_and_no_to_who_was() -> None:
+def test_journal_without_another_client_allows_an_unfenced_attempt_and_no_fenced_one() -> None:
     assert Asked().says(UNFENCED, OURS) is True
     assert Asked().says(FENCED, OURS) is False
 
 
 @pytest.mark.parametrize("fenced", [False, True])
-def test_unknown_identity_or_forbidden_journal_is_no_only_to_who_was_fenced(fenced: bool) -> None:
+def test_unknown_identity_or_forbidden_journal_stops_only_a_fenced_attempt(fenced: bool) -> None:
     nobody = Standing(has_held=True, identity=None, is_fenced=fenced)
     assert Asked().says(nobody, TIMED_OUT) is not fenced
     asked = Asked()
@@ -127,7 +127,7 @@ def test_unknown_identity_or_forbidden_journal_is_no_only_to_who_was_fenced(fenc
     assert "the journal cannot be read: could not read __transaction_state" in answer.reason
 
 
-def test_who_has_not_had_the_id_yet_may_try_again() -> None:
+def test_an_attempt_that_has_not_had_the_id_yet_may_try_again() -> None:
     asked = Asked()
     assert asked.says(Standing(has_held=False, identity=None, is_fenced=True), TAKEN) is True
     assert asked.opened == []
@@ -145,7 +145,7 @@ def test_journal_that_does_not_answer_is_waited_for(standing: Standing) -> None:
     assert "the journal does not answer: could not read __transaction_state" in answer.reason
 
 
-def test_abort_before_its_time_is_looked_at_again_until_somebody_inits() -> None:
+def test_abort_before_its_time_is_checked_again_until_the_next_init() -> None:
     """A coordinator may take longer to abort than any bound that begins before it has."""
     asked = Asked()
     assert asked.says(FENCED, ABORTING) is None
@@ -157,7 +157,7 @@ def test_abort_before_its_time_is_looked_at_again_until_somebody_inits() -> None
     assert asked.says(FENCED, TAKEN) is False
 
 
-def test_abort_that_nobody_follows_is_free_after_a_while() -> None:
+def test_abort_without_a_later_init_frees_the_id_after_a_while() -> None:
     asked = Asked()
     assert asked.says(FENCED, ABORTED) is None
     asked.now = SETTLE_S
@@ -191,7 +191,7 @@ def test_later_init_of_a_partitions_id_is_for_the_group_to_explain(word: bool | 
     assert asked.says(FENCED, TAKEN) is True
 
 
-def test_each_fencing_of_a_partitions_id_waits_anew() -> None:
+def test_each_fencing_of_a_partitions_id_waits_again() -> None:
     asked = Asked(group_speaks_s=12.0)
     assert asked.says(FENCED, TAKEN) is None
     asked.now += 12.0
@@ -203,7 +203,7 @@ def test_partitions_id_that_timed_out_is_taken_again_at_once() -> None:
     assert Asked(True, group_speaks_s=12.0).says(FENCED, TIMED_OUT) is True
 
 
-def test_servers_no_is_enough_for_a_partitions_id_and_its_yes_for_who_was_not_fenced() -> None:
+def test_servers_no_is_enough_for_a_partitions_id_and_its_yes_for_an_unfenced_attempt() -> None:
     assert Asked(False, group_speaks_s=12.0).says(FENCED, TIMED_OUT) is False
     asked = Asked(True, group_speaks_s=12.0)
     assert asked.says(UNFENCED, TAKEN) is True

@@ -13,7 +13,7 @@ from workers.loop.lane_parts import inquiry_of
 
 
 @pytest.mark.parametrize(("word", "holds_s"), [(True, 1.0), (False, 1.0), (None, 5.0)])
-def test_word_is_asked_for_once_by_all_who_want_it_and_again_after_a_while(word: bool | None, holds_s: float) -> None:
+def test_answer_is_requested_once_for_all_lanes_and_again_after_a_while(word: bool | None, holds_s: float) -> None:
     clock = [0.0]
     asked: list[float] = []
 
@@ -35,7 +35,7 @@ def test_word_is_asked_for_once_by_all_who_want_it_and_again_after_a_while(word:
 @pytest.mark.parametrize(
     ("guarantee", "times"), [(ProcessingGuarantee.EXACTLY_ONCE, 1), (ProcessingGuarantee.EXACTLY_ONCE_V2, 3)]
 )
-def test_partitions_share_the_word_and_a_task_asks_for_its_own(guarantee: ProcessingGuarantee, times: int) -> None:
+def test_partitions_share_the_answer_and_a_task_asks_for_its_own(guarantee: ProcessingGuarantee, times: int) -> None:
     specification = TaskSpecification(
         pipeline="p",
         run_id="r",

@@ -94,7 +94,7 @@ def test_an_environment_that_kills_at_the_second_record_condemns_none() -> None:
     assert log.condemned == []
 
 
-def test_deadly_records_side_by_side_are_found_too() -> None:
+def test_poison_pills_side_by_side_are_found_too() -> None:
     log = Log(records=100, poison=None, batch=10)
     log.poison = set(range(8))
     deaths = 0
@@ -104,7 +104,7 @@ def test_deadly_records_side_by_side_are_found_too() -> None:
     assert log.condemned == list(range(8))
 
 
-def test_a_deadly_record_that_is_the_first_of_all_is_found() -> None:
+def test_a_poison_pill_that_is_the_first_of_all_is_found() -> None:
     log = Log(records=100, poison=0, batch=10)
     deaths = 0
     while not log.attempt():
@@ -124,7 +124,7 @@ def test_a_note_of_the_release_before_condemns_only_after_another_record_was_sur
 
 @settings(max_examples=60)
 @given(st.integers(2, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
-def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
+def test_poison_pill_is_found_within_few_deaths_and_no_other_is_condemned(
     records: int, data: st.DataObject, batch: int
 ) -> None:
     # Behind the poison pill there is another one: without it the suspect waits (docs/loop.md).
@@ -192,7 +192,7 @@ def test_partition_that_comes_back_is_vetted_again() -> None:
     assert suspicion.unvetted([P]) == [P]
 
 
-def test_refusal_heard_inside_a_revoke_leaves_no_suspicion_of_what_is_gone() -> None:
+def test_refusal_inside_a_revoke_leaves_no_suspicion_of_revoked_partitions() -> None:
     """It would never end: the task would read a few records at a time for as long as it lives."""
     ownership = Ownership()
     other: Partition = ("t", 1)
@@ -240,7 +240,7 @@ def test_refused_record_is_found_by_halving_and_is_the_only_one_condemned(record
     assert not suspicion.take_verdict_on_batches(), "a record was found: the batches are not to blame"
 
 
-def test_hunt_that_finds_nobody_blames_the_batches_once() -> None:
+def test_search_without_a_result_blames_the_batches_once() -> None:
     ownership = Ownership()
     ownership.assigned([P])
     suspicion = Suspicion(ownership)

@@ -58,7 +58,7 @@ class Task:
         return told
 
 
-def test_commits_without_a_seam_are_one_event_that_grows_also_after_it_was_told() -> None:
+def test_consecutive_commits_are_one_event_that_grows_also_after_its_report() -> None:
     task = Task()
     task.take(P)
     for offset in range(0, 50, 5):
@@ -132,7 +132,7 @@ def test_an_event_covers_no_more_than_its_time() -> None:
     assert task.verdict().standing is Standing.CONSISTENT
 
 
-def test_what_grows_while_it_is_on_its_way_is_told_again() -> None:
+def test_an_event_that_grows_on_its_way_is_reported_again() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -146,7 +146,7 @@ def test_what_grows_while_it_is_on_its_way_is_told_again() -> None:
     assert (told.index, told.next) == (2, 9)
 
 
-def test_what_was_never_answered_is_told_again_whole() -> None:
+def test_an_unanswered_report_is_repeated_whole() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -156,7 +156,7 @@ def test_what_was_never_answered_is_told_again_whole() -> None:
     assert [event.index for event in task.untold()[P]] == [0, 1, 2, 3]
 
 
-def test_open_checkpoint_is_told_as_open_until_its_end_is_recorded() -> None:
+def test_open_checkpoint_is_reported_as_open_until_its_end_is_recorded() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -177,7 +177,7 @@ def test_nothing_is_recorded_where_offsets_may_go_back() -> None:
     assert (recorder.untold(EVERYTHING), recorder.inits(), recorder.has_news) == ((), (), False)
 
 
-def test_what_was_polled_and_never_processed_lies_between_two_checkpoints() -> None:
+def test_records_polled_and_never_processed_lie_between_two_checkpoints() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -188,7 +188,7 @@ def test_what_was_polled_and_never_processed_lies_between_two_checkpoints() -> N
     assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(5, 8))]
 
 
-def test_what_was_polled_and_never_processed_is_seen_within_one_checkpoint_too() -> None:
+def test_records_polled_and_never_processed_are_seen_within_one_checkpoint_too() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -222,7 +222,7 @@ def test_position_that_is_committed_without_records_is_gone_on_from() -> None:
     assert task.verdict().standing is Standing.CONSISTENT
 
 
-def test_abort_goes_back_and_what_is_read_again_follows_on_what_is_committed() -> None:
+def test_abort_rewinds_and_the_next_read_follows_the_committed_offset() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -244,7 +244,7 @@ def test_abort_without_going_back_is_a_gap() -> None:
     assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(0, 5))]
 
 
-def test_commit_in_a_revoke_is_told_before_the_revoke_and_under_its_number() -> None:
+def test_commit_in_a_revoke_is_reported_before_the_revoke_and_under_its_number() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -254,7 +254,7 @@ def test_commit_in_a_revoke_is_told_before_the_revoke_and_under_its_number() -> 
     assert task.verdict().standing is Standing.CONSISTENT
 
 
-def test_commit_of_what_was_polled_before_a_loss_is_found() -> None:
+def test_commit_of_records_polled_before_a_loss_is_found() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
@@ -276,7 +276,7 @@ def test_group_that_begins_records_where_and_goes_on_under_the_next_number() -> 
     assert (verdict.standing, verdict.figures.records) == (Standing.CONSISTENT, 5)
 
 
-def test_records_of_several_partitions_in_one_batch_are_not_told_apart() -> None:
+def test_records_of_several_partitions_in_one_batch_are_not_distinguished() -> None:
     task = Task()
     task.take(P, Q)
     task.recorder.stands_at({P: 5, Q: 9})
@@ -303,7 +303,7 @@ def test_batches_of_one_partition_and_of_several_in_turn_are_one_event_too() -> 
     assert (whole.next, whole.records, whole.checkpoints) == (40, None, 8)
 
 
-def test_what_is_dropped_leaves_a_hole_and_the_quiet_partition_keeps_its_own() -> None:
+def test_dropped_events_leave_a_gap_and_the_quiet_partition_keeps_its_own() -> None:
     task = Task(kept=10)
     task.take(Q)
     task.take(P)
@@ -318,7 +318,7 @@ def test_what_is_dropped_leaves_a_hole_and_the_quiet_partition_keeps_its_own() -
     assert task.verdict().contradictions == ()
 
 
-def test_what_is_stored_is_forgotten_and_what_came_since_is_not() -> None:
+def test_stored_events_are_forgotten_and_later_ones_are_not() -> None:
     task = Task()
     task.take(P)
     task.tell()
@@ -335,7 +335,7 @@ def test_generation_of_nobodys_member_is_not_one() -> None:
     assert task.untold()[P] == (Assigned(index=0, number=1, generation=None, at_ms=7),)
 
 
-def test_what_had_grown_and_is_dropped_is_a_hole_though_the_server_has_it_as_it_was() -> None:
+def test_a_grown_event_that_is_dropped_is_a_gap_though_the_server_has_its_older_form() -> None:
     task = Task(kept=3)
     task.take(P)
     task.process(0, 5)
@@ -376,7 +376,7 @@ def test_server_that_lost_how_far_an_event_had_grown_sees_a_hole() -> None:
     assert replayed([[*in_the_backup, *again]])[P].contradictions == ()
 
 
-def test_server_that_forgot_is_told_again_what_is_left_and_how_much_there_was() -> None:
+def test_server_that_forgot_gets_the_remaining_events_and_the_earlier_number() -> None:
     task = Task()
     task.take(P)
     task.give_up(P)

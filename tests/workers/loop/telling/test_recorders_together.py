@@ -200,7 +200,7 @@ def played(steps: Steps, *, kept: int = KEPT) -> World:
 @pytest.mark.parametrize("names", [BAD, DROPPING, RESTORING], ids=["all", "dropped", "restored"])
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_what_is_dropped_killed_or_restored_is_never_a_contradiction(
+def test_dropped_killed_or_restored_events_are_never_a_contradiction(
     names: tuple[str, ...], data: st.DataObject
 ) -> None:
     verdict = played(data.draw(steps_of(names))).verdict()
@@ -210,7 +210,7 @@ def test_what_is_dropped_killed_or_restored_is_never_a_contradiction(
 
 @given(steps_of(GOOD))
 @settings(max_examples=300, deadline=None)
-def test_tasks_that_were_heard_in_full_leave_no_doubt(steps: Steps) -> None:
+def test_complete_attempts_leave_nothing_unverified(steps: Steps) -> None:
     assert played(steps, kept=1000).verdict().standing is Standing.CONSISTENT
 
 

@@ -53,7 +53,7 @@ def test_it_is_uploaded_and_read_back(filesystem: type[ScriptedFilesystem], make
     assert [content(root, file.path) for file in files] == [b"one", b"two"]
 
 
-def test_what_was_damaged_is_seen(filesystem: type[ScriptedFilesystem], make_file: MakeFile) -> None:
+def test_a_damaged_file_is_detected(filesystem: type[ScriptedFilesystem], make_file: MakeFile) -> None:
     def put(self: Any, _local: str, path: str) -> None:
         self.pipe_file(path, b"recorDs")
 
@@ -70,7 +70,7 @@ def test_a_store_that_says_yes_and_keeps_nothing_is_seen(
         store()[0].put_all([make_file()], within_s=0.3)
 
 
-def test_what_is_there_is_never_overwritten(filesystem: type[ScriptedFilesystem], make_file: MakeFile) -> None:
+def test_an_existing_file_is_never_overwritten(filesystem: type[ScriptedFilesystem], make_file: MakeFile) -> None:
     to, root = store()
     file = make_file(b"ours")
     cast("Any", fsspec).filesystem("scripted").pipe_file(f"{root}/{file.path}", b"them")
@@ -102,5 +102,5 @@ def test_an_error_of_the_library_is_tried_again(filesystem: type[ScriptedFilesys
         ("", "ValueError"),
     ],
 )  # fmt: skip
-def test_what_a_library_says_is_told_without_what_is_secret(text: str, said: str) -> None:
+def test_a_librarys_error_is_reported_without_its_secrets(text: str, said: str) -> None:
     assert sentence_of(ValueError(text)) == said

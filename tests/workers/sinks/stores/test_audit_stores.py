@@ -51,7 +51,7 @@ def test_a_file_of_a_bucket_is_read_as_it_was_committed(put: Put) -> None:
     assert ids_of(put()) == IDS
 
 
-def test_another_content_and_no_file_are_not_what_was_referenced(put: Put, s3: S3, bucket: str) -> None:
+def test_another_content_and_no_file_are_not_as_referenced(put: Put, s3: S3, bucket: str) -> None:
     with pytest.raises(NotAsReferencedError, match="has 5 bytes"):
         ids_of(put(content=b"other"))
     reference = put()

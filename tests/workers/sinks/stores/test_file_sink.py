@@ -46,7 +46,7 @@ def filled(folder: Path, store: FailingStore, *, users: int, buffers: Buffers | 
 
 
 @pytest.mark.parametrize("puts", [0, 1, 2])
-def test_what_could_not_be_uploaded_does_not_stay_on_the_local_disk(tmp_path: Path, puts: int) -> None:
+def test_a_file_that_could_not_be_uploaded_does_not_stay_on_the_local_disk(tmp_path: Path, puts: int) -> None:
     """A sink that fills the disk with files that it will not upload cannot write the next ones."""
     sink = filled(tmp_path, FailingStore(puts), users=MORE_THAN_TWO_CHUNKS)
     with pytest.raises(SinkError, match="refused, for the test"):
@@ -55,7 +55,7 @@ def test_what_could_not_be_uploaded_does_not_stay_on_the_local_disk(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_it_is_heard_of_and_ends_in_time_however_long_the_files_take_to_be_written(
+def test_it_reports_and_ends_in_time_however_long_the_files_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few large files take as long as many small ones."""

@@ -33,7 +33,7 @@ def test_files_are_at_their_paths_and_nothing_else_is_there(tmp_path: Path, make
         assert (root / file.path).read_bytes() == file.local.read_bytes()
 
 
-def test_what_is_there_with_the_same_content_is_as_good(tmp_path: Path, make_file: MakeFile) -> None:
+def test_an_existing_file_with_the_same_content_is_accepted(tmp_path: Path, make_file: MakeFile) -> None:
     root, file = tmp_path / "lake", make_file()
     store(root).put_all([file], within_s=30)
     inode = (root / file.path).stat().st_ino
@@ -42,7 +42,7 @@ def test_what_is_there_with_the_same_content_is_as_good(tmp_path: Path, make_fil
 
 
 @pytest.mark.parametrize("appears", ["before", "meanwhile"])
-def test_what_is_there_is_never_overwritten(
+def test_an_existing_file_is_never_overwritten(
     tmp_path: Path, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch, appears: str
 ) -> None:
     root, file = tmp_path / "lake", make_file(b"ours")
@@ -123,7 +123,7 @@ def test_a_disk_that_is_full_for_a_moment_is_tried_again(
     assert all_below(root) == [file.path]
 
 
-def test_a_disk_that_stays_full_is_said_and_holds_no_half_file(
+def test_a_disk_that_stays_full_is_reported_and_holds_no_half_file(
     tmp_path: Path, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_opened: int) -> None:
@@ -135,7 +135,7 @@ def test_a_disk_that_stays_full_is_said_and_holds_no_half_file(
     assert all_below(tmp_path / "lake") == []
 
 
-def test_what_is_written_falsely_is_never_put_in_place(
+def test_a_damaged_file_is_never_put_in_place(
     tmp_path: Path, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(source: Path, target: Path, *, deadline_s: float) -> None:
@@ -147,7 +147,7 @@ def test_what_is_written_falsely_is_never_put_in_place(
     assert all_below(tmp_path / "lake") == []
 
 
-def test_what_a_crash_leaves_has_a_name_that_the_collector_knows(
+def test_a_file_left_by_a_crash_has_a_name_that_the_collector_knows(
     tmp_path: Path, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[str] = []
@@ -163,14 +163,14 @@ def test_what_a_crash_leaves_has_a_name_that_the_collector_knows(
     assert found["partial"] is not None
 
 
-def test_a_spool_file_that_is_gone_is_said_at_once(tmp_path: Path, make_file: MakeFile) -> None:
+def test_a_missing_spool_file_is_reported_at_once(tmp_path: Path, make_file: MakeFile) -> None:
     file = make_file()
     file.local.unlink()
     with pytest.raises(UploadError, match=f"{file.path} cannot be uploaded: No such file or directory: {file.local}"):
         store(tmp_path / "lake").put_all([file], within_s=60)
 
 
-def test_a_root_that_is_a_file_is_said_at_once(tmp_path: Path, make_file: MakeFile) -> None:
+def test_a_root_that_is_a_file_is_reported_at_once(tmp_path: Path, make_file: MakeFile) -> None:
     (tmp_path / "lake").write_text("a file")
     with pytest.raises(UploadError, match=r"Not a directory|File exists"):
         store(tmp_path / "lake").put_all([make_file()], within_s=60)

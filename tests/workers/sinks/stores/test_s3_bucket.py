@@ -79,7 +79,7 @@ def test_a_request_that_fails_or_is_answered_falsely_is_made_good(
 
 
 @pytest.mark.parametrize(("content", "write"), [(b"a few records", 0), (LONG, 2)], ids=["one request", "parts"])
-def test_what_changed_on_its_way_is_never_taken_for_the_file(
+def test_a_changed_upload_is_never_taken_for_the_file(
     s3: S3, bucket: str, proxy: FaultyProxy, make_file: MakeFile, content: bytes, write: int
 ) -> None:
     """S3 would refuse the request by its checksum; moto keeps what it got."""
@@ -103,7 +103,7 @@ def test_an_upload_that_arrived_though_its_answer_was_lost_is_verified_and_not_s
     assert [method for method, _ in proxy.seen] == ["PUT", "PUT", "HEAD"]
 
 
-def test_what_is_at_the_path_is_never_overwritten(s3: S3, bucket: str, make_file: MakeFile) -> None:
+def test_an_object_at_the_path_is_never_overwritten(s3: S3, bucket: str, make_file: MakeFile) -> None:
     short, long = make_file(b"ours, of this size"), make_file(LONG)
     s3.client.put_object(Bucket=bucket, Key=f"lake/raw/{short.path}", Body=b"not ours, one of 18")
     s3.client.put_object(Bucket=bucket, Key=f"lake/raw/{long.path}", Body=bytes(len(LONG)))
@@ -117,7 +117,7 @@ def test_what_is_at_the_path_is_never_overwritten(s3: S3, bucket: str, make_file
 
 
 @pytest.mark.parametrize("content", [b"a few records", LONG], ids=["one request", "parts"])
-def test_a_store_that_hangs_holds_nobody_past_the_deadline(
+def test_a_store_that_hangs_holds_no_caller_past_the_deadline(
     s3: S3, bucket: str, proxy: FaultyProxy, make_file: MakeFile, content: bytes
 ) -> None:
     file = make_file(content)
@@ -137,7 +137,7 @@ def test_a_store_that_hangs_holds_nobody_past_the_deadline(
     assert max(gaps) < 1.5
 
 
-def test_what_arrives_late_is_an_orphan_and_stands_in_nobodys_way(
+def test_a_late_upload_is_an_orphan_and_blocks_no_other(
     s3: S3, bucket: str, proxy: FaultyProxy, make_file: MakeFile
 ) -> None:
     late, next_one = make_file(b"late"), make_file(b"next")
@@ -175,7 +175,7 @@ def test_a_request_that_arrives_late_or_is_answered_late_is_made_good(
     assert s3.content(bucket, file.path) == content
 
 
-def test_a_bucket_that_is_not_there_is_said_at_once(s3: S3, make_file: MakeFile) -> None:
+def test_a_missing_bucket_is_reported_at_once(s3: S3, make_file: MakeFile) -> None:
     with pytest.raises(UploadError, match="NoSuchBucket"):
         store(s3, "nowhere-at-all").put_all([make_file()], within_s=60)
 

@@ -34,7 +34,7 @@ def test_it_has_no_name_and_gives_its_space_back(tmp_path: Path) -> None:
         list(spool.read([extent]))
 
 
-def test_what_a_full_disk_took_half_of_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_half_written_to_a_full_disk_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path)
     first = spool.append([b"first"])
     pwrite = os.pwrite
@@ -52,7 +52,7 @@ def test_what_a_full_disk_took_half_of_is_written_over(tmp_path: Path, monkeypat
     assert list(spool.read([first, second])) == [b"first", b"second"]
 
 
-def test_what_is_held_is_bounded_whatever_the_number_of_partition_values(tmp_path: Path) -> None:
+def test_memory_is_bounded_for_any_number_of_partition_values(tmp_path: Path) -> None:
     parts = Parts(Spool(tmp_path), Buffers(most_bytes=100_000))
     most = 0
     for number in range(5_000):
@@ -66,7 +66,7 @@ def test_what_is_held_is_bounded_whatever_the_number_of_partition_values(tmp_pat
     assert [value[8:10] for value in found["u7"]] == [b"-0", b"-1"]
 
 
-def test_two_sinks_share_what_may_be_held(tmp_path: Path) -> None:
+def test_two_sinks_share_the_memory_limit(tmp_path: Path) -> None:
     buffers = Buffers(most_bytes=64_000)
     first, second = Parts(Spool(tmp_path), buffers), Parts(Spool(tmp_path), buffers)
     for _ in range(630):
@@ -77,7 +77,7 @@ def test_two_sinks_share_what_may_be_held(tmp_path: Path) -> None:
     assert len(list(second.values(second.get(("b",))))) == 100
 
 
-def test_folder_of_who_is_gone_is_removed_and_a_living_one_stays(tmp_path: Path) -> None:
+def test_folder_of_an_ended_process_is_removed_and_a_living_one_stays(tmp_path: Path) -> None:
     living = SpoolFolder(tmp_path)
     gone = tmp_path / "fenceline-files-gone"
     gone.mkdir()

@@ -61,7 +61,7 @@ def gate() -> Generator[Gate]:
     made.open()
 
 
-def test_all_are_told_in_the_order_given_and_no_more_than_asked_for_go_at_once(make_file: MakeFile) -> None:
+def test_all_are_reported_in_the_given_order_and_run_at_most_as_many_as_configured(make_file: MakeFile) -> None:
     files = [make_file() for _ in range(50)]
     destination = Scripted()
     uploaded = Store("x://", destination=destination, parallel=3).put_all(files, within_s=30)
@@ -105,7 +105,7 @@ def test_pauses_grow_to_a_bound() -> None:
         assert longest / 2 <= growing_pause_s(attempt) <= longest
 
 
-def test_what_fails_until_the_deadline_is_named_with_its_last_cause(make_file: MakeFile) -> None:
+def test_an_upload_that_fails_until_the_deadline_is_named_with_its_last_cause(make_file: MakeFile) -> None:
     file = make_file()
 
     def act(_file: ToUpload, _attempt: int) -> None:
@@ -129,7 +129,7 @@ def test_a_refusal_ends_it_for_all_at_once(make_file: MakeFile, gate: Gate) -> N
     assert time.monotonic() - began < 30
 
 
-def test_an_error_that_nobody_expected_is_told_and_not_lost_with_its_thread(make_file: MakeFile) -> None:
+def test_an_unexpected_error_is_reported_and_not_lost_with_its_thread(make_file: MakeFile) -> None:
     def act(_file: ToUpload, _attempt: int) -> None:
         raise ZeroDivisionError("a mistake in Fenceline")
 
@@ -137,7 +137,7 @@ def test_an_error_that_nobody_expected_is_told_and_not_lost_with_its_thread(make
         Store("x://", destination=Scripted(act)).put_all([make_file()], within_s=30)
 
 
-def test_whoever_waits_is_called_between_and_may_end_it(make_file: MakeFile, gate: Gate) -> None:
+def test_the_waiting_caller_is_called_between_and_may_end_it(make_file: MakeFile, gate: Gate) -> None:
     class Superseded(Exception):  # noqa: N818 - not an error
         pass
 
@@ -185,7 +185,7 @@ def test_uploads_that_hang_do_not_hold_the_next_checkpoint_while_threads_are_lef
     assert [one.path for one in store.put_all([fine], within_s=30)] == [fine.path]
 
 
-def test_uploads_that_hang_are_bounded_in_number_and_said_to_be_in_the_way(make_file: MakeFile, gate: Gate) -> None:
+def test_hanging_uploads_are_bounded_in_number_and_reported(make_file: MakeFile, gate: Gate) -> None:
     destination = Scripted(gate.hold)
     store = Store("file:///lake", destination=destination, parallel=2, max_threads=4)
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_a_checkpoint_that_waits_for_a_thread_gets_the_first_that_returns(make_f
     assert [one.path for one in store.put_all([next_one], within_s=60, between=gate.open)] == [next_one.path]
 
 
-def test_what_still_waits_when_it_is_over_is_never_begun(make_file: MakeFile, gate: Gate) -> None:
+def test_queued_uploads_are_never_begun_after_the_end(make_file: MakeFile, gate: Gate) -> None:
     files = [make_file() for _ in range(3)]
     destination = Scripted(gate.hold)
     store = Store("x://", destination=destination, parallel=1)

@@ -67,7 +67,7 @@ def record(identity: Any, user: str = "anna") -> dict[str, Any]:
     return {"user": user, "at": {"id": identity}}
 
 
-def test_ids_are_compared_whatever_they_are_and_as_often_as_they_came(sink: Sink) -> None:
+def test_ids_of_every_type_are_compared_and_counted(sink: Sink) -> None:
     sink.commit([record("a"), record("a"), record(7, "bert"), record(None), {"user": "anna"}, record({"x": [1]})])
     sink.check()
 
@@ -99,7 +99,7 @@ def test_it_stops_when_its_time_is_over_and_goes_on_there(sink: Sink, monkeypatc
     assert (len(read), found.value.lost) == (3, Counter({'"carl"': 1}))
 
 
-def test_what_is_missing_is_what_was_in_the_file_that_cannot_be_read(sink: Sink) -> None:
+def test_missing_ids_are_those_of_the_file_that_cannot_be_read(sink: Sink) -> None:
     """The others are read all the same."""
     sink.commit([record("a"), record("b"), record("b"), record("c", "bert")])
     sink.file_of("anna").unlink()
@@ -117,14 +117,14 @@ def test_a_whole_file_in_the_place_of_another_is_none(sink: Sink) -> None:
     assert found.value.lost == Counter({'"a"': 1})
 
 
-def test_what_was_expected_of_a_checkpoint_that_was_given_up_is_not_expected_any_more(sink: Sink) -> None:
+def test_ids_of_an_aborted_checkpoint_are_not_expected_any_more(sink: Sink) -> None:
     sink.verification.expect(Counter({'"a"': 1}))
     sink.verification.forget()
     sink.commit([record("b")])
     sink.check()
 
 
-def test_both_sets_are_told(sink: Sink) -> None:
+def test_both_sets_are_reported(sink: Sink) -> None:
     sink.verification.expect(Counter({'"lost"': 1}))
     sink.commit([record("b")])
     with pytest.raises(DifferenceError, match='ids are missing \\("lost"\\), 0 are too many') as found:

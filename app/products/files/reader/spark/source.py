@@ -25,21 +25,19 @@ _KAFKA = "kafka."
 
 
 class FencelineFiles(DataSource):
-    """Registered by `spark.dataSource.register(FencelineFiles)`, read by `spark.read.format("fenceline_files")`.
+    """Spark data source, for `spark.dataSource.register(FencelineFiles)` and `spark.read.format("fenceline_files")`.
 
-    What is committed when the DataFrame is made is what it holds, however often it is evaluated. Each file is a
-    partition, and is verified by size and SHA-256 before a row of it is given: one that is missing or another one
-    fails the job. The schema is that of all files together (app/products/files/reader/spark/types.py), unless one is
-    given.
+    A DataFrame has the references that are committed when it is made, at every evaluation. Each file is a partition,
+    and is verified by size and SHA-256 before its first row. A missing or different file fails the job. The default
+    schema is the merged one of all files (app/products/files/reader/spark/types.py).
 
     Options:
         kafka.bootstrap.servers, kafka.…: librdkafka settings of the cluster.
         topic: the sink topic.
-        pipeline: only its files; else of all pipelines that write to the topic.
-        from, to: only references whose records have a timestamp from then on, and before then: a time with its zone,
-            or a span before now such as 2h.
-        partitions: a JSON object, of each partition column the value or a list of them: {"carrier": ["UA", "AA"]}.
-        roots: files below these only, separated by commas; else wherever a reference says.
+        pipeline: only its files; by default those of all pipelines in the topic.
+        from, to: range of the references' timestamps, each a time with its zone, or a time ago such as 2h.
+        partitions: a JSON object with a value or a list of values by partition column: {"carrier": ["UA", "AA"]}.
+        roots: allowed roots, separated by commas; by default any.
 
     Executors need this package with fastavro, for S3 also s3fs, and its credentials in their environment.
     """
@@ -47,7 +45,7 @@ class FencelineFiles(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._query = _Query(options)
-        # Kept with the DataFrame: what is committed later is not in it, neither in its schema nor in its rows.
+        # Kept with the DataFrame, so that its schema and rows have no later references.
         self._ends: Offsets | None = None
 
     @classmethod
@@ -61,7 +59,7 @@ class FencelineFiles(DataSource):
             schemas.setdefault(located.reference.fingerprint, located.reference.schema)
         if not schemas:
             raise ReferencesUnreadableError(
-                f"{self._query.topic} has no reference to a file that is asked for, so there is no schema: give one"
+                f"{self._query.topic} has no reference to a selected file, so there is no schema: specify one"
             )
         return merged_schema(schemas.values())
 
@@ -70,7 +68,7 @@ class FencelineFiles(DataSource):
 
 
 class ReferencedFile(InputPartition):
-    """One file."""
+    """One referenced file as a partition."""
 
     def __init__(self, located: Located) -> None:
         super().__init__(located)
@@ -87,7 +85,7 @@ class _Reader(DataSourceReader):
         return [ReferencedFile(located) for located in self._query.references(ends)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        # What Spark asks for when there is no partition at all.
+        # Spark passes another partition if there is none.
         if not isinstance(partition, ReferencedFile):
             return
         located = cast("Located", partition.value)
@@ -98,12 +96,12 @@ class _Reader(DataSourceReader):
 
 @lru_cache(maxsize=8)
 def _stores(_pid: int, roots: tuple[str, ...] | None) -> Stores:
-    """Kept for the next file: Spark's workers serve many. No client of a store survives a fork."""
+    """Return the stores of this process. A Python worker reads many files; store clients do not survive a fork."""
     return Stores(roots=roots)
 
 
 class _Query:
-    """The options, checked. Travels to executors, without clients."""
+    """The validated options. It is sent to executors, without clients."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         now = datetime.now(UTC)
@@ -112,7 +110,7 @@ class _Query:
             name[len(_KAFKA) :]: value for name, value in options.items() if name.lower().startswith(_KAFKA)
         }
         if "bootstrap.servers" not in self.connection:
-            raise InvalidError("the option kafka.bootstrap.servers names the brokers; it is not there")
+            raise InvalidError("the option kafka.bootstrap.servers is missing")
         self.pipeline = options.get("pipeline")
         self.window = Window(from_ms=_ms(options, "from", now), to_ms=_ms(options, "to", now))
         self.selection = _selection(options.get("partitions"))
@@ -140,7 +138,7 @@ class _Query:
 def _required(options: Mapping[str, str], name: str) -> str:
     value = options.get(name)
     if not value:
-        raise InvalidError(f"the option {name} is not there")
+        raise InvalidError(f"the option {name} is missing")
     return value
 
 
@@ -160,13 +158,13 @@ def _selection(text: str | None) -> Selection:
     try:
         given: Any = json.loads(text)
     except ValueError as error:
-        raise InvalidError(f"the option partitions is no JSON: {error}") from error
+        raise InvalidError(f"the option partitions is not JSON: {error}") from error
     if not isinstance(given, dict):
-        raise InvalidError('the option partitions is an object such as {"carrier": ["UA", "AA"]}')
+        raise InvalidError('the option partitions must be an object such as {"carrier": ["UA", "AA"]}')
     columns: dict[str, set[str]] = {}
     for name, values in cast("dict[str, Any]", given).items():
         several = cast("list[Any]", values) if isinstance(values, list) else [values]
         if not all(isinstance(value, str) for value in several):
-            raise InvalidError(f"the option partitions has values of {name} that are no texts")
+            raise InvalidError(f"the option partitions requires text values for {name}")
         columns[name] = set(several)
     return Selection(columns=columns)

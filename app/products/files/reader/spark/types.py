@@ -1,4 +1,4 @@
-"""From Avro schemas of files to one Spark schema, and from the records of each file to its rows."""
+"""Convert the Avro schemas of files into one Spark schema, and the records of each file into rows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from app.core.avro_schemas.expanding import expanded
 from app.core.avro_schemas.names import is_entries, json_name
 
 RECORD = "record"
-"""The only column where records have too many names for columns: each is a map."""
+"""The only column if records have too many names for columns: each record is a map."""
 
 _IS_ALL = "fenceline.is_record"
-"""In the metadata of that column: it is no field of the record."""
+"""Metadata key of that column, which is no field of the record."""
 _PRIMITIVES: Mapping[str, DataType] = {
     "null": NullType(),
     "boolean": BooleanType(),
@@ -45,11 +45,11 @@ _PRIMITIVES: Mapping[str, DataType] = {
 
 
 def merged_schema(schemas: Iterable[dict[str, Any]]) -> StructType:
-    """The Spark schema that holds the records of files with these Avro schemas, in whatever order they come.
+    """Return the Spark schema for the records of files with these Avro schemas, independent of their order.
 
-    A field that some have not is null there; all are nullable, and stand in the order of their names. Integers and
-    doubles become doubles. An object that is a record here and a map there is a map. Types that have nothing in common
-    become text: what is no string is JSON, as Spark's own reader of JSON does.
+    All fields are nullable and ordered by name; missing ones are null. Integer and double become double. A record in
+    one schema and a map in another become a map. Types without a common one become text: values other than strings are
+    JSON, as in Spark's JSON reader.
     """
     none: DataType = StructType([])
     merged = reduce(_merge, (_spark(expanded(schema)) for schema in schemas), none)
@@ -60,7 +60,7 @@ def merged_schema(schemas: Iterable[dict[str, Any]]) -> StructType:
 
 
 def row_of(schema: StructType) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """A function from a record to its row. It raises OverflowError for an integer that no double holds exactly."""
+    """Return a function from a record to its row. It raises OverflowError for an integer without an exact double."""
     if schema.fieldNames() == [RECORD] and (schema[RECORD].metadata or {}).get(_IS_ALL):
         of_map = _converter(schema[RECORD].dataType)
         return lambda record: (of_map(record),)
@@ -68,12 +68,12 @@ def row_of(schema: StructType) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
 def _spark(schema: AvroSchema) -> DataType:
-    """Of the JSON values that were written with it: a time is the number that it was."""
+    """Return the Spark type of the JSON values of a schema: a time is the number that was written."""
     if isinstance(schema, str):
         return _PRIMITIVES[schema]
     if isinstance(schema, list):
         branches = [_spark(branch) for branch in schema]
-        # Both in one file: there are integers that no double holds.
+        # Both in one file: some integers have no exact double.
         if {LongType, DoubleType} <= {type(branch) for branch in branches}:
             return StringType()
         return reduce(_merge, branches)
@@ -116,7 +116,7 @@ def _merge(one: DataType, other: DataType) -> DataType:
 
 
 def _without_null(kind: DataType) -> DataType:
-    """What was never anything but null is text."""
+    """Replace types that are always null by text."""
     match kind:
         case NullType():
             return StringType()
@@ -164,7 +164,6 @@ def _text(value: Any) -> str | None:
 def _double(value: Any) -> float | None:
     if type(value) is int and int(float(value)) != value:
         raise OverflowError(
-            f"{value} is no double exactly, and other files have doubles at its place; give a schema of your own, with "
-            "a string there"
+            f"{value} has no exact double, but the field is a double in other files; specify a schema with a string"
         )
     return None if value is None else float(value)
