@@ -8,8 +8,8 @@
 | text | other strings, table cells, templates | words |
 
 `rules.toml` has the words, `allowed.toml` the exceptions with their reasons. No package does this: Vale's fetches a
-binary from elsewhere when it first runs, textlint counts characters and does not read Python, proselint and write-
-good have fixed rules, and nabokov needs a language model.
+binary from elsewhere when it first runs, textlint counts characters and does not read Python, proselint and
+write-good have fixed rules, and nabokov needs a language model.
 """
 
 from __future__ import annotations
