@@ -11,7 +11,7 @@ from app.kit.db.unit_of_work import UnitOfWork
 
 
 class AskedAudits(Protocol):
-    """The caller commits: an audit must not exist without the row that knows its id."""
+    """The caller commits: an audit must not exist without the row that has its id."""
 
     async def ask(
         self,
@@ -24,7 +24,7 @@ class AskedAudits(Protocol):
         why: str,
         now: datetime,
     ) -> AuditWord:
-        """Ask for an audit of that time, by the pipeline's plan. Raises ConflictError while another one lives."""
+        """Request an audit of that time range, by the pipeline's plan. Raises ConflictError while one is open."""
         ...
 
     async def word(self, uow: UnitOfWork, audit_id: str) -> AuditWord:
@@ -32,9 +32,9 @@ class AskedAudits(Protocol):
         ...
 
     async def stop(self, uow: UnitOfWork, audit_id: str, *, by: Principal, why: str, now: datetime) -> None:
-        """Stop the audit; one that is over stays as it is. Raises NotFoundError."""
+        """Stop the audit; an audit that has ended does not change. Raises NotFoundError."""
         ...
 
     async def is_waiting(self, uow: UnitOfWork, audit_id: str) -> bool:
-        """Whether it has not begun: the pipeline may still be processing its time. Raises NotFoundError."""
+        """Return whether it has not begun: the pipeline may still process its time range. Raises NotFoundError."""
         ...

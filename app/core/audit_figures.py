@@ -1,4 +1,4 @@
-"""What an audit reports to the product that asked for it."""
+"""The report of an audit to the product that requested it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of ids that an audit found; `read` and `expected` are in records.
 
-    unexpected: outputs without an input. dangling: committed references to files that are missing or other ones.
-    incomplete: why it could not see everything; else empty.
+    unexpected: outputs without an input. dangling: committed references to files that are missing or differ.
+    incomplete: the reason why it is not complete, else empty.
     """
 
     audit_id: str
@@ -23,7 +23,7 @@ class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditWord(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an audit: not over yet, or counted, or `no_audit` says why there is none."""
+    """The state of an audit: open, or ended with figures, or in `no_audit` the reason why there is none."""
 
     audit_id: str | None = None
     figures: AuditFigures | None = None

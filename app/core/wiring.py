@@ -1,4 +1,4 @@
-"""What the routes of core and of products ask for by type: the parts of one server.
+"""The parts of one server, which routes of core and products ask for by type.
 
 @router.post("/…")
 async def start(name: str, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.START_RUN)]) -> …:
@@ -66,7 +66,7 @@ class Wiring(WebWiring):
 
     @property
     def allowed_options(self) -> AllowedOptions:
-        """What the administrator's settings add to the built-in allow-lists."""
+        """Return the additions of the administrator's settings to the built-in allow-lists."""
         return AllowedOptions(
             consumer=frozenset(self.settings.allowed_consumer_options),
             producer=frozenset(self.settings.allowed_producer_options),

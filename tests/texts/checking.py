@@ -7,9 +7,9 @@
 | error | arguments of exceptions | at most 20 words a sentence, words |
 | text | other strings, table cells, templates | words |
 
-`rules.toml` has the words, `allowed.toml` the exceptions with their reasons, and `not_rewritten.txt` the paths that are
-skipped. No package does this: Vale's fetches a binary from elsewhere when it first runs, textlint counts characters and
-does not read Python, proselint and write-good have fixed rules, and nabokov needs a language model.
+`rules.toml` has the words, `allowed.toml` the exceptions with their reasons. No package does this: Vale's fetches a
+binary from elsewhere when it first runs, textlint counts characters and does not read Python, proselint and
+write-good have fixed rules, and nabokov needs a language model.
 """
 
 from __future__ import annotations
@@ -97,17 +97,9 @@ def all_paths(root: Path = ROOT) -> list[str]:
     return sorted(path for path in found if "/static/vendor/" not in path)
 
 
-def is_skipped(path: str, lines: Iterable[str]) -> bool:
-    """The last line that matches decides; a line with ! takes paths out again."""
-    return ([False] + [line[0] != "!" for line in lines if fnmatchcase(path, line.lstrip("!"))])[-1]
-
-
-def judge(
-    findings: Iterable[Finding], paths: list[str], skipped: list[str], allowed: list[dict[str, str]]
-) -> Iterator[str]:
-    """Yield the findings that count, then each line of the two lists that is not needed any more."""
+def judge(findings: Iterable[Finding], allowed: list[dict[str, str]]) -> Iterator[str]:
+    """Yield the findings that are not allowed, then each exception that allows none."""
     used: set[int] = set()
-    unfinished: set[str] = set()
     for finding in findings:
         reasons = {
             index
@@ -115,12 +107,7 @@ def judge(
             if fnmatchcase(finding.path, one["path"]) and finding.rule == one["rule"] and one["text"] in finding.message
         }
         used |= reasons
-        if not reasons and is_skipped(finding.path, skipped):
-            unfinished.add(finding.path)
-        elif not reasons:
+        if not reasons:
             yield str(finding)
-    for line in skipped:
-        if not any(fnmatchcase(path, line.lstrip("!")) for path in (paths if line[0] == "!" else unfinished)):
-            yield f"not_rewritten.txt: {line} has no finding any more. Remove the line."
     for index in set(range(len(allowed))) - used:
         yield f"allowed.toml: {allowed[index]['path']}, {allowed[index]['text']!r} is not needed any more. Remove it."

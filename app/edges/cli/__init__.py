@@ -74,7 +74,7 @@ _ORDER = (
     "db",
     "support-bundle",
 )
-"""Of the help. A command that is missing here comes last, one that no product has any more is left out."""
+"""The order of the help. A command that is missing here comes last; one that no product has is left out."""
 
 
 def commands() -> dict[str, str]:

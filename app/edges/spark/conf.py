@@ -96,7 +96,7 @@ def _fixed(
 
 
 def of_all(*, application_name: str, python: str, driver_python: str, local_dir: str) -> dict[str, str]:
-    """What holds for everything that we submit."""
+    """Return the properties of every application that Fenceline submits."""
     return {
         "spark.app.name": application_name,
         "spark.submit.deployMode": "client",

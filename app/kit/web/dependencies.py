@@ -1,4 +1,4 @@
-"""What every web route stands on: the wiring of the web frame, a unit of work, and the credential of a request."""
+"""Dependencies of web routes: the wiring of the web frame, a unit of work, the credential of a request."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class WebWiring(ABC):
     users_url, workers_urls: the addresses of the listeners, for links and for specifications.
     version: of this Fenceline; workers must have the same.
     stopping: set when the process is asked to end; event streams end then.
-    health: the parts of /readyz, asked anew for each request.
-    parts: what products give to their own routes, by class.
+    health: the parts of /readyz, checked for each request.
+    parts: objects of products for their own routes, by class.
     """
 
     settings: Settings

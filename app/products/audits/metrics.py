@@ -1,4 +1,4 @@
-"""What Prometheus reads of audits and of their plans."""
+"""Prometheus metrics of audits and of their plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.products.audits.store import AuditPlanStore, AuditStore
 async def audit_metrics(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
 ) -> Callable[[CollectorRegistry], None]:
-    """Of these pipelines, and of every plan."""
+    """Return the metrics of these pipelines and of every plan."""
     del now
     counts = await uow.of(AuditStore).counts()
     plans = await uow.of(AuditPlanStore).scheduled()
@@ -25,7 +25,7 @@ async def audit_metrics(
 
 
 def _write(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]], plans: Sequence[AuditPlan]) -> None:
-    """Kept in Postgres: every server says the same, and a restart loses nothing."""
+    """Add counts from Postgres, so that all servers have the same values."""
     counters = {
         "audits": Counter(
             "fenceline_audits", "Audits that have ended, by verdict or end", ["pipeline", "end"], registry=registry

@@ -12,11 +12,11 @@ from app.products.audits.wire import AuditOrder
 
 class AuditLauncher(Protocol):
     async def submit(self, order: AuditOrder) -> Submitted:
-        """Start the application of one audit. Raises UnavailableError with the reason, nothing half done."""
+        """Start the application of one audit. Raises UnavailableError with the reason; nothing is started."""
         ...
 
     async def observe(self, audit: Audit) -> SeenDriver:
-        """What is seen of its driver. Where that runs on another host, it is UNKNOWN."""
+        """Observe its driver: UNKNOWN if that runs on another host."""
         ...
 
     async def signal(self, audit: Audit, *, is_kill: bool) -> None:

@@ -58,9 +58,9 @@ AUDITS = Product(
     pipeline_links=(PipelineLink(path="audits", title="Audits", order=20),),
     tones=tones.TONES,
     sentences={
-        "audit-asked": "Asked for. It begins as soon as the pipeline has passed the window.",
-        "audit-planned": "Saved. Windows are audited as they are over.",
-        "audit-stopped": "Stopping. Nothing is shown of the window.",
+        "audit-asked": "Requested. It begins as soon as the pipeline has passed the window.",
+        "audit-planned": "Saved. Windows are audited as they end.",
+        "audit-stopped": "Stopping. The window has no verdict.",
     },
     worker_routes={
         wire.CLAIM_PATH: workers_api.claim_audit,

@@ -10,10 +10,10 @@ TRIES_OF_A_BATCH = 4
 
 
 def of_audit(specification: AuditSpecification, *, python: str, driver_python: str, local_dir: str) -> Submission:
-    """What spark-submit is given for one audit, on the pipeline's own master.
+    """Return the spark-submit properties of one audit, on the pipeline's own master.
 
-    Unlike an instance it is a batch: a task that fails is tried a few times and may lie anywhere, and workers are used
-    again. Its cores are bounded, so that it does not take what the pipeline's instances need.
+    Unlike an instance it is a batch: Spark retries a failed task on any host and reuses workers. Its cores are bounded,
+    so that the pipeline's instances keep theirs.
     """
     spark = specification.spark
     master = parse(spark.master)

@@ -1,4 +1,4 @@
-"""What drivers of audits send to the workers' listener, each with its audit's token."""
+"""Routes of the workers' listener for drivers of audits, each with its audit's token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.products.audits.wire import AuditClaim, AuditOutcome, AuditProgress
 
 
 async def _audit_id(request: Request, wiring: WiringDep) -> str:
-    """Whose audit's the token is. Raises UnauthenticatedError."""
+    """Return the audit of the token. Raises UnauthenticatedError."""
     secret = secret_of(request)
     if secret:
         async with bounded_unit(wiring) as uow:
@@ -30,7 +30,7 @@ AuditId = Annotated[str, Depends(_audit_id)]
 
 
 async def claim_audit(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
-    """The first word of an audit's driver; 409 with the reason when it is not to be carried out, or by another one."""
+    """Claim an audit, as the first message of its driver; 409 with the reason if another driver has it, or none may."""
     message = await read(request, AuditClaim)
     carrying_out.check_scope(audit_id, named=message.audit_id)
     async with bounded_unit(wiring) as uow:

@@ -53,8 +53,8 @@ DRILLS = Product(
     ),
     tones=tones.TONES,
     sentences={
-        "drill-ordered": "Ordered. It begins within a second or two; what happens appears below.",
-        "drill-stopped": "Stopping: nothing more begins, and what is frozen is thawed.",
+        "drill-ordered": "Requested. It begins within a second or two; its events appear below.",
+        "drill-stopped": "Stopping: no further step begins, and frozen processes are thawed.",
     },
     worker_routes={DRILL_PATH: workers_api.drill},
     loops=_loops,

@@ -1,4 +1,4 @@
-"""What tasks report to the workers' listener of a drill that is carried out on them."""
+"""The route of the workers' listener for the reports of a drill's targets."""
 
 from __future__ import annotations
 

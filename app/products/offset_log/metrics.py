@@ -1,4 +1,4 @@
-"""What Prometheus reads of offset logs."""
+"""Prometheus metrics of offset logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.products.offset_log.store import OffsetLogStore
 async def offset_log_metrics(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
 ) -> Callable[[CollectorRegistry], None]:
-    """Of pipelines that record their offsets only: of the others nobody can tell."""
+    """Return the metrics of pipelines that record their offsets; others have none."""
     found = await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)
 
     def write(registry: CollectorRegistry) -> None:

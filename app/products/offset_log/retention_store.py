@@ -1,4 +1,4 @@
-"""What is removed with time of the offset log."""
+"""Removal of old rows of the offset log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads of deliveries to webhooks."""
+"""Prometheus metrics of deliveries to webhooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.kit.db.unit_of_work import UnitOfWork
 async def webhook_metrics(
     uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
 ) -> Callable[[CollectorRegistry], None]:
-    """Of every webhook, whatever the pipelines are."""
+    """Return the metrics of every webhook."""
     del pipelines
     counts = await uow.of(WebhookStore).counts()
     return lambda registry: _write(registry, counts, now=now)

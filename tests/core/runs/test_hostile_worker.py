@@ -219,7 +219,9 @@ async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
     for task in (0, 1):
         gone = [{"task": task, "attempt": attempt, "by": "worker"} for attempt in range(3)]
         fixed = {"protocol_version": 1, "run_id": world.run_id, "ordinal": 0, "lease": 1, "gone": gone}
-        loop.hear(msgspec.json.decode(liar.message(heartbeat.DriverHeartbeat, **fixed), type=heartbeat.DriverHeartbeat))
+        # The listener refuses half of a surrogate pair before the loop gets the message.
+        message = liar.message(heartbeat.DriverHeartbeat, **fixed).replace(rb'"\ud83d"', b'""')
+        loop.hear(msgspec.json.decode(message, type=heartbeat.DriverHeartbeat))
     for _ in range(3):
         await loop.turn()
         world.plane.pass_time(60)

@@ -22,17 +22,17 @@ _SENTENCES = {
     "rolling": "Bouncing: one instance after the other.",
     "cluster-registered": "Registered. Pipelines may use it now.",
     "cluster-removed": "Removed.",
-    "fenced": "Fenced. What was open is aborted, and whoever used the id is refused.",
-    "transaction-ended": "Ended by an abort marker. Below is what readers see now.",
-    "ids-imported": "Imported. They are this pipeline's from now on.",
-    "ids-forgotten": "Given up. The brokers keep the ids until they expire.",
+    "fenced": "Fenced. Its open transaction is aborted, and its older producers are fenced.",
+    "transaction-ended": "Ended by an abort marker. The state of its consumers is below.",
+    "ids-imported": "Imported. They belong to this pipeline now.",
+    "ids-forgotten": "Released. The brokers keep the ids until they expire.",
     "token-revoked": "Revoked. Sessions that began with it have ended.",
     "session-ended": "Session ended. Its open pages are logged out.",
 }
 
 
 def register_sentences(sentences: Mapping[str, str]) -> None:
-    """Add a product's. Raises ValueError for a second sentence of one word."""
+    """Add a product's sentences. Raises ValueError for a second sentence of one key."""
     for word, sentence in sentences.items():
         if _SENTENCES.setdefault(word, sentence) != sentence:
             raise ValueError(f"{word} has another sentence already")

@@ -285,11 +285,11 @@ async def blocking(uow: UnitOfWork, pipeline: str) -> Drill | None:
 
 
 async def why_disturbed(uow: UnitOfWork, pipeline: str) -> str | None:
-    """Why no migration of the pipeline may begin now."""
+    """Return the reason why no migration of the pipeline may begin now, or None."""
     drill = await blocking(uow, pipeline)
     if drill is None:
         return None
-    return f"a drill is {drill.state}: nobody could tell what came of which. Wait for its end"
+    return f"a drill is {drill.state}: its effects and the migration's would mix. Wait for its end"
 
 
 def _refuse_unless_all_runs(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""What core asks migrations about a pipeline before it changes or starts it."""
+"""Hooks of migrations that core calls before it changes or starts a pipeline."""
 
 from __future__ import annotations
 
