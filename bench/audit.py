@@ -28,7 +28,7 @@ from app.products.audits.result import AuditResult, RangeRead
 from app.products.audits.wire import AuditOrder, AuditOutcome
 from bench.audit_topics import DOUBLED, LOST, fill, specification
 from bench.machine import keep, machine
-from workers.audit.splits import Plan, splits_of
+from workers.audit.splits import SplitPlan, splits_of
 from workers.spark.audit_job import buckets_of
 
 _DRIVER = "import sys; from workers.spark.audit_driver import main; sys.exit(main())"
@@ -125,7 +125,7 @@ def carry_out(ids: int, bootstrap_servers: str) -> tuple[AuditResult, float, Tak
 
 def tasks_of(ranges: Sequence[RangeRead], ids: int) -> dict[str, int]:
     """How many tasks read these offsets, and how many compare them."""
-    plan, bounds = Plan(ranges=tuple(ranges)), specification(ids).bounds
+    plan, bounds = SplitPlan(ranges=tuple(ranges)), specification(ids).bounds
     return {
         "read_tasks": len(list(splits_of(plan, offsets_per_task=bounds.offsets_per_task))),
         "compare_tasks": buckets_of(plan, specification(ids)),

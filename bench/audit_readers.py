@@ -42,14 +42,14 @@ from workers.audit.brokers import ClusterBrokers
 from workers.audit.ids import id_of
 from workers.audit.reading import committed_records, reader
 from workers.audit.resolving import resolve
-from workers.audit.splits import Plan, Split, splits_of
+from workers.audit.splits import Split, SplitPlan, splits_of
 from workers.spark import audit_job
 
 CONNECTOR_JARS = "spark-sql-kafka-4.2.0"
 Found = dict[str, float]
 
 
-def plan_of(bootstrap_servers: str, ids: int) -> Plan:
+def plan_of(bootstrap_servers: str, ids: int) -> SplitPlan:
     return resolve(specification(ids), ClusterBrokers({"bootstrap.servers": bootstrap_servers}, audit_id="bench"))
 
 

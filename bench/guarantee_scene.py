@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # pyright: 
 
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
 from tests.support.kafka_tools import run_tool
 
@@ -51,7 +51,7 @@ class Scene:
 
     def ids(self, prefix: str) -> int:
         with TransactionClient(
-            {"bootstrap.servers": self.bootstrap_servers}, Attempt(self.bootstrap_servers, 60)
+            {"bootstrap.servers": self.bootstrap_servers}, ConnectionAttempt(self.bootstrap_servers, 60)
         ) as client:
             found, refused = client.transactional_ids()
         assert not refused, refused

@@ -17,7 +17,7 @@ import psutil
 from app.core.ids import transactional_id
 from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee, SparkSettings
 from app.core.wire.heartbeat import DesiredTaskState
-from app.core.wire.specification import PartitionMapping
+from app.core.wire.specification import MappedPartition
 from bench.guarantee_scene import DEADLINE_S, Scene
 from bench.identity_loop import SilentControl
 from workers.loop.control import TaskSnapshot, TaskSpecification
@@ -79,7 +79,7 @@ def tasks(scene: Scene, chosen: PipelineDefinition, partitions: int) -> Generato
     (source,) = chosen.source_topics
     is_one_each = chosen.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
     mappings = tuple(
-        PartitionMapping(
+        MappedPartition(
             topic=source,
             partition=number,
             transactional_id=transactional_id.for_partition(

@@ -18,7 +18,7 @@ from app.core.observing.fold_files import FoldFiles
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.loops.cluster_observer import ClusterObserver
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.edges.embedded.kafka import Jvm, KafkaCluster
 from app.edges.kafka.journal_tail import KafkaJournals
 from bench.journal_load import IDS, RECORDS_PER_TRANSACTION, journal_load, prepare
@@ -49,7 +49,7 @@ async def measure(kafka: KafkaCluster, folder: Path) -> dict[str, object]:
     )
     observer.start()
     snapshot = await observations.newer("c", than=0, timeout_s=30)
-    while snapshot.transaction_journal.phase is not Phase.LIVE:
+    while snapshot.transaction_journal.phase is not ReadingPhase.LIVE:
         snapshot = await observations.newer("c", than=snapshot.number, timeout_s=30)
     with journal_load(kafka.bootstrap_servers, SECONDS + WARM_UP_S, beside=False) as load:
         latencies, snapshots, cores, snapshot = await _read(observations, snapshot)

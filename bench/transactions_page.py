@@ -23,7 +23,7 @@ from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_pace import TransactionPace
 from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot, SnapshotSource
 from app.core.pipelines.pipeline_record import Revision
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring
@@ -67,9 +67,9 @@ def snapshot_of(now_ms: int) -> Snapshot:
         pace.note(None, state, now_ms - number * 18)
     journal = JournalStatus(
         topic="__transaction_state",
-        phase=Phase.LIVE,
+        phase=ReadingPhase.LIVE,
         phase_since_ms=now_ms,
-        source=Source.JOURNAL,
+        source=SnapshotSource.JOURNAL,
         as_of_ms=now_ms,
         complete_since_ms=None,
     )

@@ -15,10 +15,10 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from app.core.blocked.diagnosis import Asked, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, Asked
 from app.core.blocked.service.explaining import explain_topic
 from app.edges.embedded.kafka import Jvm, KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.brokers import KafkaTransactions
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.looking import now_ms
@@ -37,7 +37,9 @@ _HOLDER = "left.open"
 
 def crowd(bootstrap_servers: str) -> None:
     """Ids that have nothing to do with it."""
-    with TransactionClient({"bootstrap.servers": bootstrap_servers}, Attempt(bootstrap_servers, 120)) as client:
+    with TransactionClient(
+        {"bootstrap.servers": bootstrap_servers}, ConnectionAttempt(bootstrap_servers, 120)
+    ) as client:
         for number in range(IDS):
             client.fence(f"somebody.{number}")
 
@@ -63,7 +65,7 @@ async def measure(bootstrap_servers: str) -> dict[str, object]:
         held, *free = found.partitions
         assert held.holder is not None
         assert held.holder.transactional_id == _HOLDER
-        assert {one.verdict for one in free} == {Verdict.FREE}
+        assert {one.verdict for one in free} == {AdviceVerdict.FREE}
         if question == 0:
             for number in range(WAITING):
                 plain.produce(_TOPIC, str(number), partition=0)

@@ -217,7 +217,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: datetime | None = None
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
     """A used one-time link: its user, and its creator. created_by None: it was not recorded then."""
 
     principal: Principal

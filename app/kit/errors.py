@@ -89,7 +89,7 @@ class UnavailableError(FencelineError):
     title = "A required service does not answer"
 
 
-class OutcomeUnknownError(UnavailableError):
+class ActOutcomeUnknownError(UnavailableError):
     """A request was sent and not confirmed, so it may be done. The next step is to check before a retry."""
 
     title = "Outcome unknown"

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from app.core.wire.heartbeat import Claim, EventKind, HeartbeatAnswer, PartitionProgress, TaskState
-from app.core.wire.offset_events import Found, Outcome
+from app.core.wire.offset_events import CheckpointOutcome, StartReason
 from app.core.wire.offset_report import Init
 from app.core.wire.specification import InstanceSpecification
 from app.edges.spark import driver_processes
@@ -31,7 +31,7 @@ from workers.loop.control import TaskSnapshot
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.loop.telling.progress import INTERVAL_S
-from workers.loop.telling.tally import Tally, Work
+from workers.loop.telling.tally import Work, WorkTally
 from workers.reporting import HEARTBEAT_PATH, HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
 from workers.spark import handover
@@ -91,7 +91,7 @@ class SimulatedTask:
         first = (specification.ordinal * tasks + task) * PARTITIONS_PER_TASK
         topic = specification.definition.source_topics[0]
         self._next: dict[Partition, int] = {(topic, first + number): 0 for number in range(PARTITIONS_PER_TASK)}
-        self._tally = Tally()
+        self._tally = WorkTally()
         self._member_id = f"simulated-{specification.run_id}-{specification.ordinal}-{task}"
         self._producer_id = random.getrandbits(31)
         self._reporter = HeartbeatReporter(
@@ -115,7 +115,7 @@ class SimulatedTask:
         self._recorder.initialised(Init(self._producer_id, 0))
         self._recorder.assigned(self._next, generation=1)
         for name in self._next:
-            self._recorder.positioned(name, 0, Found.NOTHING_COMMITTED)
+            self._recorder.positioned(name, 0, StartReason.NOTHING_COMMITTED)
         self._reporter.tell_offsets(self._recorder)
         named = tuple(f"{topic}-{number}" for topic, number in self._next)
         self._reporter.event(EventKind.ASSIGNED, "simulated", partitions=named, generation=1)
@@ -127,7 +127,7 @@ class SimulatedTask:
         records = _RECORDS * len(self._next)
         self._recorder.stands_at(self._next)
         self._recorder.add(self._next, records=records)
-        self._recorder.ended(Outcome.COMMITTED)
+        self._recorder.ended(CheckpointOutcome.COMMITTED)
         size = records * _RECORD_BYTES
         self._tally.committed(Work(records_in=records, records_out=records, bytes_in=size, bytes_out=size))
         commit_ms = random.uniform(5, 15)

@@ -16,13 +16,13 @@ from app.core.ids.imported import ImportFacts, ImportWish, lines_of, plan_of
 from app.core.ids.pages import imports as id_imports
 from app.core.ids.pages import registry as id_registry
 from app.core.ids.pages.chart import id_growth_chart_of
-from app.core.ids.registry import IdCount, IdTally, Orphan, RegisteredId, RegistryQuery, Standing
+from app.core.ids.registry import IdCount, IdStanding, IdTally, Orphan, RegisteredId, RegistryQuery
 from app.core.ids.service.registry import Registry
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.mappings import pages as mappings
-from app.core.mappings.mapping import IdKind, Origin, PartitionOwner, PartitionOwnership, TransactionalIdOwner
+from app.core.mappings.mapping import IdKind, IdOrigin, PartitionOwner, PartitionOwnership, TransactionalIdOwner
 from app.core.observing.pages.reading import reading_of
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from tests.browser.test_names_and_screens import LONG, TABLET, rendered, shown
 from tests.support import page_samples as samples
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, chromium
@@ -42,7 +42,7 @@ def browser() -> Generator[Browser]:
 def list_page() -> str:
     found = [
         msgspec.structs.replace(samples.mapping(0), topic=LONG, transactional_id=f"fl.t.{LONG}.0"),
-        msgspec.structs.replace(samples.mapping(1), assigned_id="flights-app-0_1", origin=Origin.IMPORTED),
+        msgspec.structs.replace(samples.mapping(1), assigned_id="flights-app-0_1", origin=IdOrigin.IMPORTED),
         msgspec.structs.replace(samples.mapping(2), owner=None),
         samples.mapping(3),
     ]
@@ -101,7 +101,7 @@ def partition_page() -> str:
         "topic": "flights",
         "partition": 2,
         "name": "flights-2",
-        "mapping": msgspec.structs.replace(samples.mapping(2), assigned_id="app-0_2", origin=Origin.IMPORTED),
+        "mapping": msgspec.structs.replace(samples.mapping(2), assigned_id="app-0_2", origin=IdOrigin.IMPORTED),
         "stretches": stretches,
         "owners": 2,
         "timeline": mappings._timeline(stretches, now=NOW),  # pyright: ignore[reportPrivateUsage] - as above
@@ -111,7 +111,7 @@ def partition_page() -> str:
     return rendered("mappings/detail", context, path="/mappings/partition")
 
 
-def registered(name: str, standing: Standing, *, is_seen: bool = True, **more: Any) -> RegisteredId:
+def registered(name: str, standing: IdStanding, *, is_seen: bool = True, **more: Any) -> RegisteredId:
     state = state_of(TransactionStatus.COMPLETE_COMMIT, changed_ms=NOW_MS - 3_600_000)
     given: dict[str, Any] = {
         "orphan": None,
@@ -133,23 +133,23 @@ def owner(name: str, kind: IdKind = IdKind.TASK) -> TransactionalIdOwner:
 
 def ids_page() -> str:
     made = cluster()
-    made.enter(made.transactions.topic, Phase.LIVE, now_ms=NOW_MS)
+    made.enter(made.transactions.topic, ReadingPhase.LIVE, now_ms=NOW_MS)
     snapshot = made.snapshot(now_ms=NOW_MS)
     task_id = "fl.t.delayed-flights.0.1"
     items = (
-        registered(task_id, Standing.OURS, owner=owner(task_id)),
+        registered(task_id, IdStanding.OURS, owner=owner(task_id)),
         registered(
             "app-0_2",
-            Standing.OURS,
+            IdStanding.OURS,
             owner=owner("app-0_2", IdKind.IMPORTED),
             partitions=("flights-2", "flights-3"),
             contested="Used by producer 7 with epoch 5, which no task of delayed-flights has reported: the next start "
             "of either fences the other",
         ),
-        registered(f"streams-{LONG}-0_1", Standing.FOREIGN),
-        registered("fl.t.gone.0.0", Standing.ORPHANED, orphan=Orphan.NO_PIPELINE),
+        registered(f"streams-{LONG}-0_1", IdStanding.FOREIGN),
+        registered("fl.t.gone.0.0", IdStanding.ORPHANED, orphan=Orphan.NO_PIPELINE),
         registered(
-            "app-0_9", Standing.ORPHANED, is_seen=False, orphan=Orphan.NO_MAPPING, owner=owner("x", IdKind.IMPORTED)
+            "app-0_9", IdStanding.ORPHANED, is_seen=False, orphan=Orphan.NO_MAPPING, owner=owner("x", IdKind.IMPORTED)
         ),
     )
     found = Registry(
@@ -163,7 +163,7 @@ def ids_page() -> str:
         journal=snapshot.transaction_journal,
     )
     growth = [IdCount(at=NOW - timedelta(hours=100 - n), ids=1_100 + n, ours=38, orphaned=2) for n in range(100)]
-    wanted = id_registry.Wanted()
+    wanted = id_registry.RegistrySelection()
     context: dict[str, Any] = {
         "clusters": ["demo"],
         "cluster": "demo",

@@ -21,7 +21,7 @@ from app.core.mappings.mapping import PartitionMapping
 from app.core.observing.pages.groups import row_of
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import mark_of
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.pipelines.pages.pipelines import links_of
 from app.core.runs.pages.charts import chart_of
 from app.edges.main.products import PRODUCTS
@@ -136,7 +136,7 @@ def group_page() -> str:
     live = LiveGroup("", classic=ClassicGroup("consumer", 17))
     now_ms = int(NOW.timestamp() * 1000)
     made = cluster()
-    made.enter(made.groups.topic, Phase.LIVE, now_ms=now_ms)
+    made.enter(made.groups.topic, ReadingPhase.LIVE, now_ms=now_ms)
     snapshot = made.snapshot(now_ms=now_ms)
     line = samples.fencing_line()
     verdict = msgspec.structs.replace(line.record.event.verdict, at_ms=now_ms)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.core.runs.task import TaskState
-from app.products.demo.server import Run
+from app.products.demo.server import DemoRun
 from tests.conftest import MakeTopic
 from tests.support.browser import Site
 from tests.support.topics import unique_name
@@ -47,7 +47,7 @@ def pipeline() -> str:
 
 
 @pytest.fixture
-def run(site: Site, pipeline: str, make_topic: MakeTopic) -> Generator[Run]:
+def run(site: Site, pipeline: str, make_topic: MakeTopic) -> Generator[DemoRun]:
     """It runs on Spark, and has nothing to read."""
     site.server.create_pipeline(
         pipeline,
@@ -66,7 +66,7 @@ def run(site: Site, pipeline: str, make_topic: MakeTopic) -> Generator[Run]:
 
 
 def test_a_command_and_what_a_worker_reports_are_on_the_screen_within_a_second(
-    site: Site, page: Page, pipeline: str, run: Run
+    site: Site, page: Page, pipeline: str, run: DemoRun
 ) -> None:
     page.goto(f"/pipelines/{pipeline}")
     state = page.locator("#task-0-0 td[data-label=State]")
@@ -96,7 +96,7 @@ def test_a_command_and_what_a_worker_reports_are_on_the_screen_within_a_second(
     assert len(late) <= LATE_AT_MOST, f"{len(late)} of {len(ordered)} were late:\n{told}"
 
 
-def _state_since(site: Site, run: Run, state: TaskState) -> datetime:
+def _state_since(site: Site, run: DemoRun, state: TaskState) -> datetime:
     """The time at which the server received the state on the screen."""
     [task] = site.server.tasks(run.id)
     assert task.last.state is state

@@ -14,23 +14,23 @@ from tests.exactly_once.test_fencing import inits, is_timed_out
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.waiting import wait_for
-from workers.loop.claim.inquiry import Answer, Inquiry, Standing
+from workers.loop.claim.inquiry import ClaimAnswer, ClaimStanding, Inquiry
 from workers.loop.client_config import transactional_producer_config
 from workers.loop.control import TaskEnd
 from workers.loop.errors import AbortableError, FencedError, OutcomeUnknownError, RetriableError
 from workers.loop.producing.idempotent_producer import IdempotentProducer
 from workers.loop.producing.transactional_producer import TransactionalProducer
 from workers.loop.settling import Settling
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
 Lose = Callable[[pytest.MonkeyPatch, Callable[[], None]], None]
-PATIENCE = Patience(20.0)
+PATIENCE = CallPatience(20.0)
 
 
 def lose_at_commit(patch: pytest.MonkeyPatch, before: Callable[[], None]) -> None:
     """A commit is not answered any more; `before` happens first."""
 
-    def commit(_self: TransactionalProducer, *, patience: Patience, **_named: object) -> None:
+    def commit(_self: TransactionalProducer, *, patience: CallPatience, **_named: object) -> None:
         before()
         raise OutcomeUnknownError(f"not answered within {patience.bound_s:g} s, for the test")
 
@@ -44,7 +44,7 @@ def lose_at_abort(patch: pytest.MonkeyPatch, before: Callable[[], None]) -> None
         before()
         raise AbortableError("refused for the test")
 
-    def abort(_self: TransactionalProducer, *, patience: Patience) -> None:
+    def abort(_self: TransactionalProducer, *, patience: CallPatience) -> None:
         raise RetriableError(f"not answered within {patience.bound_s:g} s, for the test")
 
     patch.setattr(TransactionalProducer, "send_offsets", send_offsets)
@@ -92,8 +92,8 @@ def test_without_the_question_a_superseded_attempt_fences_the_current_one(
 ) -> None:
     """The negative control."""
 
-    def always(_self: Inquiry, _standing: Standing) -> Answer:
-        return Answer(True, "not asked")
+    def always(_self: Inquiry, _standing: ClaimStanding) -> ClaimAnswer:
+        return ClaimAnswer(True, "not asked")
 
     monkeypatch.setattr(Inquiry, "ask", always)
     pipeline = make_pipeline(partitions=1)
@@ -131,7 +131,7 @@ def test_inits_that_cross_leave_one_of_two_attempts_and_every_record_once(
     younger = TaskThread(pipeline.specification(attempt=1))
     look = Inquiry.ask
 
-    def and_then_the_younger_one_comes(self: Inquiry, standing: Standing) -> Answer:
+    def and_then_the_younger_one_comes(self: Inquiry, standing: ClaimStanding) -> ClaimAnswer:
         answer = look(self, standing)
         if answer.may and not younger.is_running:
             younger.start()
@@ -176,7 +176,7 @@ def time_out(patch: pytest.MonkeyPatch, pipeline: TestPipeline) -> None:
     """Let the coordinator end the next transaction for its age."""
     flush = TransactionalProducer.flush
 
-    def flush_late(self: TransactionalProducer, *, patience: Patience) -> None:
+    def flush_late(self: TransactionalProducer, *, patience: CallPatience) -> None:
         flush(self, patience=patience)
         patch.setattr(TransactionalProducer, "flush", flush)
         wait_for(lambda: is_timed_out(pipeline), 20, "the coordinator to end the transaction")
@@ -224,7 +224,7 @@ def test_without_an_id_there_is_no_question(make_pipeline: MakePipeline, monkeyp
         made.append(self)
         init(self, timeout_s)
 
-    def lose_first(self: IdempotentProducer, *, patience: Patience, confirmed: Callable[[], None]) -> None:
+    def lose_first(self: IdempotentProducer, *, patience: CallPatience, confirmed: Callable[[], None]) -> None:
         if len(made) == 1:
             raise AbortableError("not answered, for the test", code=KafkaError._TIMED_OUT)
         commit(self, patience=patience, confirmed=confirmed)

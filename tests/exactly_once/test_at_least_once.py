@@ -18,7 +18,7 @@ from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.loop.control import TaskEnd
 from workers.loop.producing.idempotent_producer import IdempotentProducer
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
 real_commit = IdempotentProducer.commit
 
@@ -27,7 +27,7 @@ def freeze_at_next_commit(monkeypatch: pytest.MonkeyPatch, kafka: KafkaCluster) 
     """The broker stops just before the next commit of offsets: all outputs are delivered by then."""
     frozen: list[bool] = []
 
-    def commit(self: IdempotentProducer, *, patience: Patience, confirmed: Callable[[], None]) -> None:
+    def commit(self: IdempotentProducer, *, patience: CallPatience, confirmed: Callable[[], None]) -> None:
         if not frozen:
             kafka.broker(1).pause()
             frozen.append(True)
@@ -112,7 +112,7 @@ def test_refused_commit_is_received_without_another_one_and_its_records_are_read
     real_send = IdempotentProducer.send_offsets
 
     def send_too_much(
-        self: IdempotentProducer, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience
+        self: IdempotentProducer, offsets: list[TopicPartition], consumer: Consumer, *, patience: CallPatience
     ) -> None:
         if not refused:
             refused.append(True)

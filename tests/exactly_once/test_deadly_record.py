@@ -17,7 +17,7 @@ from workers.loop.control import TaskEnd
 from workers.loop.errors import AbortableError
 from workers.loop.producing.transactional_producer import TransactionalProducer
 from workers.loop.records.trials import Trial
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
 MOST_DEATHS = 7
 
@@ -128,7 +128,7 @@ def test_mark_that_could_not_be_committed_is_still_due(
     send_offsets = TransactionalProducer.send_offsets
 
     def fail_twice(
-        self: TransactionalProducer, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience
+        self: TransactionalProducer, offsets: list[TopicPartition], consumer: Consumer, *, patience: CallPatience
     ) -> None:
         notes.extend(offset.metadata or "" for offset in offsets)
         # The first commit says where the partition begins.

@@ -15,7 +15,7 @@ from tests.support.topics import delete_topics
 from tests.support.waiting import wait_for
 from workers.loop.control import TaskEnd
 from workers.loop.producing.transactional_producer import TransactionalProducer
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
 
 @pytest.mark.core
@@ -171,7 +171,7 @@ def test_drain_that_a_frozen_broker_does_not_answer_ends_in_time_and_claims_noth
         task.wait_for_records(20)
 
         def freeze_and_commit(
-            self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+            self: TransactionalProducer, *, patience: CallPatience, confirmed: Callable[[], None]
         ) -> None:
             kafka.broker(1).pause()
             task.control.wanted = DesiredTaskState.DRAIN

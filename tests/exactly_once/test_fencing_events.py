@@ -11,7 +11,7 @@ from app.core.fencing.steps import cases_of
 from app.core.journals.live_transactions import LiveTransactions
 from app.core.journals.transaction_state import TOPIC
 from app.core.runs.task import EventKind
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
@@ -23,7 +23,7 @@ from workers.loop.producing.transactional_producer import TransactionalProducer
 def journal_cases(pipeline: TestPipeline) -> list[Case]:
     servers = pipeline.bootstrap_servers
     live = LiveTransactions()
-    for partition, batch in read_logs({"bootstrap.servers": servers}, Attempt(servers, 30), TOPIC):
+    for partition, batch in read_logs({"bootstrap.servers": servers}, ConnectionAttempt(servers, 30), TOPIC):
         live.apply(partition, batch)
     return cases_of(live.ids[pipeline.transactional_id(0)], kafka_cluster_id="cluster")
 

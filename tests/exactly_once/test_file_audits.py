@@ -18,7 +18,7 @@ from app.core.pipelines.pipeline import (
     StepOperator,
     Steps,
 )
-from app.products.audits.result import AuditResult, Finding, Tally, Verdict, verdict
+from app.products.audits.result import AuditResult, AuditVerdict, FindingTally, IdFinding, verdict
 from app.products.audits.specification import AuditSpecification, JsonField, TimeWindow, specification_of
 from app.products.audits.telling import verdict_sentence
 from tests.exactly_once.conftest import MakePipeline
@@ -28,7 +28,7 @@ from tests.support.file_pipelines import assert_whole, audit_files, file_sink, j
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.topics import create_topic, delete_topics, unique_name
-from workers.sinks.file_sink import Dated, FileSink
+from workers.sinks.file_sink import Dated, FileSinkWriter
 from workers.sinks.parts import Source
 
 ONE_SECOND_MS = 1_000
@@ -68,7 +68,7 @@ def test_every_record_of_a_window_is_in_a_file_once(
     processed(pipeline)
     judge = assert_whole(pipeline, tmp_path)
     result = audited(pipeline)
-    assert verdict(result) is Verdict.CLEAN, verdict_sentence(result)
+    assert verdict(result) is AuditVerdict.CLEAN, verdict_sentence(result)
     counts = result.counts
     assert (counts.inputs, counts.expected) == (200, 200)
     assert (counts.outputs + counts.late.records) >= 200
@@ -94,7 +94,7 @@ def test_records_that_steps_drop_or_files_refuse_are_not_expected(make_pipeline:
             task.wait_for_position(101)
             task.drain()
         result = audited(pipeline)
-        assert verdict(result) is Verdict.CLEAN, verdict_sentence(result)
+        assert verdict(result) is AuditVerdict.CLEAN, verdict_sentence(result)
         assert (result.counts.dropped, result.counts.dead_lettered, result.counts.expected) == (20, 1, 81)
     finally:
         delete_topics(pipeline.bootstrap_servers, [letters])
@@ -118,8 +118,8 @@ def test_outputs_that_a_file_refuses_for_their_types_are_among_the_dead_letters(
             task.wait_for_position(11)
             task.drain()
         result = audited(pipeline)
-        assert verdict(result) is Verdict.CLEAN, verdict_sentence(result)
-        assert (result.counts.expected, result.counts.undelivered, result.counts.lost) == (11, 1, Tally())
+        assert verdict(result) is AuditVerdict.CLEAN, verdict_sentence(result)
+        assert (result.counts.expected, result.counts.undelivered, result.counts.lost) == (11, 1, FindingTally())
     finally:
         delete_topics(pipeline.bootstrap_servers, [letters])
 
@@ -132,13 +132,13 @@ def test_a_deleted_file_is_a_dangling_reference_and_its_records_are_lost(
     gone = assert_whole(pipeline, tmp_path).references[0]
     (tmp_path / gone["path"]).unlink()
     result = audited(pipeline)
-    assert verdict(result) is Verdict.BROKEN
-    assert result.counts.dangling == Tally(ids=1, records=gone["records"])
-    assert result.counts.lost == Tally(ids=gone["records"], records=gone["records"])
-    [dangling] = examples_of(result, Finding.DANGLING)
+    assert verdict(result) is AuditVerdict.BROKEN
+    assert result.counts.dangling == FindingTally(ids=1, records=gone["records"])
+    assert result.counts.lost == FindingTally(ids=gone["records"], records=gone["records"])
+    [dangling] = examples_of(result, IdFinding.DANGLING)
     assert [one.file for one in dangling.outputs] == [gone["path"]]
     assert dangling.why == "is not there"
-    assert set(ids_of(result, Finding.LOST)) <= set(audit_files(pipeline, tmp_path).lost)
+    assert set(ids_of(result, IdFinding.LOST)) <= set(audit_files(pipeline, tmp_path).lost)
 
 
 def test_a_file_that_is_referenced_twice_is_read_twice(make_pipeline: MakePipeline, tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_a_file_that_is_referenced_twice_is_read_twice(make_pipeline: MakePipeli
     writer.write_values(pipeline.sink, [(first.key, first.value)], at_ms=first.timestamp_ms)
     writer.close()
     result = audited(pipeline)
-    assert verdict(result) is Verdict.BROKEN
-    assert result.counts.duplicated == Tally(ids=reference["records"], records=reference["records"])
-    assert (result.counts.lost, result.counts.dangling) == (Tally(), Tally())
-    for example in examples_of(result, Finding.DUPLICATED):
+    assert verdict(result) is AuditVerdict.BROKEN
+    assert result.counts.duplicated == FindingTally(ids=reference["records"], records=reference["records"])
+    assert (result.counts.lost, result.counts.dangling) == (FindingTally(), FindingTally())
+    for example in examples_of(result, IdFinding.DUPLICATED):
         assert (example.expected, example.found) == (1, 2)
         assert {place.file for place in example.outputs} == {reference["path"]}
         assert example.id is not None
@@ -163,39 +163,39 @@ def test_records_that_a_sink_drops_are_lost(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taken, and in no file: what the story's faults come to."""
-    add = FileSink.add
+    add = FileSinkWriter.add
     dropped: list[str] = []
 
-    def forgetful(sink: FileSink, outputs: Sequence[Dated], *, source: Source, offset: int) -> None:
+    def forgetful(sink: FileSinkWriter, outputs: Sequence[Dated], *, source: Source, offset: int) -> None:
         if offset % 40 == 7:
             dropped.extend(msgspec.json.decode(one.value)["id"] for one in outputs)
             return
         add(sink, outputs, source=source, offset=offset)
 
-    monkeypatch.setattr(FileSink, "add", forgetful)
+    monkeypatch.setattr(FileSinkWriter, "add", forgetful)
     pipeline = make_pipeline(value_of=json_value, files=file_sink(tmp_path))
     processed(pipeline)
     result = audited(pipeline)
-    assert verdict(result) is Verdict.BROKEN
+    assert verdict(result) is AuditVerdict.BROKEN
     assert len(dropped) == 6
-    assert ids_of(result, Finding.LOST) == sorted(dropped)
-    assert result.counts.lost == Tally(ids=6, records=6)
-    assert (result.counts.duplicated, result.counts.dangling) == (Tally(), Tally())
+    assert ids_of(result, IdFinding.LOST) == sorted(dropped)
+    assert result.counts.lost == FindingTally(ids=6, records=6)
+    assert (result.counts.duplicated, result.counts.dangling) == (FindingTally(), FindingTally())
 
 
 def test_an_unexpected_record_is_reported_with_its_id(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No input has its id: its text is read in the file."""
-    add = FileSink.add
+    add = FileSinkWriter.add
 
-    def inventive(sink: FileSink, outputs: Sequence[Dated], *, source: Source, offset: int) -> None:
+    def inventive(sink: FileSinkWriter, outputs: Sequence[Dated], *, source: Source, offset: int) -> None:
         add(sink, outputs, source=source, offset=offset)
         if source[1] == 0 and offset == 3:
             add(sink, [Dated(b'{"id": "stranger", "user": "u1"}', None)], source=source, offset=offset)
 
-    monkeypatch.setattr(FileSink, "add", inventive)
+    monkeypatch.setattr(FileSinkWriter, "add", inventive)
     pipeline = make_pipeline(value_of=json_value, files=file_sink(tmp_path, partition_by=()))
     processed(pipeline, 20)
     result = audited(pipeline, window=TimeWindow(start_ms=0, end_ms=1 << 45))
-    assert ids_of(result, Finding.UNEXPECTED) + ids_of(result, Finding.UNEXPLAINED) == ["stranger"]
+    assert ids_of(result, IdFinding.UNEXPECTED) + ids_of(result, IdFinding.UNEXPLAINED) == ["stranger"]

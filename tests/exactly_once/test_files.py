@@ -18,10 +18,10 @@ from tests.support.file_pipelines import USERS, assert_whole, audit_files, file_
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.lane import Lane
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 from workers.sinks.uploads import ToUpload, Uploaded
 
 NEVER = 600_000
@@ -107,10 +107,10 @@ class SlowStore:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.let_go = threading.Event()
         self.has_arrived = threading.Event()
-        put_all = Store.put_all
+        put_all = UploadStore.put_all
 
         def slowly(
-            store: Store, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]
+            store: UploadStore, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]
         ) -> list[Uploaded]:
             found = put_all(store, files, within_s=within_s, between=between)
             self.has_arrived.set()
@@ -118,7 +118,7 @@ class SlowStore:
                 between()
             return found
 
-        monkeypatch.setattr(Store, "put_all", slowly)
+        monkeypatch.setattr(UploadStore, "put_all", slowly)
 
 
 def test_upload_that_is_slower_than_the_rebalance_allows_is_not_referenced_late(
@@ -170,7 +170,7 @@ def look_away(_self: Ownership, _partition: Partition, _number: int) -> bool:
     return True
 
 
-def let_pass(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
+def let_pass(_self: ConfirmedOffsets, _found: Mapping[Partition, int | None]) -> None:
     """In place of the comparison with what was confirmed."""
 
 
@@ -213,7 +213,7 @@ def test_without_the_ownership_number_it_references_records_twice(
     """The negative control of the test before."""
     monkeypatch.setattr(Lane, "end_for_revoke", keep_it)
     monkeypatch.setattr(Ownership, "is_unchanged", look_away)
-    monkeypatch.setattr(Confirmed, "refuse_older", let_pass)
+    monkeypatch.setattr(ConfirmedOffsets, "refuse_older", let_pass)
     pipeline = primed(make_pipeline, tmp_path, group_protocol=protocol)
     goes_and_comes_back(pipeline)
     found = audit_files(pipeline, tmp_path)

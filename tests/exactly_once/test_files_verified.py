@@ -19,7 +19,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from workers.loop.errors import PipelineStopError
 from workers.sinks.parts import Part, Parts
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 from workers.sinks.uploads import ToUpload, Uploaded
 
 RECORDS = 100
@@ -93,11 +93,11 @@ def stopped(pipeline: TestPipeline, caplog: pytest.LogCaptureFixture) -> Found:
 
 def spoil_after_upload(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[list[Path]], object], root: Path) -> None:
     """The first files that are uploaded are changed before they are referenced."""
-    put_all = Store.put_all
+    put_all = UploadStore.put_all
     done: list[bool] = []
 
     def spoiled(
-        store: Store, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]
+        store: UploadStore, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]
     ) -> list[Uploaded]:
         found = put_all(store, files, within_s=within_s, between=between)
         if not done and len(files) == USERS:
@@ -105,7 +105,7 @@ def spoil_after_upload(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[list[Pa
             spoil([root / file.path for file in files])
         return found
 
-    monkeypatch.setattr(Store, "put_all", spoiled)
+    monkeypatch.setattr(UploadStore, "put_all", spoiled)
 
 
 def change(files: list[Path]) -> None:
@@ -229,16 +229,16 @@ def test_bucket_that_lost_a_file_stops_the_pipeline(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    put_all = Store.put_all
+    put_all = UploadStore.put_all
 
     def lossy(
-        store: Store, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]
+        store: UploadStore, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]
     ) -> list[Uploaded]:
         found = put_all(store, files, within_s=within_s, between=between)
         bucket.delete(files[0].path)
         return found
 
-    monkeypatch.setattr(Store, "put_all", lossy)
+    monkeypatch.setattr(UploadStore, "put_all", lossy)
     found = stopped(pipeline_into(bucket, make_pipeline), caplog)
     assert "cannot be read" in found.message
     assert found.missing

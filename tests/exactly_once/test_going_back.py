@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from app.core.wire.heartbeat import EventKind
-from app.products.offset_log.verdict import Kind
+from app.products.offset_log.verdict import ContradictionKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
@@ -129,7 +129,7 @@ def test_without_going_back_an_abort_loses_records(
     assert audit.lost
     assert not audit.duplicated
     found = {one.kind for verdict in recorders.verdicts().values() for one in verdict.contradictions}
-    assert found == {Kind.GAP}
+    assert found == {ContradictionKind.GAP}
 
 
 def test_records_that_come_while_a_producer_is_replaced_are_read_again(

@@ -15,7 +15,7 @@ from app.core.ids.transactional_id import for_partition
 from app.core.journals.transaction_state import TransactionState
 from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from app.core.wire.heartbeat import EventKind, TaskState
-from app.core.wire.specification import PartitionMapping
+from app.core.wire.specification import MappedPartition
 from app.edges.kafka.transaction_journal import read_transaction_journal
 from tests.exactly_once.conftest import MakePipeline
 from tests.fault_suite.freeze_points import FreezePoints, Point
@@ -147,7 +147,7 @@ def test_inits_and_commits_of_many_partitions_are_made_together(
 def test_ids_of_mappings_go_before_the_formula(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=2, **V1)
     imported = f"{pipeline.definition.group_id}-0_1"
-    mapping = PartitionMapping(topic=pipeline.source, partition=1, transactional_id=imported)
+    mapping = MappedPartition(topic=pipeline.source, partition=1, transactional_id=imported)
     pipeline.feed(10)
     with running(pipeline.specification_with_mappings(mapping)) as task:
         task.wait_for_records(20)
@@ -160,7 +160,7 @@ def test_ids_of_mappings_go_before_the_formula(make_pipeline: MakePipeline) -> N
 
 def test_two_partitions_with_one_id_stop_the_pipeline(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=2, **V1)
-    both = [PartitionMapping(topic=pipeline.source, partition=number, transactional_id="app-0_0") for number in (0, 1)]
+    both = [MappedPartition(topic=pipeline.source, partition=number, transactional_id="app-0_0") for number in (0, 1)]
     task = TaskThread(pipeline.specification_with_mappings(*both)).start()
     error = task.join_error()
     assert isinstance(error, PipelineStopError)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from app.products.offset_log.verdict import Kind
+from app.products.offset_log.verdict import ContradictionKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.exactly_once.test_going_back import run_with_aborts
 from tests.support.offset_log import Recorders
@@ -20,7 +20,7 @@ from workers.loop.group.ownership import Partition
 Consumed = tuple[list[Message], list[KafkaError]]
 
 
-def kinds(recorders: Recorders) -> set[Kind]:
+def kinds(recorders: Recorders) -> set[ContradictionKind]:
     return {one.kind for verdict in recorders.verdicts().values() for one in verdict.contradictions}
 
 
@@ -54,7 +54,7 @@ def test_first_batch_after_an_assignment_that_is_dropped_is_a_gap(
         task.wait_for_records(10)
         task.drain()
     assert pipeline.audit().lost
-    assert kinds(recorders) == {Kind.GAP}
+    assert kinds(recorders) == {ContradictionKind.GAP}
 
 
 @pytest.mark.core
@@ -70,4 +70,4 @@ def test_rewind_behind_the_committed_offset_is_an_overlap(
     pipeline = make_pipeline()
     assert run_with_aborts(pipeline, monkeypatch) > 0
     assert pipeline.audit().duplicated
-    assert Kind.OVERLAP in kinds(recorders)
+    assert ContradictionKind.OVERLAP in kinds(recorders)

@@ -18,7 +18,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from workers.loop.errors import AbortableError
 from workers.loop.group import offset_commits
-from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.ownership import Partition
 from workers.loop.producing.transactional_producer import TransactionalProducer
 
@@ -75,10 +75,10 @@ def test_task_that_believes_an_old_answer_duplicates(
 ) -> None:
     """The negative control."""
 
-    def believe(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
+    def believe(_self: ConfirmedOffsets, _found: Mapping[Partition, int | None]) -> None:
         """In place of the comparison."""
 
-    monkeypatch.setattr(Confirmed, "refuse_older", believe)
+    monkeypatch.setattr(ConfirmedOffsets, "refuse_older", believe)
     monkeypatch.setattr("tests.exactly_once.test_old_coordinator.OLD_ANSWERS", 1)
     pipeline = make_pipeline(partitions=1)
     go_back_to_an_old_answer(pipeline, monkeypatch)

@@ -8,14 +8,14 @@ import pytest
 
 from app.core.pipelines.pipeline import GroupProtocol
 from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from app.products.offset_log.verdict import Kind
+from app.products.offset_log.verdict import ContradictionKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.verifier import Audit
-from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.lane import Lane
 
@@ -26,7 +26,7 @@ def keep_it(_self: Lane) -> None:
     """In place of the callback's commit: the checkpoint survives the callback."""
 
 
-def let_pass(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
+def let_pass(_self: ConfirmedOffsets, _found: Mapping[Partition, int | None]) -> None:
     """In place of the comparison with what was confirmed."""
 
 
@@ -108,13 +108,13 @@ def test_without_the_ownership_number_it_duplicates(
     monkeypatch.setattr(Lane, "end_for_revoke", keep_it)
     monkeypatch.setattr(Ownership, "is_unchanged", look_away)
     # By its number it knows which of its confirmed commits still count: blind, it would wait for one that is long past.
-    monkeypatch.setattr(Confirmed, "refuse_older", let_pass)
+    monkeypatch.setattr(ConfirmedOffsets, "refuse_older", let_pass)
     audit, kinds = partition_goes_and_comes_back(primed(make_pipeline, protocol))
     assert len(audit.duplicated) == 200, str(audit)
     assert not audit.lost
     assert EventKind.ABORTED not in kinds
     found = {one.kind for verdict in recorders.verdicts().values() for one in verdict.contradictions}
-    assert {Kind.OVERLAP, Kind.WITHOUT_OWNERSHIP} <= found
+    assert {ContradictionKind.OVERLAP, ContradictionKind.WITHOUT_OWNERSHIP} <= found
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))

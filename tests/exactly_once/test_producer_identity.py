@@ -23,9 +23,9 @@ from workers.loop.control import ProducerIdentity
 from workers.loop.errors import FatalError, RetriableError
 from workers.loop.producing import transactional_producer
 from workers.loop.producing.transactional_producer import TransactionalProducer
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
-PATIENCE = Patience(20.0)
+PATIENCE = CallPatience(20.0)
 
 
 class WithFailedOutput(NamedTuple):
@@ -143,7 +143,7 @@ def test_epoch_that_an_unanswered_abort_takes_is_our_own(
     broker.pause()
     try:
         with pytest.raises(RetriableError):
-            producer.abort(patience=Patience(0))
+            producer.abort(patience=CallPatience(0))
     finally:
         broker.resume()
     journal = IdJournal(pipeline.transactional_id(0), reader_config(pipeline.specification()))

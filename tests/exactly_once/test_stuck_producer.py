@@ -12,7 +12,7 @@ from tests.exactly_once.conftest import MakePipeline
 from tests.exactly_once.test_fencing import inits
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.loop.errors import Severity, severity
+from workers.loop.errors import ErrorSeverity, severity
 from workers.loop.producing import transactional_producer
 
 TIMES = 2
@@ -60,6 +60,6 @@ def test_producer_that_gets_stuck_again_and_again_costs_time_and_no_record(
         assert task.drain().counters.transactions_aborted == TIMES
     GetsStuck.stuck.clear()
     assert all("did not return from sending the input offsets" in event.message for event in lost)
-    assert GetsStuck.late == [Severity.FENCED] * TIMES
+    assert GetsStuck.late == [ErrorSeverity.FENCED] * TIMES
     assert inits(pipeline) == 1 + TIMES
     pipeline.assert_whole()

@@ -32,7 +32,7 @@ from app.core.journals.log_entries import LogEntry
 from app.core.runs.task import EventKind
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from app.products.partition_log.service import look_into_log
 from tests.support import verifier
@@ -89,7 +89,9 @@ class Played(NamedTuple):
     def refused_membership(self, scene: str) -> FencingEvent:
         """The event of the first worker's refusal, made from a task's report, joined with the group's journal."""
         live, group = LiveGroups(), self.scenes[scene].group
-        for partition, batch in read_logs(self.connection, Attempt(self.bootstrap_servers, 30), group_records.TOPIC):
+        for partition, batch in read_logs(
+            self.connection, ConnectionAttempt(self.bootstrap_servers, 30), group_records.TOPIC
+        ):
             live.apply(partition, batch)
         outcome, journal = self.outcomes[scene], ids_of(self.bootstrap_servers)
         transactional_id = self.scenes[scene].ids[0]

@@ -15,11 +15,11 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from workers.loop.client_config import transactional_producer_config
 from workers.loop.errors import OutcomeUnknownError, RetriableError
-from workers.loop.group.membership import Committed, Membership
+from workers.loop.group.membership import CommittedPosition, Membership
 from workers.loop.group.ownership import Partition
 from workers.loop.producing import transactional_producer
 from workers.loop.producing.transactional_producer import TransactionalProducer
-from workers.loop.slices import CommitBounds, Patience
+from workers.loop.slices import CallPatience, CommitBounds
 
 Commit = Callable[..., None]
 real_commit: Commit = TransactionalProducer.commit
@@ -44,7 +44,7 @@ def test_commit_to_a_paused_broker_is_repeated_until_it_is_answered(
     slices: list[str] = []
 
     def commit_to_paused_broker(
-        self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+        self: TransactionalProducer, *, patience: CallPatience, confirmed: Callable[[], None]
     ) -> None:
         if slices:
             return real_commit(self, patience=patience, confirmed=confirmed)
@@ -57,7 +57,7 @@ def test_commit_to_a_paused_broker_is_repeated_until_it_is_answered(
                 kafka.broker(1).resume()
 
         try:
-            return real_commit(self, patience=Patience(patience.bound_s, between), confirmed=confirmed)
+            return real_commit(self, patience=CallPatience(patience.bound_s, between), confirmed=confirmed)
         finally:
             kafka.broker(1).resume()
 
@@ -79,13 +79,13 @@ def test_commit_that_a_paused_broker_does_not_answer_in_time_is_unknown_and_then
     paused: list[bool] = []
 
     def commit_to_paused_broker(
-        self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+        self: TransactionalProducer, *, patience: CallPatience, confirmed: Callable[[], None]
     ) -> None:
         if paused:
             return real_commit(self, patience=patience, confirmed=confirmed)
         paused.append(True)
         kafka.broker(1).pause()
-        return real_commit(self, patience=Patience(1.5, patience.between), confirmed=confirmed)
+        return real_commit(self, patience=CallPatience(1.5, patience.between), confirmed=confirmed)
 
     with running(pipeline.specification()) as task:
         prime(pipeline, task)
@@ -107,7 +107,7 @@ def lose_one_answer(*, arrives: bool) -> Commit:
     """A commit whose answer is lost once, after it arrived at the broker or before."""
     lost: list[bool] = []
 
-    def commit(self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]) -> None:
+    def commit(self: TransactionalProducer, *, patience: CallPatience, confirmed: Callable[[], None]) -> None:
         if lost:
             return real_commit(self, patience=patience, confirmed=confirmed)
         lost.append(True)
@@ -172,8 +172,8 @@ def test_unknown_outcome_taken_for_an_abort_duplicates(
 
     def asks_nobody(
         _self: Membership, partitions: Iterable[Partition], *, timeout_s: float
-    ) -> dict[Partition, Committed]:
-        return {partition: Committed(10, "") for partition in partitions}
+    ) -> dict[Partition, CommittedPosition]:
+        return {partition: CommittedPosition(10, "") for partition in partitions}
 
     pipeline = make_pipeline()
     with running(pipeline.specification()) as task:
@@ -195,7 +195,7 @@ def test_revoke_callback_returns_at_its_bound_and_the_outcome_is_decided_outside
     in_callback: list[bool] = []
 
     def commit_to_paused_broker(
-        self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+        self: TransactionalProducer, *, patience: CallPatience, confirmed: Callable[[], None]
     ) -> None:
         if patience.bound_s <= 1.0 and not in_callback:
             in_callback.append(True)

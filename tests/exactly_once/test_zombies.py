@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
-from app.core.wire.offset_events import GivenUp, Leaving
+from app.core.wire.offset_events import GivenUp, PartitionLeaving
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.offset_log import Recorders
@@ -78,5 +78,7 @@ def test_frozen_zombie_cannot_commit_what_another_task_has_processed(
         taker.drain()
     pipeline.assert_whole()
     zombies = [offsets for report in zombie.reports() for offsets in report.offsets]
-    assert {event.how for told in zombies for event in told.events if isinstance(event, GivenUp)} >= {Leaving.LOST}
+    assert {event.how for told in zombies for event in told.events if isinstance(event, GivenUp)} >= {
+        PartitionLeaving.LOST
+    }
     assert recorders.found(zombies) == []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from app.core.journals import group_records, transaction_state
 from app.core.journals.group_records import GroupRecordKey, RecordType
 from app.core.journals.group_values.offsets import OffsetCommit
-from app.core.journals.record_batch import Marker, Record, RecordBatch, read_marker, read_records
+from app.core.journals.record_batch import BatchRecord, Marker, RecordBatch, read_marker, read_records
 from tests.fault_suite.judging import Input, Where, identity_of
 
 Logs = Callable[[str], Iterator[tuple[int, RecordBatch]]]
@@ -200,7 +200,7 @@ def _is_near(at_ms: int, times_ms: Collection[int]) -> bool:
     return any(abs(at_ms - time_ms) <= _NEAR_MS for time_ms in times_ms)
 
 
-def _records(batch: RecordBatch) -> list[Record]:
+def _records(batch: RecordBatch) -> list[BatchRecord]:
     found = read_records(batch)
     # The judge has read all of it before.
     assert isinstance(found, list), found

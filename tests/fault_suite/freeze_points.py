@@ -106,17 +106,17 @@ def seams(reach: Reach) -> list[Seam]:
     """The wrappers for the loop. Raises AttributeError where a method does not exist any more."""
     from workers.loop.group.membership import Membership
     from workers.loop.producing.transactional_producer import TransactionalProducer
-    from workers.sinks.file_sink import FileSink
+    from workers.sinks.file_sink import FileSinkWriter
     from workers.sinks.local_folder import LocalFolder
     from workers.sinks.s3_bucket import S3Bucket
 
     worker = _Worker(reach)
     return [
-        around(FileSink, "add", after=lambda: reach(FilePoint.WHILE_FILLING)),
-        around(FileSink, "_write", after=lambda: reach(FilePoint.WHILE_WRITING)),
+        around(FileSinkWriter, "add", after=lambda: reach(FilePoint.WHILE_FILLING)),
+        around(FileSinkWriter, "_write", after=lambda: reach(FilePoint.WHILE_WRITING)),
         around(LocalFolder, "upload", after=worker.uploaded),
         around(S3Bucket, "upload", after=worker.uploaded),
-        around(FileSink, "finish", after=worker.finished),
+        around(FileSinkWriter, "finish", after=worker.finished),
         around(TransactionalProducer, "init", after=worker.initialised),
         around(Membership, "consume", before=worker.fetches),
         around(TransactionalProducer, "begin", after=worker.begun),

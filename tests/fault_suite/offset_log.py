@@ -16,7 +16,7 @@ import msgspec
 
 from app.core.wire.offset_events import Assigned, Event, Positioned, Teller
 from app.products.offset_log.check import PipelineCheck, check
-from app.products.offset_log.heard import Heard
+from app.products.offset_log.heard import ReportedOffsets
 from app.products.offset_log.silence import Attempted
 from tests.support.tasks import Report
 
@@ -105,7 +105,7 @@ def checked(attempts: Iterable[Written], *, group: str, resumed: Sequence[Offset
     )
 
 
-def _elsewhere(heard: Sequence[Heard], resumed: Offsets) -> Iterator[str]:
+def _elsewhere(heard: Sequence[ReportedOffsets], resumed: Offsets) -> Iterator[str]:
     """A sentence for each partition in which a life did not begin at the offset that was set.
 
     Behind it, only where all of that life have reported everything: a killed attempt may have begun there.
@@ -139,16 +139,16 @@ def written_in(folder: Path) -> list[Written]:
     return found
 
 
-def _heard(written: Written, *, group: str, now: datetime) -> list[Heard]:
+def _heard(written: Written, *, group: str, now: datetime) -> list[ReportedOffsets]:
     told = [partition for report in written.reports for partition in report.offsets]
-    found: list[Heard] = []
+    found: list[ReportedOffsets] = []
     # Sorting keeps the order of one partition's reports.
     for (topic, number), of_one in groupby(sorted(told, key=lambda one: (one.topic, one.partition)), key=_at):
         entries = list(of_one)
         # A checkpoint is reported again, under its number, when it has grown.
         events: dict[int, Event] = {event.index: event for entry in entries for event in entry.events}
         found.append(
-            Heard(
+            ReportedOffsets(
                 group=group,
                 topic=topic,
                 partition=number,

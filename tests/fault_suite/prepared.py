@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from app.core.journals.record_batch import RecordBatch, read_records
 from app.core.journals.transaction_state import TOPIC, TransactionState, TransactionStatus, decode_key, decode_value
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from tests.fault_suite.leaders import At, move_leaders
 from tests.fault_suite.marker_gate import MarkerGate
@@ -47,7 +47,7 @@ class Journal:
     def said(self) -> Mapping[str, Said]:
         """By id, of those of which anything was."""
         found: dict[str, Said] = {}
-        attempt = Attempt(self._bootstrap_servers, _WITHIN_S)
+        attempt = ConnectionAttempt(self._bootstrap_servers, _WITHIN_S)
         resolved = {"bootstrap.servers": self._bootstrap_servers}
         for partition, batch in read_logs(resolved, attempt, TOPIC, since=self._since):
             records = read_records(batch) if isinstance(batch, RecordBatch) else batch

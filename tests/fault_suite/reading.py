@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from app.core.journals import group_records, transaction_state
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import CoordinatorJournal
@@ -148,7 +148,7 @@ class Facts:
         )
 
     def _batches(self, topic: str) -> Iterator[tuple[int, RecordBatch]]:
-        attempt = Attempt(self._bootstrap_servers, _LOGS_S)
+        attempt = ConnectionAttempt(self._bootstrap_servers, _LOGS_S)
         for partition, batch in read_logs({"bootstrap.servers": self._bootstrap_servers}, attempt, topic):
             if isinstance(batch, UnreadableBatch):
                 raise UnreadableLogError(f"{topic}-{partition}: {batch.reason}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.core.journals import group_records, transaction_state
-from app.core.journals.record_batch import Record, RecordBatch, read_records, split_batches
+from app.core.journals.record_batch import BatchRecord, RecordBatch, read_records, split_batches
 from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog
@@ -53,7 +53,7 @@ def verdict() -> Verdict:
     return judge.verdict(journal.consumed, coordinator.committed(), aborted=journal.aborted)
 
 
-def records(batch: RecordBatch) -> list[Record]:
+def records(batch: RecordBatch) -> list[BatchRecord]:
     found = [] if batch.is_control else read_records(batch)
     assert isinstance(found, list)
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient  # pyright: ignore[reportPrivateImportUsage]
 
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
 from tests.support.quiet import QUIET
 from tests.support.tasks import TaskProcess
@@ -33,7 +33,7 @@ def lines_of_group(bootstrap_servers: str, group: str) -> Iterator[str]:
 
 def lines_of_transactions(bootstrap_servers: str) -> Iterator[str]:
     """Every transactional id as its coordinator has it."""
-    attempt = Attempt(bootstrap_servers, _ASKED_FOR_S)
+    attempt = ConnectionAttempt(bootstrap_servers, _ASKED_FOR_S)
     with TransactionClient({"bootstrap.servers": bootstrap_servers}, attempt) as client:
         listed, _ = client.transactional_ids()
         for name, known in sorted(client.describe_transactions(list(listed.values())).items()):

@@ -24,14 +24,14 @@ from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import QueueingProducer
 from workers.loop.producing.statistics import Statistics
 from workers.loop.producing.transactional_producer import TransactionalProducer
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 from workers.loop.telling.offset_recorder import OffsetRecorder
-from workers.sinks.file_sink import Dated, FileSink, Identity
+from workers.sinks.file_sink import Dated, FileSinkWriter, WriterIdentity
 from workers.sinks.parts import Buffers
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 
 _WITHIN_S = 20.0
-PATIENCE = Patience(1.0, lambda: None)
+PATIENCE = CallPatience(1.0, lambda: None)
 
 
 class FakeClient:
@@ -120,10 +120,10 @@ def test_points_of_a_transaction_lie_between_the_calls_that_their_names_say(
 def into_files(producer: TransactionalProducer, folder: Path) -> FileProducer:
     """A producer with a sink before it."""
     lake = folder / "lake"
-    sink = FileSink(
+    sink = FileSinkWriter(
         file_sink(lake),
-        Identity(pipeline="orders", transactional_id="fl.t.orders.0.0", attempt="a"),
-        store=Store(lake.as_uri()),
+        WriterIdentity(pipeline="orders", transactional_id="fl.t.orders.0.0", attempt="a"),
+        store=UploadStore(lake.as_uri()),
         folder=folder,
         buffers=Buffers(),
     )
@@ -133,10 +133,10 @@ def into_files(producer: TransactionalProducer, folder: Path) -> FileProducer:
 def test_points_of_files_come_before_the_transaction_that_refers_to_them(
     steps: list[str], producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def no_references(_sink: FileSink) -> Iterator[tuple[str, bytes]]:
+    def no_references(_sink: FileSinkWriter) -> Iterator[tuple[str, bytes]]:
         return iter(())
 
-    monkeypatch.setattr(FileSink, "references", no_references)
+    monkeypatch.setattr(FileSinkWriter, "references", no_references)
     of_files = into_files(producer, tmp_path)
     checkpoint = Checkpoint(of_files, Ownership())
     for offset in range(2):

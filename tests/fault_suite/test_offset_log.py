@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from app.core.wire.heartbeat import TaskState
-from app.core.wire.offset_events import Checkpoint, Outcome
-from app.core.wire.offset_report import PartitionOffsets
+from app.core.wire.offset_events import CheckpointOutcome, RecordedCheckpoint
+from app.core.wire.offset_report import ReportedPartition
 from app.edges.embedded.kafka import KafkaCluster
 from tests.fault_suite.copier import Copier
 from tests.fault_suite.freeze_points import FreezePoints
@@ -23,14 +23,16 @@ from tests.support.offset_tellers import assigned, at, committed, given_up
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import Report, TaskProcess
 from workers.loop.control import TaskEnd, TaskResult, TaskSnapshot
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.tally import WorkTally
 
-DRAINED = Report(result=TaskResult(end=TaskEnd.DRAINED, message="", counters=Tally().counters()))
+DRAINED = Report(result=TaskResult(end=TaskEnd.DRAINED, message="", counters=WorkTally().counters()))
 
 
 def told(*events: Any, partition: int = 0) -> Report:
     return Report(
-        offsets=(PartitionOffsets(topic="in", partition=partition, recorded=len(events), is_open=False, events=events),)
+        offsets=(
+            ReportedPartition(topic="in", partition=partition, recorded=len(events), is_open=False, events=events),
+        )
     )
 
 
@@ -112,7 +114,10 @@ def feed_until(pipeline: TestPipeline, task: TaskProcess, condition: Callable[[]
 def has_aborted_records(task: TaskProcess) -> bool:
     """Without records nothing is skipped that the offset log knows of: what was polled and left out is none's."""
     events = [event for report in task.reports() for told in report.offsets for event in told.events]
-    return any(isinstance(one, Checkpoint) and one.outcome is Outcome.ABORTED and one.records for one in events)
+    return any(
+        isinstance(one, RecordedCheckpoint) and one.outcome is CheckpointOutcome.ABORTED and one.records
+        for one in events
+    )
 
 
 def at_the_ends(pipeline: TestPipeline) -> bool:

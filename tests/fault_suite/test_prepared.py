@@ -10,7 +10,7 @@ import pytest
 from app.core.journals.record_batch import RecordBatch, read_records
 from app.core.journals.transaction_state import TOPIC, TransactionState, TransactionStatus, decode_value
 from app.core.pipelines.pipeline import GroupProtocol
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from tests.fault_suite.marker_gate import MarkerGate
 from tests.fault_suite.plan import Fault, Kind, NotDoneError
@@ -67,7 +67,7 @@ def completed_by_another_leader(bootstrap_servers: str) -> int:
     """How many commits were completed in a later epoch of the journal's leader than they were prepared in."""
     prepared: dict[bytes | None, int] = {}
     found = 0
-    attempt = Attempt(bootstrap_servers, _WITHIN_S)
+    attempt = ConnectionAttempt(bootstrap_servers, _WITHIN_S)
     for _, batch in read_logs({"bootstrap.servers": bootstrap_servers}, attempt, TOPIC):
         assert isinstance(batch, RecordBatch)
         records = read_records(batch)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from app.core.blocked.facts import ONGOING, KnownTransaction
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
 from tests.support.fault_figures import measured
 from tests.support.running_pipeline import RunningPipeline, TaskNow, frozen
@@ -48,7 +48,7 @@ def kill_with_something_open(running: RunningPipeline) -> None:
         told = next(one["last"] for one in items if one["last"]["ordinal"] == 0)
         name, process = str(told["transactional_id"]), psutil.Process(told["pid"])
         with frozen([process]):
-            attempt = Attempt(bootstrap_servers, ASKED_FOR_S)
+            attempt = ConnectionAttempt(bootstrap_servers, ASKED_FOR_S)
             with TransactionClient({"bootstrap.servers": bootstrap_servers}, attempt) as client:
                 known = client.describe_transactions([name])[name]
             asked[:] = [known, told]

@@ -30,7 +30,7 @@ from app.edges.spark.instance_files import InstanceFiles
 from tests.support.pipelines import TestPipeline
 from tests.support.server_process import ServerProcess
 from tests.support.topics import unique_name
-from workers.spark.exit_codes import ExitCode
+from workers.spark.exit_codes import DriverExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -127,8 +127,8 @@ def test_a_driver_runs_its_fetched_specification_and_nothing_after_its_end(
     server.post(f"/runs/{launch.run_id}/drain")
     run = server.wait_for_run(launch.run_id, "stopped", 60)
     assert run["instances"][0]["outcome"]["kind"] == "drained", launch.log()[-3000:]
-    assert driver.wait(30) == ExitCode.DRAINED
+    assert driver.wait(30) == DriverExitCode.DRAINED
 
     again = launch.start()
-    assert again.wait(60) == ExitCode.NO_SPECIFICATION, launch.log()[-3000:]
+    assert again.wait(60) == DriverExitCode.NO_SPECIFICATION, launch.log()[-3000:]
     assert f"lease 1 of instance 0 of run {launch.run_id} has ended" in launch.log()

@@ -42,7 +42,7 @@ from tests.support.tasks import DEADLINE_S, running
 from tests.support.topics import delete_topics
 from tests.support.waiting import wait_for
 from workers.loop.client_config import consumer_config
-from workers.sinks.file_sink import FileSink
+from workers.sinks.file_sink import FileSinkWriter
 
 _NEVER_MS = 600_000
 _UPLOADS_WITHIN_MS = 2_000
@@ -147,7 +147,7 @@ class _FailedError(Exception):
 @contextmanager
 def _fails_at(record: int) -> Generator[None]:
     """No more than so many records get into files."""
-    add: Method = FileSink.add
+    add: Method = FileSinkWriter.add
     calls = count(1)
 
     @wraps(add)
@@ -157,7 +157,7 @@ def _fails_at(record: int) -> Generator[None]:
         add(*arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileSink, "add", fails)
+        patch.setattr(FileSinkWriter, "add", fails)
         yield
 
 

@@ -20,7 +20,7 @@ from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
 from workers.loop.lanes import OneLane
 from workers.loop.slices import SLICE_S
-from workers.sinks.file_sink import FileSink
+from workers.sinks.file_sink import FileSinkWriter
 
 _NEVER_S = 600.0
 
@@ -49,10 +49,10 @@ def hold_nothing_back(_self: Membership, _partition: Partition) -> None:
 
 
 def _without_end() -> Method:
-    finish = FileSink.finish
+    finish = FileSinkWriter.finish
 
     @wraps(finish)
-    def finish_some_time(self: FileSink, *, bound_s: float, between: Callable[[], None]) -> None:
+    def finish_some_time(self: FileSinkWriter, *, bound_s: float, between: Callable[[], None]) -> None:
         finish(self, bound_s=_NEVER_S, between=between)
 
     return finish_some_time
@@ -115,6 +115,6 @@ SEAMS: dict[Switch, Callable[[], Seam]] = {
     Switch.HELD_UNTIL_READY: lambda: Seam(Membership, "hold_back", hold_nothing_back),
     Switch.FILED_OWNERSHIP: lambda: Seam(Checkpoint, "_require_ownership", believe),
     Switch.REVOKE_BY_ITSELF: lambda: Seam(Membership, "__init__", _with_the_assignment()),
-    Switch.UPLOAD_DEADLINE: lambda: Seam(FileSink, "finish", _without_end()),
+    Switch.UPLOAD_DEADLINE: lambda: Seam(FileSinkWriter, "finish", _without_end()),
     Switch.BEGINS_AT_COMMITTED: lambda: Seam(Membership, "__init__", _where_it_was_read()),
 }

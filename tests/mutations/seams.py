@@ -16,7 +16,7 @@ from tests.fault_suite.seams import Seam
 from tests.mutations import file_seams
 from tests.mutations.switches import Switch
 from workers.loop import task
-from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.membership import Membership
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.lane import Lane
@@ -40,7 +40,7 @@ def keep_it(_self: Lane) -> None:
     """The checkpoint survives the callback."""
 
 
-def let_pass(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
+def let_pass(_self: ConfirmedOffsets, _found: Mapping[Partition, int | None]) -> None:
     """Every answer is believed."""
 
 
@@ -138,7 +138,7 @@ _SEAMS: dict[Switch, Callable[[], Seam]] = {
     Switch.READ_COMMITTED: lambda: Seam(task, "consumer_config", _uncommitted()),
     Switch.INIT_BEFORE_OFFSETS: lambda: Seam(LaneOfEach, "assigned", take_at_once),
     Switch.COMMIT_ON_REVOKE: lambda: Seam(Lane, "end_for_revoke", keep_it),
-    Switch.CONFIRMED: lambda: Seam(Confirmed, "refuse_older", let_pass),
+    Switch.CONFIRMED: lambda: Seam(ConfirmedOffsets, "refuse_older", let_pass),
     Switch.BEGIN_REFUSED: lambda: Seam(TransactionalProducer, "begin", _begun_at_any_price()),
     **file_seams.SEAMS,
 }

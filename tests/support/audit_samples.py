@@ -10,14 +10,14 @@ from app.products.audits.plan import AuditPlan, time_window
 from app.products.audits.result import (
     AuditCounts,
     AuditResult,
+    AuditSide,
     AuditVersions,
     Example,
-    Finding,
+    FindingTally,
+    IdFinding,
     PartitionTally,
-    Place,
     RangeRead,
-    Side,
-    Tally,
+    RecordPlace,
 )
 from app.products.audits.specification import JsonField
 
@@ -73,21 +73,21 @@ def result(audit_id: str = "11111111-1111-1111-1111-111111111111", **fields: Any
 def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> AuditResult:
     """Two outputs of one id lost, another one there twice."""
     lost = Example(
-        finding=Finding.LOST,
+        finding=IdFinding.LOST,
         id="order-7",
         topic="out",
         expected=2,
         found=0,
-        inputs=(Place(topic="in", partition=1, offset=41, timestamp_ms=1_000),),
+        inputs=(RecordPlace(topic="in", partition=1, offset=41, timestamp_ms=1_000),),
     )
     twice = Example(
-        finding=Finding.DUPLICATED,
+        finding=IdFinding.DUPLICATED,
         id="order-9",
         topic="out",
         expected=1,
         found=2,
-        inputs=(Place(topic="in", partition=0, offset=5),),
-        outputs=(Place(topic="out", partition=2, offset=17), Place(topic="out", partition=2, offset=30)),
+        inputs=(RecordPlace(topic="in", partition=0, offset=5),),
+        outputs=(RecordPlace(topic="out", partition=2, offset=17), RecordPlace(topic="out", partition=2, offset=30)),
     )
     return result(
         audit_id,
@@ -96,19 +96,19 @@ def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> Aud
             dropped=2,
             expected=9,
             outputs=8,
-            lost=Tally(ids=1, records=2),
-            duplicated=Tally(ids=1, records=1),
-            late=Tally(ids=1, records=1),
+            lost=FindingTally(ids=1, records=2),
+            duplicated=FindingTally(ids=1, records=1),
+            late=FindingTally(ids=1, records=1),
         ),
         examples=(lost, twice),
         partitions=(
-            PartitionTally(side=Side.SOURCE, topic="in", partition=1, finding=Finding.LOST, records=2),
-            PartitionTally(side=Side.SINK, topic="out", partition=2, finding=Finding.DUPLICATED, records=1),
-            PartitionTally(side=Side.SINK, topic="out", partition=0, finding=Finding.LATE, records=1),
+            PartitionTally(side=AuditSide.SOURCE, topic="in", partition=1, finding=IdFinding.LOST, records=2),
+            PartitionTally(side=AuditSide.SINK, topic="out", partition=2, finding=IdFinding.DUPLICATED, records=1),
+            PartitionTally(side=AuditSide.SINK, topic="out", partition=0, finding=IdFinding.LATE, records=1),
         ),
         ranges=(
             RangeRead(
-                side=Side.SOURCE, topic="in", partition=1, read_start=0, start=10, end=60, read_end=70, records=50
+                side=AuditSide.SOURCE, topic="in", partition=1, read_start=0, start=10, end=60, read_end=70, records=50
             ),
         ),
     )
@@ -116,7 +116,9 @@ def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> Aud
 
 def dangling_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> AuditResult:
     """The result for files: 4 records are in two of them, and a missing one has the other 4."""
-    reference = Place(topic="out", partition=0, offset=12, timestamp_ms=1_000, file="flights/carrier=UA/00ff.avro")
+    reference = RecordPlace(
+        topic="out", partition=0, offset=12, timestamp_ms=1_000, file="flights/carrier=UA/00ff.avro"
+    )
     return result(
         audit_id,
         counts=AuditCounts(
@@ -124,20 +126,20 @@ def dangling_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> A
             expected=8,
             outputs=4,
             files=2,
-            lost=Tally(ids=4, records=4),
-            dangling=Tally(ids=1, records=4),
+            lost=FindingTally(ids=4, records=4),
+            dangling=FindingTally(ids=1, records=4),
         ),
         examples=(
             Example(
-                finding=Finding.LOST,
+                finding=IdFinding.LOST,
                 id="order-7",
                 topic="out",
                 expected=1,
                 found=0,
-                inputs=(Place(topic="in", partition=1, offset=41, timestamp_ms=1_000),),
+                inputs=(RecordPlace(topic="in", partition=1, offset=41, timestamp_ms=1_000),),
             ),
             Example(
-                finding=Finding.DANGLING,
+                finding=IdFinding.DANGLING,
                 id=None,
                 topic="out",
                 expected=4,
@@ -147,8 +149,8 @@ def dangling_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> A
             ),
         ),
         partitions=(
-            PartitionTally(side=Side.SOURCE, topic="in", partition=1, finding=Finding.LOST, records=4),
-            PartitionTally(side=Side.SINK, topic="out", partition=0, finding=Finding.DANGLING, records=4),
+            PartitionTally(side=AuditSide.SOURCE, topic="in", partition=1, finding=IdFinding.LOST, records=4),
+            PartitionTally(side=AuditSide.SINK, topic="out", partition=0, finding=IdFinding.DANGLING, records=4),
         ),
-        ranges=(RangeRead(side=Side.SINK, topic="out", partition=0, read_start=0, start=10, end=13, read_end=14),),
+        ranges=(RangeRead(side=AuditSide.SINK, topic="out", partition=0, read_start=0, start=10, end=13, read_end=14),),
     )

@@ -12,15 +12,15 @@ from app.products.audits.plan import time_window
 from app.products.audits.result import (
     AuditCounts,
     AuditResult,
+    AuditSide,
     Example,
-    Finding,
+    FindingTally,
     Gap,
     GapReason,
+    IdFinding,
     PartitionTally,
-    Place,
     RangeRead,
-    Side,
-    Tally,
+    RecordPlace,
 )
 from app.products.audits.specification import JsonField
 from app.products.audits.store import AuditPlanStore, AuditStore
@@ -79,7 +79,7 @@ def _living() -> list[Audit]:
 
 def _ended() -> dict[str, Audit]:
     gap = Gap(
-        side=Side.SOURCE,
+        side=AuditSide.SOURCE,
         topic="in",
         partition=0,
         reason=GapReason.DELETED,
@@ -88,7 +88,7 @@ def _ended() -> dict[str, Audit]:
         sentence="in-0 begins at offset 9: what the window had before it was deleted.",
     )
     behind = Gap(
-        side=Side.SINK,
+        side=AuditSide.SINK,
         topic="out",
         partition=1,
         reason=GapReason.OPEN_TRANSACTION,
@@ -98,8 +98,8 @@ def _ended() -> dict[str, Audit]:
         inputs=9_812,
         expected=9_812,
         outputs=9_798,
-        missing=Tally(ids=14, records=14),
-        unexplained=Tally(ids=2, records=2),
+        missing=FindingTally(ids=14, records=14),
+        unexplained=FindingTally(ids=2, records=2),
     )
     failed = "the job's driver ended with exit code 1: OutOfMemoryError: Java heap space"
 
@@ -122,7 +122,7 @@ def _clean() -> AuditResult:
         RangeRead(
             side=side, topic=topic, partition=one, read_start=1_000, start=1_204, end=98_211, read_end=99_002, records=9
         )
-        for side, topic in ((Side.SOURCE, "in"), (Side.SINK, "out"))
+        for side, topic in ((AuditSide.SOURCE, "in"), (AuditSide.SINK, "out"))
         for one in range(3)
     )
     counts = AuditCounts(inputs=291_021, expected=280_400, outputs=280_400, dropped=10_621)
@@ -130,8 +130,8 @@ def _clean() -> AuditResult:
 
 
 def _longest() -> Audit:
-    def place(offset: int) -> Place:
-        return Place(topic=LONG_TOPIC, partition=11, offset=offset)
+    def place(offset: int) -> RecordPlace:
+        return RecordPlace(topic=LONG_TOPIC, partition=11, offset=offset)
 
     places = tuple(place(9_000_000_000 + offset) for offset in range(5))
     found = result(
@@ -139,12 +139,12 @@ def _longest() -> Audit:
             inputs=12_345_678_901,
             expected=12_345_678_901,
             outputs=12_345_678_999,
-            duplicated=Tally(ids=98_765_432, records=98_765_432),
-            unexpected=Tally(ids=1, records=1),
+            duplicated=FindingTally(ids=98_765_432, records=98_765_432),
+            unexpected=FindingTally(ids=1, records=1),
         ),
         examples=(
             Example(
-                finding=Finding.DUPLICATED,
+                finding=IdFinding.DUPLICATED,
                 id=LONG_ID,
                 topic=LONG_TOPIC,
                 expected=1,
@@ -152,16 +152,16 @@ def _longest() -> Audit:
                 inputs=places[:1],
                 outputs=places,
             ),
-            Example(finding=Finding.UNEXPECTED, id=None, topic=LONG_TOPIC, expected=0, found=1, outputs=places[:1]),
+            Example(finding=IdFinding.UNEXPECTED, id=None, topic=LONG_TOPIC, expected=0, found=1, outputs=places[:1]),
         ),
         partitions=(
             PartitionTally(
-                side=Side.SINK, topic=LONG_TOPIC, partition=11, finding=Finding.DUPLICATED, records=98_765_432
+                side=AuditSide.SINK, topic=LONG_TOPIC, partition=11, finding=IdFinding.DUPLICATED, records=98_765_432
             ),
         ),
         ranges=(
             RangeRead(
-                side=Side.SOURCE,
+                side=AuditSide.SOURCE,
                 topic=LONG_TOPIC,
                 partition=11,
                 read_start=9_000_000_000,

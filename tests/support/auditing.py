@@ -9,7 +9,7 @@ from typing import Any
 
 from app.core.clusters.brokers import Connection, PartitionOffsets, TopicPartition
 from app.core.clusters.cluster import ClusterFacts, TopicFacts
-from app.core.journals.log_look import Look
+from app.core.journals.log_look import LogLook
 from app.core.runs.launcher import Submitted
 from app.core.runs.observation import ProcessWord
 from app.kit.db.unit_of_work import UnitOfWork
@@ -23,7 +23,7 @@ from app.products.audits.service import asking, carrying_out, planning
 from app.products.audits.service.asking import Wish
 from app.products.audits.specification import Window
 from app.products.audits.store import AuditStore
-from app.products.audits.wire import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
+from app.products.audits.wire import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgressReport, AuditStage
 from tests.core.journals.logs import WrittenLog
 from tests.support.audit_samples import BY_ID, HOUR
 from tests.support.control_plane import ANNA, ControlPlane, PlaneClock
@@ -85,7 +85,9 @@ class OneTopic:
         self._refuse()
         return {} if self.committed is None else {TopicPartition("in", 0): self.committed}
 
-    async def read_partition_log(self, connection: Connection, at: TopicPartition, *, start: int, limit: int) -> Look:
+    async def read_partition_log(
+        self, connection: Connection, at: TopicPartition, *, start: int, limit: int
+    ) -> LogLook:
         return self.log.look()
 
     def _refuse(self) -> None:
@@ -206,7 +208,7 @@ class Audited:
             await uow.commit()
 
     async def progress(self, audit_id: str, *, tasks_done: int = 0) -> bool:
-        message = AuditProgress(
+        message = AuditProgressReport(
             audit_id=audit_id,
             application_id="app-1",
             sent_at_ms=1,

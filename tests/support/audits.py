@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from confluent_kafka import Producer
 
-from app.products.audits.result import AuditResult, AuditVersions, Example, Finding
+from app.products.audits.result import AuditResult, AuditVersions, Example, IdFinding
 from app.products.audits.specification import AuditBounds, AuditSpecification, Everything, JsonField
 from tests.support.topics import unique_name
 from workers.audit.brokers import ClusterBrokers
-from workers.audit.collecting import Collector, SplitReport
+from workers.audit.collecting import SplitCollector, SplitReport
 from workers.audit.comparing import compare
 from workers.audit.describing import describe
 from workers.audit.file_collecting import FileCollector
@@ -64,7 +64,7 @@ def audit_here(specification: AuditSpecification, bootstrap_servers: str) -> Aud
     pieces: defaultdict[int, list[bytes]] = defaultdict(list)
     reports: list[SplitReport] = []
     for split in splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task):
-        collector = Collector(specification, split, buckets=buckets)
+        collector = SplitCollector(specification, split, buckets=buckets)
         if split.is_of_files and plan.files is not None:
             collector = FileCollector(specification, split, buckets=buckets, scope=plan.files.scope, stores=stores)
         with reader(config, audit_id=specification.audit_id) as consumer:
@@ -98,11 +98,11 @@ def audit_here(specification: AuditSpecification, bootstrap_servers: str) -> Aud
     )
 
 
-def examples_of(result: AuditResult, finding: Finding) -> list[Example]:
+def examples_of(result: AuditResult, finding: IdFinding) -> list[Example]:
     return [example for example in result.examples if example.finding is finding]
 
 
-def ids_of(result: AuditResult, finding: Finding) -> list[str | None]:
+def ids_of(result: AuditResult, finding: IdFinding) -> list[str | None]:
     return sorted((example.id for example in examples_of(result, finding)), key=str)
 
 

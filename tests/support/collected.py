@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from app.products.files.orphans import Standing, Stored, margin_of
-from app.products.files.reader.collecting import Collector
+from app.products.files.orphans import OrphanStanding, Stored, margin_of
+from app.products.files.reader.collecting import OrphanCollector
 from app.products.files.reader.findings import Findings
 from app.products.files.reader.open_upload import OpenUpload
 from app.products.files.reader.store import FileStore
@@ -55,13 +55,13 @@ class _Later:
 
 
 @contextmanager
-def _collector(pipeline: TestPipeline, lake: Lake) -> Generator[Collector]:
+def _collector(pipeline: TestPipeline, lake: Lake) -> Generator[OrphanCollector]:
     """With its own margins, when all that is there is older than these."""
     margin = margin_of([pipeline.definition], transaction_max_timeout_ms=_TRANSACTION_MAX_MS)
     store = _Later(lake.store(), by_ms=margin.total_ms + 60_000)
     topic = Topic(pipeline.sink, {"bootstrap.servers": pipeline.bootstrap_servers})
     try:
-        yield Collector(
+        yield OrphanCollector(
             store,
             [topic],
             pipeline=pipeline.definition.group_id,
@@ -88,7 +88,7 @@ def assert_whole_and_collected(pipeline: TestPipeline, lake: Lake) -> FileAudit:
         findings = collector.look()
         assert not findings.blocked, findings.blocked
         assert not findings.missing, findings.missing
-        assert findings.tallies[Standing.REFERENCED].files == len(before.references)
+        assert findings.tallies[OrphanStanding.REFERENCED].files == len(before.references)
         assert {stored.path for stored in findings.orphans} == set(before.orphans), str(before)
         outcome = collector.delete(findings)
         assert outcome.deleted.files == len(before.orphans), outcome

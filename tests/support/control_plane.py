@@ -33,8 +33,8 @@ from app.core.wire.heartbeat import (
     DriverAnswer,
     DriverHeartbeat,
     HeartbeatAnswer,
-    Outcome,
     OutcomeKind,
+    ReportedOutcome,
     TaskEvent,
     TaskHeartbeat,
 )
@@ -219,7 +219,7 @@ class ControlPlane:
         message: str = "as the test set it",
     ) -> None:
         scope = RunTokenScope(run_id=run_id, ordinal=ordinal, lease=lease)
-        outcome = Outcome(
+        outcome = ReportedOutcome(
             run_id=run_id,
             ordinal=ordinal,
             lease=lease,

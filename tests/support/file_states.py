@@ -10,7 +10,7 @@ from app.core.pipelines.pipeline import ByDate, ByField, FileSink
 from app.core.wire import file_references
 from app.products.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings
 from app.products.files.orphan_look import OrphanResult
-from app.products.files.reading import Place, Portion, TopicMessage, moved
+from app.products.files.reading import LogPlace, Portion, TopicMessage, moved
 from app.products.files.service.receiving import keep, receive
 from app.products.files.store.readings import FileReadingStore
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane
@@ -210,7 +210,7 @@ async def _take(
             end_offset=end_offset or next_offset,
             messages=tuple(messages),
         )
-        place = Place(KAFKA_CLUSTER_ID, topic, "id-1")
+        place = LogPlace(KAFKA_CLUSTER_ID, topic, "id-1")
         after = moved(before, portion, place=place, now=plane.now)
         received = receive(pipeline, topic, [portion], now=plane.now)
         await keep(uow, pipeline=pipeline, steps=[(before, after)], received=received, now=plane.now)

@@ -12,7 +12,7 @@ from app.core.wire import file_references
 from app.core.wire.file_references import FileReference, InputRange
 from app.products.files.orphans import Stored
 from app.products.files.reader.open_upload import OpenUpload
-from app.products.files.reader.topic import Offsets, Record
+from app.products.files.reader.topic import Offsets, ReferenceRecord
 
 ROOT = "memory://lake"
 
@@ -134,15 +134,15 @@ class MemoryTopic:
         young = [offset for offset, entry in enumerate(self._log) if entry.timestamp_ms >= at_ms]
         return {0: max(self.begin, min(young, default=self.last_stable()[0]))}
 
-    def committed(self, start: Offsets, end: Offsets) -> Iterator[Record]:
+    def committed(self, start: Offsets, end: Offsets) -> Iterator[ReferenceRecord]:
         for offset in range(max(start[0], self.begin), end[0]):
             entry = self._log[offset]
             if entry.transaction is not None and self._marked.get(entry.transaction, False):
                 yield self._record(offset)
 
-    def record_at(self, partition: int, offset: int) -> Record | None:
+    def record_at(self, partition: int, offset: int) -> ReferenceRecord | None:
         return self._record(offset) if offset < len(self._log) else None
 
-    def _record(self, offset: int) -> Record:
+    def _record(self, offset: int) -> ReferenceRecord:
         entry = self._log[offset]
-        return Record(partition=0, offset=offset, timestamp_ms=entry.timestamp_ms, value=entry.value)
+        return ReferenceRecord(partition=0, offset=offset, timestamp_ms=entry.timestamp_ms, value=entry.value)

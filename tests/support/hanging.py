@@ -14,7 +14,7 @@ from kafka.protocol.producer.transaction import TxnOffsetCommitRequest  # pyrigh
 
 from app.core.blocked.facts import KnownTransaction
 from app.core.clusters.brokers import TopicPartition
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
 from app.products.conformance.checking.repeating import produce_request
 from tests.support.kafka_clients import initialise
@@ -68,7 +68,9 @@ def _after_end(
     producer.produce(at.topic, b"committed" if commit else b"aborted", partition=at.partition)
     assert producer.flush(_DEADLINE_S) == 0
     (producer.commit_transaction if commit else producer.abort_transaction)(_DEADLINE_S)
-    with TransactionClient({"bootstrap.servers": bootstrap_servers}, Attempt(bootstrap_servers, _DEADLINE_S)) as client:
+    with TransactionClient(
+        {"bootstrap.servers": bootstrap_servers}, ConnectionAttempt(bootstrap_servers, _DEADLINE_S)
+    ) as client:
         known = client.describe_transactions([transactional_id])[transactional_id]
         assert isinstance(known, KnownTransaction), known
         yield client, known

@@ -7,7 +7,7 @@ from app.core.fencing.fencing_event import Cause, FencingEvent
 from app.core.fencing.steps import cases_of
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.core.journals.transaction_state import TOPIC
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 
 _TIMEOUT_S = 30.0
@@ -16,7 +16,7 @@ _TIMEOUT_S = 30.0
 def ids_of(bootstrap_servers: str) -> dict[str, LiveTransaction]:
     """Every transactional id as of now, with its past."""
     live = LiveTransactions()
-    attempt = Attempt(bootstrap_servers, _TIMEOUT_S)
+    attempt = ConnectionAttempt(bootstrap_servers, _TIMEOUT_S)
     for partition, batch in read_logs({"bootstrap.servers": bootstrap_servers}, attempt, TOPIC):
         live.apply(partition, batch)
     return live.ids

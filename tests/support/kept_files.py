@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import event
 
 from app.kit.db.unit_of_work import UnitOfWork
-from app.products.files.reading import Place, Portion, moved
+from app.products.files.reading import LogPlace, Portion, moved
 from app.products.files.service import showing
 from app.products.files.service.receiving import Kept, Step, keep, receive
 from app.products.files.service.showing import FileTotals
@@ -17,7 +17,7 @@ from app.products.files.written_file import FileFilter
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane
 from tests.support.written_files import SINK
 
-PLACE = Place(KAFKA_CLUSTER_ID, "out", "id-1")
+PLACE = LogPlace(KAFKA_CLUSTER_ID, "out", "id-1")
 NOTHING = FileFilter()
 
 
@@ -25,7 +25,7 @@ async def flights(plane: ControlPlane) -> None:
     await plane.pipeline("flights", files=SINK)
 
 
-async def take(plane: ControlPlane, *portions: Portion, pipeline: str = "flights", place: Place = PLACE) -> Kept:
+async def take(plane: ControlPlane, *portions: Portion, pipeline: str = "flights", place: LogPlace = PLACE) -> Kept:
     """Read these on from where the pipeline's topic is read, as the loop does."""
     async with plane.uow() as uow:
         steps = await steps_to(uow, plane, portions, pipeline=pipeline, place=place)
@@ -40,7 +40,7 @@ async def steps_to(
     portions: Sequence[Portion],
     *,
     pipeline: str = "flights",
-    place: Place = PLACE,
+    place: LogPlace = PLACE,
 ) -> list[Step]:
     known = {one.partition: one for one in (await uow.of(FileReadingStore).readings([pipeline])).get(pipeline, ())}
     return [

@@ -20,7 +20,7 @@ from app.core.journals.live_groups import LiveGroup
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot, SnapshotSource
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.client_id import TaskName, client_id_of
 from app.core.runs.instance import InstanceState
@@ -32,8 +32,8 @@ from app.core.wiring import Wiring
 from app.kit.access import Principal, Role
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError
-from app.products.migrations.decision import Patience
-from app.products.migrations.look import AuditNow, Incarnation, Look, PreflightFacts
+from app.products.migrations.decision import EvidencePatience
+from app.products.migrations.look import AuditNow, Incarnation, MigrationLook, PreflightFacts
 from app.products.migrations.loop import MigrationDriver
 from app.products.migrations.migration import Migration
 from app.products.migrations.ports import MigrationQuestions
@@ -185,7 +185,7 @@ class Migrating:
             acts=self,
             questions=self,
             clock=PlaneClock(self.plane),
-            patience=Patience(),
+            patience=EvidencePatience(),
             where=where,
             period_s=0.01,
         )
@@ -249,7 +249,13 @@ class Migrating:
     def publish(self) -> None:
         now_ms = int(self.plane.now.timestamp() * 1000)
         first, second = (
-            JournalStatus(topic=topic, phase=Phase.LIVE, phase_since_ms=now_ms, source=Source.JOURNAL, as_of_ms=now_ms)
+            JournalStatus(
+                topic=topic,
+                phase=ReadingPhase.LIVE,
+                phase_since_ms=now_ms,
+                source=SnapshotSource.JOURNAL,
+                as_of_ms=now_ms,
+            )
             for topic in JOURNALS
         )
         group = LiveGroup(GROUP, classic=ClassicGroup("consumer", self.generation, "range", "m", now_ms, ()))
@@ -284,7 +290,7 @@ class Migrating:
         self.open_ids.discard(name)
         self.aborted_ids.add(name)
 
-    async def look(self, migration: Migration) -> Look:
+    async def look(self, migration: Migration) -> MigrationLook:
         self.publish()
         async with self.plane.uow() as uow:
             return await look_at(uow, self.observations.of(CLUSTER), await self.get(migration), now=self.plane.now)

@@ -23,7 +23,7 @@ from app.core.journals.transaction_state import (
     encode_value,
 )
 from app.core.observing.live_cluster import Folds, LiveCluster
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
 from tests.core.journals.batches import batch_of
 
@@ -142,7 +142,7 @@ async def observed_cluster(wiring: Wiring) -> LiveCluster:
         now_ms=now_ms,
     )
     for journal in (made.transactions, made.groups):
-        made.enter(journal.topic, Phase.LIVE, now_ms=now_ms)
+        made.enter(journal.topic, ReadingPhase.LIVE, now_ms=now_ms)
     publish(wiring, made)
     return made
 

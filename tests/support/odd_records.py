@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.protocol.producer.produce import ProduceRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.record.default_records import DefaultRecordBatchBuilder  # pyright: ignore[reportMissingTypeStubs]
 
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import RawClient
 from tests.support.quiet import QUIET
 
@@ -105,7 +105,7 @@ def write_raw(bootstrap_servers: str, topic: str, written: Sequence[OddRecord]) 
     """Into partition 0, each in a batch of its own: how far apart the timestamps of one batch may be is bounded."""
     settings = {"bootstrap.servers": bootstrap_servers}
     leader = AdminClient({**settings, **QUIET}).list_topics(topic, timeout=30).topics[topic].partitions[0].leader
-    with RawClient(settings, Attempt("", 60.0)) as client:
+    with RawClient(settings, ConnectionAttempt("", 60.0)) as client:
         for record in written:
             (answer,) = client.send(_request(topic, record), leader).responses[0].partition_responses
             assert answer.error_code == 0, (answer.error_code, record)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from app.core.wire.offset_events import Event, Teller, Telling
-from app.core.wire.offset_report import PartitionOffsets
+from app.core.wire.offset_report import ReportedPartition
 from app.products.offset_log.replay import replay
-from app.products.offset_log.verdict import Verdict
+from app.products.offset_log.verdict import OffsetLogVerdict
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
 EVERYTHING = 1_000_000
 
-Reports = Sequence[Iterable[PartitionOffsets]]
+Reports = Sequence[Iterable[ReportedPartition]]
 """The reports of each attempt, by attempt."""
 
 
-def replayed(reports: Reports) -> dict[Partition, Verdict]:
+def replayed(reports: Reports) -> dict[Partition, OffsetLogVerdict]:
     """Replay each partition that any of these attempts reported. They are over, so missing events never happened."""
     tellings: dict[Partition, list[Telling]] = {}
     for ordinal, report in enumerate(reports):
@@ -49,11 +49,11 @@ class Recorders:
         self.made.append(OffsetRecorder(ownership, is_on=is_on))
         return self.made[-1]
 
-    def verdicts(self, *others: Iterable[PartitionOffsets]) -> dict[Partition, Verdict]:
+    def verdicts(self, *others: Iterable[ReportedPartition]) -> dict[Partition, OffsetLogVerdict]:
         """The replay of each partition that any of them recorded, or any of `others`, the reports of processes."""
         return replayed([recorder.untold(EVERYTHING) for recorder in self.made] + list(others))
 
-    def found(self, *others: Iterable[PartitionOffsets]) -> list[str]:
+    def found(self, *others: Iterable[ReportedPartition]) -> list[str]:
         """Contradictions and ranges that cannot be verified, as sentences."""
         return [
             f"{topic}-{number}: {said.kind}: {said.message}"

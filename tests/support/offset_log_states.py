@@ -9,7 +9,7 @@ from app.core.observing.service.observations import Observations
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.wire.offset_events import Event, Teller
 from app.products.offset_log.check import PipelineCheck, check
-from app.products.offset_log.heard import Heard
+from app.products.offset_log.heard import ReportedOffsets
 from app.products.offset_log.store import OffsetLogStore
 from tests.support.control_plane import ControlPlane
 from tests.support.longest_names import LONG_HOST, LONG_TOPIC, long_pipeline
@@ -72,7 +72,7 @@ def _checked(
 ) -> PipelineCheck:
     """A check of the reports of attempts about one partition, each of another task."""
     heard = [
-        Heard(
+        ReportedOffsets(
             group="g",
             topic=topic,
             partition=partition,

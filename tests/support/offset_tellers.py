@@ -10,11 +10,19 @@ from msgspec.structs import replace
 
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
 from app.core.runs.run import Run
 from app.core.wire.heartbeat import TaskHeartbeat
-from app.core.wire.offset_events import Assigned, Checkpoint, Event, GivenUp, Leaving, Outcome, Positioned
-from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
+from app.core.wire.offset_events import (
+    Assigned,
+    CheckpointOutcome,
+    Event,
+    GivenUp,
+    PartitionLeaving,
+    Positioned,
+    RecordedCheckpoint,
+)
+from app.core.wire.offset_report import Init, OffsetReport, ReportedPartition
 from app.products.offset_log import service as offset_log
 from app.products.offset_log.check import PipelineCheck
 from tests.support.control_plane import CLUSTER, ControlPlane, task_heartbeat
@@ -31,8 +39,8 @@ def at(index: int, offset: int) -> Positioned:
     return Positioned(index=index, number=1, offset=offset)
 
 
-def committed(index: int, start: int, end: int, *, checkpoints: int = 1) -> Checkpoint:
-    return Checkpoint(
+def committed(index: int, start: int, end: int, *, checkpoints: int = 1) -> RecordedCheckpoint:
+    return RecordedCheckpoint(
         index=index,
         number=1,
         begins=start,
@@ -40,13 +48,13 @@ def committed(index: int, start: int, end: int, *, checkpoints: int = 1) -> Chec
         last=end - 1,
         next=end,
         records=end - start,
-        outcome=Outcome.COMMITTED,
+        outcome=CheckpointOutcome.COMMITTED,
         checkpoints=checkpoints,
     )
 
 
 def given_up(index: int) -> GivenUp:
-    return GivenUp(index=index, number=2, how=Leaving.REVOKED)
+    return GivenUp(index=index, number=2, how=PartitionLeaving.REVOKED)
 
 
 class Tasks:
@@ -72,7 +80,7 @@ class Tasks:
         """A heartbeat of a task, made after the answer to one that came a moment ago."""
         self.sequence += 1
         count = recorded if recorded is not None else max((event.index + 1 for event in events), default=0)
-        told = PartitionOffsets(topic="in", partition=partition, recorded=count, is_open=is_open, events=events)
+        told = ReportedPartition(topic="in", partition=partition, recorded=count, is_open=is_open, events=events)
         report = OffsetReport(
             heard_ms=int(self.plane.now.timestamp() * 1000) if hears else None,
             is_over=is_over,
@@ -93,7 +101,7 @@ class Tasks:
         }
         journal = JournalStatus(
             topic="__transaction_state",
-            phase=Phase.LIVE,
+            phase=ReadingPhase.LIVE,
             phase_since_ms=0,
             as_of_ms=int(self.plane.now.timestamp() * 1000),
         )

@@ -8,13 +8,13 @@ from typing import Any
 from app.products.files.orphan_findings import (
     Amount,
     DanglingReference,
-    OpenTransaction,
     OrphanFile,
     OrphanFindings,
     RootFindings,
+    UndecidedTransaction,
 )
 from app.products.files.orphan_look import OrphanLook, OrphanResult
-from app.products.files.orphan_ports import OrphanOrder, Progress
+from app.products.files.orphan_ports import CollectionProgress, OrphanOrder
 from app.products.files.service import orphans
 from app.products.files.store.orphan_looks import OrphanLookStore
 from tests.support.control_plane import ANNA, ControlPlane
@@ -72,8 +72,8 @@ def findings(
     )
 
 
-def open_transaction(at: datetime) -> OpenTransaction:
-    return OpenTransaction(
+def open_transaction(at: datetime) -> UndecidedTransaction:
+    return UndecidedTransaction(
         topic="out", partition=0, offset=41, since=at - timedelta(minutes=7), transactional_id="fl.t.flights.0.0"
     )
 
@@ -138,12 +138,12 @@ class PlayedJob:
 
     def __init__(self, order: OrphanOrder) -> None:
         self.order = order
-        self.progress = Progress("beginning", Amount(), 0)
+        self.progress = CollectionProgress("beginning", Amount(), 0)
         self.result: OrphanResult | None = None
         self.is_stopped = False
 
     def tell(self, said: str, deleted: Amount | None = None) -> None:
-        self.progress = Progress(said, deleted or Amount(), self.progress.steps + 1)
+        self.progress = CollectionProgress(said, deleted or Amount(), self.progress.steps + 1)
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -8,7 +8,7 @@ import msgspec
 
 from app.core.access.command import Command
 from app.core.clusters.cluster import Cluster
-from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent, FencingKey, FencingKind, Verdict
+from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent, FencingKey, FencingKind, FencingVerdict
 from app.core.fencing.record import FencingPlace, FencingRecord
 from app.core.fencing.service.feed import FencingLine
 from app.core.hanging.service import HangingLine
@@ -17,7 +17,7 @@ from app.core.overview.service import NOTHING_RUNS, Happening, Overview, Pipelin
 from app.core.pipelines.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps
 from app.core.pipelines.pipeline_record import Pipeline, Revision
 from app.core.runs.instance import Instance, InstanceState
-from app.core.runs.needs import Need, Severity
+from app.core.runs.needs import Need, NeedSeverity
 from app.core.runs.run import DesiredRunState, Run, RunState
 from app.core.runs.series import RunSample, RunTotals
 from app.core.runs.task import (
@@ -202,7 +202,7 @@ TOTALS = RunTotals(
 NEED = Need(
     pipeline="delayed-flights",
     run_id=RUN_ID,
-    severity=Severity.DEGRADED,
+    severity=NeedSeverity.DEGRADED,
     sentence="instance 1: 1 of 2 tasks waits for a core",
     next_step="add Spark workers or cores, or lower the pipeline's tasks per instance",
 )
@@ -262,7 +262,7 @@ def fencing_line() -> FencingLine:
     key = FencingKey(
         kafka_cluster_id="k", transactional_id="fl.t.0.0", producer_id=7, producer_epoch=0, kind=FencingKind.EPOCH
     )
-    verdict = Verdict(
+    verdict = FencingVerdict(
         cause=Cause.TAKEOVER,
         confidence=Confidence.CERTAIN,
         at_ms=int(ago(60).timestamp() * 1000),

@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from app.core.pipelines.pipeline import PipelineDefinition
-from app.core.wire.specification import PartitionMapping
+from app.core.wire.specification import MappedPartition
 from tests.support import verifier
 from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
@@ -103,7 +103,7 @@ class TestPipeline:
         definition = msgspec.structs.replace(specification.definition, **changes)
         return msgspec.structs.replace(specification, definition=definition)
 
-    def specification_with_mappings(self, *mappings: PartitionMapping) -> TaskSpecification:
+    def specification_with_mappings(self, *mappings: MappedPartition) -> TaskSpecification:
         return msgspec.structs.replace(self.specification(), mappings=mappings)
 
     def feed(self, each: int, *, partitions: Iterable[int] | None = None) -> list[str]:

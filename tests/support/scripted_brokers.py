@@ -10,7 +10,7 @@ from app.core.journals import group_records, transaction_state
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.record_batch import RecordBatch
-from app.core.observing.journals import Heard, LogAnswer, Look, Polled, Restored, Tail
+from app.core.observing.journals import AdminAnswers, FetchOutcome, LogAnswer, Restored, Tail, TopicLook
 from app.core.observing.live_cluster import Folds
 
 TRANSACTIONS = transaction_state.TOPIC
@@ -22,14 +22,14 @@ class Script:
 
     def __init__(self) -> None:
         self.kafka_cluster_id = "kafka-1"
-        self.looks = {TRANSACTIONS: Look(frozenset({0})), GROUPS: Look(frozenset())}
+        self.looks = {TRANSACTIONS: TopicLook(frozenset({0})), GROUPS: TopicLook(frozenset())}
         self.logs: dict[str, list[RecordBatch]] = {TRANSACTIONS: []}
         self.refused: dict[str, str] = {}
         self.failure: Exception | None = None
         self.gone_below = 0
         self.silent: frozenset[str] = frozenset()
-        self.coordinators: Polled[LiveTransaction] = Polled({}, ())
-        self.group_coordinators: Polled[LiveGroup] = Polled({}, ())
+        self.coordinators: AdminAnswers[LiveTransaction] = AdminAnswers({}, ())
+        self.group_coordinators: AdminAnswers[LiveGroup] = AdminAnswers({}, ())
         self.coordinators_answer = threading.Event()
         self.coordinators_answer.set()
         self.asked: list[bool] = []
@@ -53,7 +53,7 @@ class ScriptTail:
     def kafka_cluster_id(self) -> str:
         return self._script.kafka_cluster_id
 
-    def look_up(self, topic: str) -> Look:
+    def look_up(self, topic: str) -> TopicLook:
         return self._script.looks[topic]
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
@@ -72,25 +72,25 @@ class ScriptTail:
         answers: list[LogAnswer] = []
         for topic, position in list(self._positions.items()):
             if refusal := script.refused.get(topic):
-                answers.append(LogAnswer(Heard.REFUSED, topic, 0, (), -1, -1, refusal))
+                answers.append(LogAnswer(FetchOutcome.REFUSED, topic, 0, (), -1, -1, refusal))
             elif position < script.gone_below:
                 self._positions[topic] = script.gone_below
-                answers.append(LogAnswer(Heard.GONE, topic, 0, (), script.gone_below, -1))
+                answers.append(LogAnswer(FetchOutcome.GONE, topic, 0, (), script.gone_below, -1))
             elif topic not in script.silent:
                 log = script.logs[topic]
                 batches = tuple(batch for batch in log if batch.base_offset >= position)
                 self._positions[topic] = end = log[-1].last_offset + 1 if log else 0
-                answers.append(LogAnswer(Heard.READ, topic, 0, batches, max(end, position), end))
+                answers.append(LogAnswer(FetchOutcome.READ, topic, 0, batches, max(end, position), end))
         return answers
 
-    def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
+    def ask_coordinators(self, *, is_only_open: bool) -> AdminAnswers[LiveTransaction]:
         self._script.asked.append(is_only_open)
         self._script.coordinators_answer.wait()
         return self._script.coordinators
 
-    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
+    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> AdminAnswers[LiveGroup]:
         found = {name: group for name, group in self._script.group_coordinators.found.items() if is_wanted(name)}
-        return Polled(found, self._script.group_coordinators.missing)
+        return AdminAnswers(found, self._script.group_coordinators.missing)
 
 
 class Store:

@@ -19,10 +19,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from app.core.fencing.comeback import streams_id
-from app.core.journals.live_transactions import LiveTransaction, StepKind
+from app.core.journals.live_transactions import EpochStepKind, LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ask
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_events import ids_of
@@ -66,7 +66,7 @@ class Stage:
         }
 
     def members(self, application: str) -> int:
-        attempt = Attempt(self.bootstrap_servers, _DEADLINE_S)
+        attempt = ConnectionAttempt(self.bootstrap_servers, _DEADLINE_S)
         described = ask(
             {"bootstrap.servers": self.bootstrap_servers},
             attempt,
@@ -143,7 +143,7 @@ class Instance:
 
 def is_used_again(live: LiveTransaction, *, times: int = 1) -> bool:
     """A producer of the id began after another, and has done something; it stays so after all later acts."""
-    begun = [step for step in live.steps if step.kind is StepKind.INITIALISED]
+    begun = [step for step in live.steps if step.kind is EpochStepKind.INITIALISED]
     return len(begun) > times and live.offset > begun[-1].offset
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from app.core.wire.offset_report import PartitionOffsets
+from app.core.wire.offset_report import ReportedPartition
 from app.core.wire.specification import InstanceSpecification
 from tests.support.waiting import wait_for
 from workers.loop.control import ProducerIdentity, TaskResult, TaskSnapshot, TaskSpecification
@@ -202,7 +202,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     event: RecordedEvent | None = None
     result: TaskResult | None = None
     error: str | None = None
-    offsets: tuple[PartitionOffsets, ...] = ()
+    offsets: tuple[ReportedPartition, ...] = ()
 
 
 class TaskProcess:

@@ -16,7 +16,7 @@ from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.loops.cluster_observer import ClusterObserver
 from app.core.observing.loops.observer import Observer
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.journal_tail import KafkaJournals
@@ -63,7 +63,9 @@ class Watched:
     def until_live(self) -> Snapshot:
         """Both journals are read to their ends."""
         return self.until(
-            lambda seen: seen.transaction_journal.phase is Phase.LIVE and seen.group_journal.phase is Phase.LIVE,
+            lambda seen: (
+                seen.transaction_journal.phase is ReadingPhase.LIVE and seen.group_journal.phase is ReadingPhase.LIVE
+            ),
             "both journals are read",
         )
 

@@ -17,17 +17,17 @@ from app.edges.db.database import Database
 from app.kit.clock import SystemClock
 from app.products.webhooks.loop import WebhookSender
 from app.products.webhooks.post import HttpWebhookPost, KeysByReference
-from app.products.webhooks.retry import Pace
+from app.products.webhooks.retry import DeliveryPace
 from tests.support.waiting import wait_for_async
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET
 
-HASTY = Pace(first_s=0.05, longest_s=0.1, timeout_s=0.5, lease_s=1.0)
+HASTY = DeliveryPace(first_s=0.05, longest_s=0.1, timeout_s=0.5, lease_s=1.0)
 ENVIRONMENT = {"FENCELINE_SECRET_ONE": SECRET, "FENCELINE_SECRET_TWO": OTHER_SECRET}
 NAME = "pager"
 
 
 def sender_of(
-    database: Database, *, pace: Pace = HASTY, where: str = "one", timeout_s: float | None = None
+    database: Database, *, pace: DeliveryPace = HASTY, where: str = "one", timeout_s: float | None = None
 ) -> WebhookSender:
     return WebhookSender(
         unit_of_work=database.unit_of_work,

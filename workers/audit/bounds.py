@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.result import AuditSide, Gap, GapReason, RangeRead
 from app.products.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
-from workers.audit.cluster import Brokers, Partition, UnresolvableError
+from workers.audit.cluster import AuditBrokers, Partition, UnresolvableError
 from workers.audit.collecting import deletion_gap
 from workers.audit.references import ReferenceScope, partition_name
 from workers.audit.splits import FileWork
@@ -16,11 +16,11 @@ def begins(ranges: Iterable[RangeRead]) -> list[Gap]:
     """Gaps for source topics of which all partitions begin in the read range: earlier records may have outputs."""
     begun: dict[str, bool] = {}
     for one in ranges:
-        if one.side is Side.SOURCE:
+        if one.side is AuditSide.SOURCE:
             begun[one.topic] = begun.get(one.topic, True) and one.read_start == 0
     return [
         Gap(
-            side=Side.SOURCE,
+            side=AuditSide.SOURCE,
             topic=topic,
             partition=None,
             reason=GapReason.BEGINS,
@@ -32,7 +32,7 @@ def begins(ranges: Iterable[RangeRead]) -> list[Gap]:
     ]
 
 
-class Bounds:
+class WindowBounds:
     """The begin and the end of each partition's window and padding. `*_ends`: the latest end of reading.
 
     appended: the sinks whose records carry the time of writing. Their records are read until long after the window,
@@ -42,7 +42,7 @@ class Bounds:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: AuditBrokers,
         specification: AuditSpecification,
         source: Sequence[Partition],
         sink: Sequence[Partition],
@@ -104,7 +104,7 @@ class Bounds:
                 window={
                     partition_name(one.topic, one.partition): (one.start, one.end)
                     for one in ranges
-                    if one.side is Side.SOURCE
+                    if one.side is AuditSide.SOURCE
                 },
                 late_from=self._late_from,
             ),
@@ -114,7 +114,7 @@ class Bounds:
         )
 
     def _refers(self, one: RangeRead) -> bool:
-        return one.side is Side.SINK and one.topic == self._referring
+        return one.side is AuditSide.SINK and one.topic == self._referring
 
     def written_later(self, ranges: Iterable[RangeRead]) -> list[Gap]:
         """Gaps from the time of writing: earlier inputs, and outputs behind the read range."""
@@ -124,13 +124,13 @@ class Bounds:
                 f"Records of {topic} carry the time of writing. Where the pipeline was further behind than the padding "
                 "when the window began, outputs in it are of earlier inputs, not read. Audit with more padding."
             )
-            of_topic.append(_time_gap(Side.SOURCE, topic, sentence))
+            of_topic.append(_time_gap(AuditSide.SOURCE, topic, sentence))
             if any(one.topic == topic and one.read_end < self._ends[topic, one.partition] for one in ranges):
                 sentence = (
                     f"Records of {topic} carry the time of writing, and those written more than a day after the "
                     "window were not read. Audit with more padding."
                 )
-                of_topic.append(_time_gap(Side.SINK, topic, sentence))
+                of_topic.append(_time_gap(AuditSide.SINK, topic, sentence))
         return [*(gap for of_topic in gaps.values() for gap in of_topic), *self._referred_later(ranges)]
 
     def _referred_later(self, ranges: Iterable[RangeRead]) -> list[Gap]:
@@ -140,7 +140,7 @@ class Bounds:
             f"References in {self._referring} that were committed more than a day after the window were not read, "
             "and may be to files of its input. Audit with more padding."
         )
-        return [_time_gap(Side.SINK, self._referring or "", sentence)]
+        return [_time_gap(AuditSide.SINK, self._referring or "", sentence)]
 
     def _timed(
         self,
@@ -174,7 +174,7 @@ class Bounds:
             start, end = self._within(at, one.start), self._within(at, one.end)
             named[at] = start, end
             if one.start < self._beginnings[at]:
-                gaps.append(deletion_gap(Side.SOURCE, *at, None, self._beginnings[at]))
+                gaps.append(deletion_gap(AuditSide.SOURCE, *at, None, self._beginnings[at]))
             times += [time for time in (self._brokers.time_at(at, start),) if time is not None and start < end]
             until = self._brokers.time_at(at, end)
             times += [_NEVER if until is None else until] if start < end else []
@@ -191,7 +191,7 @@ class Bounds:
 
     def _range(self, at: Partition, read_start: int, start: int, end: int, read_end: int) -> RangeRead:
         return RangeRead(
-            side=Side.SOURCE if at in self._source else Side.SINK,
+            side=AuditSide.SOURCE if at in self._source else AuditSide.SINK,
             topic=at[0],
             partition=at[1],
             read_start=read_start,
@@ -215,5 +215,5 @@ _NEVER = 1 << 45
 """Later than any record; within the brokers' range of times."""
 
 
-def _time_gap(side: Side, topic: str, sentence: str) -> Gap:
+def _time_gap(side: AuditSide, topic: str, sentence: str) -> Gap:
     return Gap(side=side, topic=topic, partition=None, reason=GapReason.TIME_OF_WRITING, sentence=sentence)

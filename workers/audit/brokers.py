@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
-from app.products.audits.result import Side
+from app.products.audits.result import AuditSide
 from workers.audit.cluster import Partition, TopicSettings
 from workers.audit.collecting import timestamp_of
 from workers.audit.reading import AuditReadError, committed_records, reader
@@ -106,7 +106,7 @@ class ClusterBrokers:
             return None
         split = Split(
             number=0,
-            side=Side.SOURCE,
+            side=AuditSide.SOURCE,
             topic=topic,
             partition=number,
             start=offset,

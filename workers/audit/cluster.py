@@ -19,7 +19,7 @@ class TopicSettings(NamedTuple):
     has_append_time: bool = False
 
 
-class Brokers(Protocol):
+class AuditBrokers(Protocol):
     """The requests to the cluster. Every call may raise AuditReadError."""
 
     def partitions(self, topic: str) -> Sequence[int]:

@@ -8,7 +8,7 @@ import msgspec
 from confluent_kafka import Message
 
 from app.core.pipelines.pipeline import FailurePolicy
-from app.products.audits.result import Example, Finding, Gap, GapReason, Place, Side
+from app.products.audits.result import AuditSide, Example, Gap, GapReason, IdFinding, RecordPlace
 from app.products.audits.specification import AuditSpecification
 from workers.audit.expecting import Expectations, Fate
 from workers.audit.ids import Headers, id_of
@@ -53,7 +53,7 @@ class SplitReport(msgspec.Struct, kw_only=True):
     gaps: list[Gap] = msgspec.field(default_factory=list[Gap])
 
 
-class Collector:
+class SplitCollector:
     """Collects one split into `pieces`; `report` is true once all batches have been added."""
 
     def __init__(self, specification: AuditSpecification, split: Split, *, buckets: int) -> None:
@@ -68,7 +68,7 @@ class Collector:
         self._sinks = [sink_bytes(number) for number in range(len(specification.sink_topics))]
 
     def collect(self, batches: Iterable[list[Message]]) -> None:
-        if self._split.side is Side.SINK:
+        if self._split.side is AuditSide.SINK:
             self._outputs(batches)
             return
         expectations = Expectations(self._specification)
@@ -102,7 +102,7 @@ class Collector:
             if id_ is not None:
                 add(id_, sink, word)
             elif is_window:
-                self._unreadable(message, Finding.UNREADABLE_OUTPUT)
+                self._unreadable(message, IdFinding.UNREADABLE_OUTPUT)
 
     def _unchanged(self, batches: Iterable[list[Message]], expectations: Expectations) -> None:
         find = id_of(self._specification.id)
@@ -120,7 +120,7 @@ class Collector:
                 if id_ is not None:
                     add(id_, sink, word)
                 elif is_window:
-                    self._unreadable(message, Finding.UNREADABLE_INPUT)
+                    self._unreadable(message, IdFinding.UNREADABLE_INPUT)
             report.window_records += written
             report.expected += written
             report.fates[Fate.WRITTEN.value] = report.fates.get(Fate.WRITTEN.value, 0) + written
@@ -142,7 +142,7 @@ class Collector:
             if id_ is not None:
                 self.pieces.add(id_, self._sinks[number], word)
             elif is_window:
-                self._unreadable(message, Finding.UNREADABLE_INPUT)
+                self._unreadable(message, IdFinding.UNREADABLE_INPUT)
 
     def _rows(self, batches: Iterable[list[Message]], side: int) -> Iterator[tuple[Message, int, bool]]:
         """Each record with its `word`, and whether it is in the window."""
@@ -158,14 +158,14 @@ class Collector:
                     report.pending += 1
                 yield message, base | offset << 2 | side | (WINDOW if is_window else PADDING), is_window
 
-    def _unreadable(self, message: Message, finding: Finding, *, file: str | None = None) -> None:
+    def _unreadable(self, message: Message, finding: IdFinding, *, file: str | None = None) -> None:
         report = self.report
         report.unreadable += 1
         if report.unreadable > self._specification.bounds.examples:
             return
         split = self._split
         place = (
-            Place(
+            RecordPlace(
                 topic=split.topic,
                 partition=split.partition,
                 offset=message.offset() or 0,
@@ -173,7 +173,7 @@ class Collector:
                 file=file,
             ),
         )
-        is_input = split.side is Side.SOURCE
+        is_input = split.side is AuditSide.SOURCE
         report.examples.append(
             Example(
                 finding=finding,
@@ -201,7 +201,7 @@ def letter_origin(headers: Headers) -> str | None:
 
 
 def deletion_gap(
-    side: Side, topic: str, partition: int, start: int | None, end: int, *, is_of_files: bool = False
+    side: AuditSide, topic: str, partition: int, start: int | None, end: int, *, is_of_files: bool = False
 ) -> Gap:
     """`start` None: the number of deleted records is not known."""
     what = "references to files" if is_of_files else "records"

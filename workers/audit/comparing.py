@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.products.audits.result import Finding
+from app.products.audits.result import IdFinding
 from workers.audit.rows import FOUND, ROW, place_of
 
 _FIELD = 40
@@ -34,7 +34,7 @@ _IN_MEMORY_BYTES = 64 * 1024 * 1024
 _HASH = slice(14)
 
 
-class Counted(NamedTuple):
+class IdCounts(NamedTuple):
     """The counts of one id at one sink; `lost` and the others in records."""
 
     asked_window: int
@@ -43,7 +43,7 @@ class Counted(NamedTuple):
     found: int
 
     @classmethod
-    def unpack(cls, packed: int) -> Counted:
+    def unpack(cls, packed: int) -> IdCounts:
         asked_window = packed & _MASK
         found_window = packed >> 2 * _FIELD & _MASK
         return cls(
@@ -72,7 +72,7 @@ class Counted(NamedTuple):
 class Deviation(msgspec.Struct, frozen=True, kw_only=True):
     """One id at one sink. `words` are the places of its first inputs and outputs, as rows have them."""
 
-    finding: Finding
+    finding: IdFinding
     key: bytes
     sink: int
     expected: int
@@ -116,11 +116,11 @@ def compare(pieces: Iterable[bytes], *, letters: int | None, examples: int, plac
             kept.write(piece)
             for key, word in ROW.iter_unpack(piece):
                 counted[key] = get(key, 0) + weights[word & 3]
-        deviating: dict[bytes, Counted] = {}
+        deviating: dict[bytes, IdCounts] = {}
         for key, packed in counted.items():
             if packed == _CLEAN:
                 continue
-            one = Counted.unpack(packed)
+            one = IdCounts.unpack(packed)
             report.repeated += one.asked_window > 1
             is_letter = int.from_bytes(key[14:], "little") == letters
             if one.missing or one.surplus or one.late or (is_letter and one.found > one.asked):
@@ -137,7 +137,7 @@ def _rows_in(kept: tempfile.SpooledTemporaryFile[bytes]) -> Iterator[tuple[bytes
         yield from ROW.iter_unpack(chunk)
 
 
-def _places(rows: Iterable[tuple[bytes, int]], deviating: dict[bytes, Counted]) -> dict[bytes, list[int]]:
+def _places(rows: Iterable[tuple[bytes, int]], deviating: dict[bytes, IdCounts]) -> dict[bytes, list[int]]:
     """Every row of a deviating id, in order of its place."""
     found: defaultdict[bytes, list[int]] = defaultdict(list)
     for key, word in rows:
@@ -150,7 +150,7 @@ def _places(rows: Iterable[tuple[bytes, int]], deviating: dict[bytes, Counted]) 
 
 def _judge(
     report: BucketReport,
-    deviating: dict[bytes, Counted],
+    deviating: dict[bytes, IdCounts],
     words: dict[bytes, list[int]],
     letters: int | None,
     *,
@@ -158,19 +158,19 @@ def _judge(
     places: int,
 ) -> None:
     undelivered = _undelivered(deviating, letters)
-    deviations: defaultdict[Finding, list[Deviation]] = defaultdict(list)
+    deviations: defaultdict[IdFinding, list[Deviation]] = defaultdict(list)
     for key, one in deviating.items():
         inputs = [word for word in words[key] if not word & FOUND]
         outputs = [word for word in words[key] if word & FOUND]
         refused = undelivered.get(key, 0)
         sink = int.from_bytes(key[14:], "little")
         for finding, number in (
-            (Finding.LOST, one.missing - (0 if sink == letters else refused)),
+            (IdFinding.LOST, one.missing - (0 if sink == letters else refused)),
             (
-                Finding.DUPLICATED if one.asked else Finding.UNEXPECTED,
+                IdFinding.DUPLICATED if one.asked else IdFinding.UNEXPECTED,
                 one.surplus - (refused if sink == letters else 0),
             ),
-            (Finding.LATE, one.late),
+            (IdFinding.LATE, one.late),
         ):
             if number <= 0:
                 continue
@@ -209,18 +209,18 @@ def first_place(deviation: Deviation) -> int:
 
 
 def _tally(
-    report: BucketReport, finding: Finding, number: int, inputs: list[int], outputs: list[int], *, asked: int
+    report: BucketReport, finding: IdFinding, number: int, inputs: list[int], outputs: list[int], *, asked: int
 ) -> None:
     """Count the id, and its records at their partitions: missing ones at the input's, others at their own."""
     report.ids[finding] = report.ids.get(finding, 0) + 1
     report.records[finding] = report.records.get(finding, 0) + number
     partitions = report.partitions.setdefault(finding, {})
-    if finding is Finding.LOST:
+    if finding is IdFinding.LOST:
         placed = inputs[:1] * number
-    elif finding is Finding.DUPLICATED:
+    elif finding is IdFinding.DUPLICATED:
         # The first outputs are the required ones.
         placed = outputs[asked:][:number]
-    elif finding is Finding.UNEXPECTED:
+    elif finding is IdFinding.UNEXPECTED:
         placed = outputs[:number]
     else:
         placed = outputs[-number:]
@@ -229,7 +229,7 @@ def _tally(
         partitions[at] = partitions.get(at, 0) + 1
 
 
-def _undelivered(deviating: dict[bytes, Counted], letters: int | None) -> dict[bytes, int]:
+def _undelivered(deviating: dict[bytes, IdCounts], letters: int | None) -> dict[bytes, int]:
     """The number of a key's outputs that are missing at their sink and among the dead letters, for both keys."""
     if letters is None:
         return {}

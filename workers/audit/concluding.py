@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.products.audits.result import Finding, Gap, GapReason, Side
+from app.products.audits.result import AuditSide, Gap, GapReason, IdFinding
 
 _R = GapReason
 _TAKES_FROM_SINK = frozenset(
@@ -16,7 +16,7 @@ _NOT_PROCESSED_MAYBE = frozenset({_R.NOT_BEGUN, _R.MADE_ANEW})
 """Gaps below the group's offset in the source, which may still be unprocessed."""
 
 
-def concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
+def concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[IdFinding, IdFinding]:
     """The findings' names where part of the other side could not be read: they prove nothing then.
 
     An output without a required one is still a surplus if every id is required once. If ids are repeated, its earlier
@@ -25,17 +25,18 @@ def concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
     reasons = {(gap.side, gap.reason) for gap in gaps}
     if any(reason is GapReason.REVISION_CHANGED for _, reason in reasons):
         return {
-            Finding.LOST: Finding.MISSING,
-            Finding.DUPLICATED: Finding.UNEXPLAINED,
-            Finding.UNEXPECTED: Finding.UNEXPLAINED,
+            IdFinding.LOST: IdFinding.MISSING,
+            IdFinding.DUPLICATED: IdFinding.UNEXPLAINED,
+            IdFinding.UNEXPECTED: IdFinding.UNEXPLAINED,
         }
-    names: dict[Finding, Finding] = {}
+    names: dict[IdFinding, IdFinding] = {}
     if any(
-        (side is Side.SINK and reason in _TAKES_FROM_SINK) or reason in _NOT_PROCESSED_MAYBE for side, reason in reasons
+        (side is AuditSide.SINK and reason in _TAKES_FROM_SINK) or reason in _NOT_PROCESSED_MAYBE
+        for side, reason in reasons
     ):
-        names[Finding.LOST] = Finding.MISSING
-    if any(side is Side.SOURCE and reason in _TAKES_FROM_SOURCE for side, reason in reasons):
-        names[Finding.UNEXPECTED] = Finding.UNEXPLAINED
+        names[IdFinding.LOST] = IdFinding.MISSING
+    if any(side is AuditSide.SOURCE and reason in _TAKES_FROM_SOURCE for side, reason in reasons):
+        names[IdFinding.UNEXPECTED] = IdFinding.UNEXPLAINED
         if repeated:
-            names[Finding.DUPLICATED] = Finding.UNEXPLAINED
+            names[IdFinding.DUPLICATED] = IdFinding.UNEXPLAINED
     return names

@@ -9,7 +9,7 @@ import msgspec
 from confluent_kafka import Message
 
 from app.core.pipelines.pipeline import FailurePolicy
-from app.products.audits.result import Example, Place, RangeRead, Side
+from app.products.audits.result import AuditSide, Example, RangeRead, RecordPlace
 from app.products.audits.specification import AuditSpecification
 from workers.audit.collecting import timestamp_of
 from workers.audit.comparing import Deviation
@@ -17,7 +17,7 @@ from workers.audit.expecting import Expectations
 from workers.audit.file_describing import FileText
 from workers.audit.ids import id_of, shown
 from workers.audit.judging import places
-from workers.audit.reading import AuditReadError, Reader, committed_records
+from workers.audit.reading import AuditReadError, SplitReader, committed_records
 from workers.audit.rows import hash_of
 from workers.audit.splits import Split
 from workers.audit.stores import FileStores
@@ -29,7 +29,7 @@ def describe(
     ranges: Sequence[RangeRead],
     deviations: Sequence[Deviation],
     *,
-    open_reader: Callable[[], AbstractContextManager[Reader]],
+    open_reader: Callable[[], AbstractContextManager[SplitReader]],
     stores: FileStores,
 ) -> Iterator[Example]:
     """Each deviation as an example. A record that is gone meanwhile leaves its place without a timestamp."""
@@ -59,10 +59,12 @@ def describe(
             )
 
 
-def _read(consumer: Reader, place: Place, specification: AuditSpecification) -> tuple[Place, Message | None]:
+def _read(
+    consumer: SplitReader, place: RecordPlace, specification: AuditSpecification
+) -> tuple[RecordPlace, Message | None]:
     split = Split(
         number=0,
-        side=Side.SOURCE,
+        side=AuditSide.SOURCE,
         topic=place.topic,
         partition=place.partition,
         start=place.offset,
@@ -85,8 +87,8 @@ def _text(
     expectations: Expectations,
     topic: str,
     digest: bytes,
-    inputs: Sequence[tuple[Place, Message | None]],
-    outputs: Sequence[tuple[Place, Message | None]],
+    inputs: Sequence[tuple[RecordPlace, Message | None]],
+    outputs: Sequence[tuple[RecordPlace, Message | None]],
 ) -> str | None:
     """The id that has this hash, from the first record that still has it."""
     errors = specification.errors
@@ -101,7 +103,7 @@ def _text(
 
 
 def _text_of_inputs(
-    expectations: Expectations, digest: bytes, inputs: Sequence[tuple[Place, Message | None]]
+    expectations: Expectations, digest: bytes, inputs: Sequence[tuple[RecordPlace, Message | None]]
 ) -> str | None:
     for _, message in inputs:
         if message is not None:

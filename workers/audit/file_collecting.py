@@ -12,9 +12,9 @@ from confluent_kafka import Message
 from app.core.wire import file_contents
 from app.core.wire.file_contents import NotAsReferencedError
 from app.core.wire.file_references import FileReference
-from app.products.audits.result import Example, Finding, Place
+from app.products.audits.result import Example, IdFinding, RecordPlace
 from app.products.audits.specification import AuditSpecification
-from workers.audit.collecting import Collector, timestamp_of
+from workers.audit.collecting import SplitCollector, timestamp_of
 from workers.audit.ids import id_in_file
 from workers.audit.references import ReferenceScope, partition_name, reference_of
 from workers.audit.rows import FOUND, sink_bytes
@@ -34,7 +34,7 @@ class _Wanted(NamedTuple):
     is_window: bool
 
 
-class FileCollector(Collector):
+class FileCollector(SplitCollector):
     """A Collector whose split holds references. All records of a file have the place of its reference.
 
     A file counts as often as it is referenced: a consumer of references reads it so often.
@@ -74,7 +74,7 @@ class FileCollector(Collector):
                 reference = reference_of(message, self._specification)
             except ValueError:
                 if is_window:
-                    self._unreadable(message, Finding.UNREADABLE_OUTPUT)
+                    self._unreadable(message, IdFinding.UNREADABLE_OUTPUT)
                 continue
             if reference is not None and self._scope.takes(reference, partition=name, offset=message.offset() or 0):
                 yield _Wanted(reference, message, word, is_window)
@@ -104,7 +104,7 @@ class FileCollector(Collector):
             if id_ is not None:
                 add(id_, sink, word)
             elif is_window:
-                self._unreadable(wanted.message, Finding.UNREADABLE_OUTPUT, file=wanted.reference.path)
+                self._unreadable(wanted.message, IdFinding.UNREADABLE_OUTPUT, file=wanted.reference.path)
         report.files += is_window
 
     def _dangling(self, reference: FileReference, message: Message, why: str) -> None:
@@ -113,7 +113,7 @@ class FileCollector(Collector):
         report.dangling_records += reference.records
         if report.dangling > self._specification.bounds.examples:
             return
-        place = Place(
+        place = RecordPlace(
             topic=split.topic,
             partition=split.partition,
             offset=message.offset() or 0,
@@ -122,7 +122,7 @@ class FileCollector(Collector):
         )
         report.examples.append(
             Example(
-                finding=Finding.DANGLING,
+                finding=IdFinding.DANGLING,
                 id=None,
                 topic=split.topic,
                 expected=reference.records,

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from app.core.wire import file_contents
 from app.core.wire.file_contents import NotAsReferencedError
 from app.core.wire.file_references import FileReference
-from app.products.audits.result import Place
+from app.products.audits.result import RecordPlace
 from app.products.audits.specification import AuditSpecification
 from workers.audit.ids import id_in_file, shown
 from workers.audit.reading import AuditReadError
@@ -18,7 +18,7 @@ from workers.audit.references import reference_of
 from workers.audit.rows import hash_of
 from workers.audit.stores import FileStores
 
-_Found = tuple[Place, Message | None]
+_Found = tuple[RecordPlace, Message | None]
 
 
 class FileText:
@@ -28,7 +28,7 @@ class FileText:
         self._specification = specification
         self._stores = stores
 
-    def named(self, place: Place, message: Message | None) -> _Found:
+    def named(self, place: RecordPlace, message: Message | None) -> _Found:
         """A reference's place with the path of its file."""
         reference = self._reference(message)
         return (place if reference is None else msgspec.structs.replace(place, file=reference.path)), message

@@ -9,7 +9,7 @@ import msgspec
 
 from app.core.transforms import field_path
 from app.core.transforms.field_path import MISSING
-from app.products.audits.specification import Header, IdPlace, JsonField, RecordKey
+from app.products.audits.specification import HeaderId, IdPlace, JsonField, RecordKey
 
 Headers = Sequence[tuple[str, str | bytes | None]] | None
 IdOf = Callable[[bytes | None, bytes | None, Headers], bytes | None]
@@ -25,7 +25,7 @@ def id_of(place: IdPlace) -> IdOf:
     match place:
         case RecordKey():
             return lambda _value, key, _headers: key
-        case Header(name=name):
+        case HeaderId(name=name):
             return _header(name)
         case JsonField(path=path):
             return _field(field_path.parse(path))

@@ -7,15 +7,24 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from app.core.pipelines.pipeline import FailurePolicy, SchemaConflict
-from app.products.audits.result import AuditResult, AuditVersions, Example, Gap, GapReason, Place, RangeRead, Side
+from app.products.audits.result import (
+    AuditResult,
+    AuditSide,
+    AuditVersions,
+    Example,
+    Gap,
+    GapReason,
+    RangeRead,
+    RecordPlace,
+)
 from app.products.audits.specification import AuditSpecification
 from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation
 from workers.audit.concluding import concluded
 from workers.audit.references import partition_name
 from workers.audit.rows import place_of
-from workers.audit.splits import Plan
-from workers.audit.sums import Found, Read
+from workers.audit.splits import SplitPlan
+from workers.audit.sums import BucketSums, Read
 
 Describe = Callable[[Sequence[Deviation]], Sequence[Example]]
 """Reads the records of a few deviations again, for the data that the comparison did not keep: ids and timestamps."""
@@ -23,7 +32,7 @@ Describe = Callable[[Sequence[Deviation]], Sequence[Example]]
 
 def judge(
     specification: AuditSpecification,
-    plan: Plan,
+    plan: SplitPlan,
     splits: Iterable[SplitReport],
     buckets: Iterable[BucketReport],
     *,
@@ -36,7 +45,7 @@ def judge(
     read = Read(specification, plan)
     for split in splits:
         read.add(split)
-    found = Found(specification.bounds.examples)
+    found = BucketSums(specification.bounds.examples)
     for bucket in buckets:
         found.add(bucket)
     certain = (*specification.doubts, *plan.gaps, *read.gaps, *read.not_processed())
@@ -58,16 +67,16 @@ def judge(
     )
 
 
-def _all_lost(plan: Plan, read: Read, found: Found) -> Iterable[Gap]:
+def _all_lost(plan: SplitPlan, read: Read, found: BucketSums) -> Iterable[Gap]:
     """Gaps for partitions without any output, of a topic that begins in the read range: the offset may be another
     log's."""
     begun = {gap.topic for gap in plan.suspicions if gap.reason is GapReason.BEGINS}
     for number, one in enumerate(plan.ranges):
         expected = read.expected(number)
-        if one.side is Side.SOURCE and one.topic in begun and 0 < expected == found.lost_at(number):
+        if one.side is AuditSide.SOURCE and one.topic in begun and 0 < expected == found.lost_at(number):
             name = partition_name(one.topic, one.partition)
             yield Gap(
-                side=Side.SOURCE,
+                side=AuditSide.SOURCE,
                 topic=one.topic,
                 partition=one.partition,
                 reason=GapReason.MADE_ANEW,
@@ -86,7 +95,7 @@ def _refused(specification: AuditSpecification) -> Iterable[Gap]:
         and specification.errors.policy is FailurePolicy.SKIP
     ):
         yield Gap(
-            side=Side.SINK,
+            side=AuditSide.SINK,
             topic=specification.sink_topic,
             partition=None,
             reason=GapReason.TYPES_REFUSED,
@@ -95,10 +104,10 @@ def _refused(specification: AuditSpecification) -> Iterable[Gap]:
         )
 
 
-def places(words: Iterable[int], ranges: Sequence[RangeRead]) -> tuple[Place, ...]:
+def places(words: Iterable[int], ranges: Sequence[RangeRead]) -> tuple[RecordPlace, ...]:
     """The records with these words."""
-    found: list[Place] = []
+    found: list[RecordPlace] = []
     for word in words:
         number, offset = place_of(word)
-        found.append(Place(topic=ranges[number].topic, partition=ranges[number].partition, offset=offset))
+        found.append(RecordPlace(topic=ranges[number].topic, partition=ranges[number].partition, offset=offset))
     return tuple(found)

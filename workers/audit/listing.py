@@ -8,12 +8,12 @@ import msgspec
 from confluent_kafka import Message
 
 from app.core.wire.file_references import InputRange
-from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.result import AuditSide, Gap, GapReason, RangeRead
 from app.products.audits.specification import AuditSpecification
 from workers.audit.bounds import begins
 from workers.audit.collecting import deletion_gap
 from workers.audit.references import ReferenceScope, partition_name, reference_of
-from workers.audit.splits import FileWork, Plan, Split
+from workers.audit.splits import FileWork, Split, SplitPlan
 
 Span = tuple[int, int]
 
@@ -67,7 +67,7 @@ def list_files(
     return listed
 
 
-def with_files(plan: Plan, files: FileWork, listed: Sequence[FilesListed]) -> Plan:
+def with_files(plan: SplitPlan, files: FileWork, listed: Sequence[FilesListed]) -> SplitPlan:
     """The plan with the work for its files: tasks that read them, and all inputs in them.
 
     So it does not matter how far behind the pipeline was: every output that is found has its input in what is read. Nor
@@ -115,7 +115,7 @@ def _widen(inputs: dict[str, Span], one: InputRange) -> None:
 
 def _reaching(one: RangeRead, inputs: dict[str, Span], limits: dict[str, Span]) -> RangeRead:
     name = partition_name(one.topic, one.partition)
-    if one.side is not Side.SOURCE or name not in inputs:
+    if one.side is not AuditSide.SOURCE or name not in inputs:
         return one
     (first, last), (begin, end) = inputs[name], limits[name]
     return msgspec.structs.replace(
@@ -128,6 +128,6 @@ def _reaching(one: RangeRead, inputs: dict[str, Span], limits: dict[str, Span]) 
 def _deleted(one: RangeRead, inputs: dict[str, Span], limits: dict[str, Span]) -> Gap | None:
     """A gap for inputs of files that are deleted."""
     name = partition_name(one.topic, one.partition)
-    if one.side is not Side.SOURCE or name not in inputs or inputs[name][0] >= limits[name][0]:
+    if one.side is not AuditSide.SOURCE or name not in inputs or inputs[name][0] >= limits[name][0]:
         return None
     return deletion_gap(one.side, one.topic, one.partition, None, one.read_start)

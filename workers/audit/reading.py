@@ -32,7 +32,7 @@ class AuditReadError(Exception):
     """A partition cannot be read; the message names it, the offset, and the client's last error."""
 
 
-class Reader(Protocol):
+class SplitReader(Protocol):
     """The used part of a Consumer."""
 
     def assign(self, partitions: list[TopicPartition], /) -> None: ...
@@ -74,7 +74,7 @@ def reader(client_config: Mapping[str, str], *, audit_id: str) -> Generator[Cons
 
 
 def committed_records(
-    consumer: Reader,
+    consumer: SplitReader,
     split: Split,
     *,
     stall_s: float,
@@ -124,7 +124,7 @@ def committed_records(
 
 
 def _behind_deletion(
-    consumer: Reader, split: Split, position: int, error: KafkaError, deleted: Callable[[int, int], None]
+    consumer: SplitReader, split: Split, position: int, error: KafkaError, deleted: Callable[[int, int], None]
 ) -> int:
     """Continue at the first offset that the log still has."""
     here = TopicPartition(split.topic, split.partition)

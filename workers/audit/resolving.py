@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.result import AuditSide, Gap, GapReason, RangeRead
 from app.products.audits.specification import AuditSpecification, Everything
-from workers.audit.bounds import Bounds, begins
-from workers.audit.cluster import Brokers, Partition, TopicSettings, UnresolvableError
+from workers.audit.bounds import WindowBounds, begins
+from workers.audit.cluster import AuditBrokers, Partition, TopicSettings, UnresolvableError
 from workers.audit.references import partition_name
-from workers.audit.splits import Plan
+from workers.audit.splits import SplitPlan
 
 _LOOK_EVERY_S = 0.2
 _USUAL = TopicSettings()
@@ -18,11 +18,11 @@ _USUAL = TopicSettings()
 
 def resolve(
     specification: AuditSpecification,
-    brokers: Brokers,
+    brokers: AuditBrokers,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Plan:
+) -> SplitPlan:
     """The offsets to read.
 
     1. the group's committed offsets  the outputs of these inputs, and no others, are in the log by now
@@ -41,13 +41,13 @@ def resolve(
     source = _partitions(brokers, specification.source_topics)
     sink = _partitions(brokers, specification.sink_topics)
     committed = None if specification.group_id is None else brokers.committed(specification.group_id, source)
-    sink_ends, sink_gaps = _settled(Side.SINK, sink, brokers, specification, clock=clock, sleep=sleep)
+    sink_ends, sink_gaps = _settled(AuditSide.SINK, sink, brokers, specification, clock=clock, sleep=sleep)
     is_everything = isinstance(specification.window, Everything)
     if is_everything:
         # Open records of the source are not to be processed yet, and never were.
         source_ends, source_gaps = dict(brokers.last_stable(source)), []
     else:
-        source_ends, source_gaps = _settled(Side.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
+        source_ends, source_gaps = _settled(AuditSide.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
     settings = {topic: brokers.settings(topic) for topic in (*specification.source_topics, *specification.sink_topics)}
     referring = None if specification.files is None else specification.sink_topic
     appended = frozenset(
@@ -55,10 +55,10 @@ def resolve(
         for topic in specification.sink_topics
         if topic != referring and (settings[topic] or _USUAL).has_append_time
     )
-    bounds = Bounds(brokers, specification, source, sink, source_ends, sink_ends, appended, referring)
+    bounds = WindowBounds(brokers, specification, source, sink, source_ends, sink_ends, appended, referring)
     ranges, gaps = bounds.ranges()
     held_back = [gap for gap in (*source_gaps, *sink_gaps) if _matters(gap, ranges)]
-    return Plan(
+    return SplitPlan(
         ranges=tuple(ranges),
         gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *_settings_gaps(specification, settings)),
         suspicions=() if is_everything else (*begins(ranges), *bounds.written_later(ranges)),
@@ -69,7 +69,7 @@ def resolve(
     )
 
 
-def _partitions(brokers: Brokers, topics: Iterable[str]) -> list[Partition]:
+def _partitions(brokers: AuditBrokers, topics: Iterable[str]) -> list[Partition]:
     found: list[Partition] = []
     for topic in topics:
         partitions = brokers.partitions(topic)
@@ -80,9 +80,9 @@ def _partitions(brokers: Brokers, topics: Iterable[str]) -> list[Partition]:
 
 
 def _settled(
-    side: Side,
+    side: AuditSide,
     partitions: Sequence[Partition],
-    brokers: Brokers,
+    brokers: AuditBrokers,
     specification: AuditSpecification,
     *,
     clock: Callable[[], float],
@@ -103,7 +103,7 @@ def _settled(
     return {at: min(stable[at], wanted[at]) for at in partitions}, gaps
 
 
-def _open_gap(side: Side, at: Partition, start: int, end: int) -> Gap:
+def _open_gap(side: AuditSide, at: Partition, start: int, end: int) -> Gap:
     return Gap(
         side=side,
         topic=at[0],
@@ -123,7 +123,7 @@ def _matters(gap: Gap, ranges: Iterable[RangeRead]) -> bool:
     """
     return any(
         (one.topic, one.partition) == (gap.topic, gap.partition)
-        and (one.end if gap.side is Side.SOURCE else one.read_end) >= (gap.start or 0)
+        and (one.end if gap.side is AuditSide.SOURCE else one.read_end) >= (gap.start or 0)
         for one in ranges
     )
 
@@ -132,7 +132,7 @@ def _unlike(committed: Mapping[Partition, int | None], source_ends: Mapping[Part
     """If the group's offset lies behind the log's end, it is another log's, and shows nothing about this one."""
     return [
         Gap(
-            side=Side.SOURCE,
+            side=AuditSide.SOURCE,
             topic=at[0],
             partition=at[1],
             reason=GapReason.MADE_ANEW,
@@ -149,12 +149,12 @@ def _unlike(committed: Mapping[Partition, int | None], source_ends: Mapping[Part
 
 def _settings_gaps(specification: AuditSpecification, settings: Mapping[str, TopicSettings | None]) -> list[Gap]:
     gaps: list[Gap] = []
-    for side, topics in ((Side.SOURCE, specification.source_topics), (Side.SINK, specification.sink_topics)):
+    for side, topics in ((AuditSide.SOURCE, specification.source_topics), (AuditSide.SINK, specification.sink_topics)):
         for topic in topics:
             found = settings[topic]
             if found is not None and not found.is_compacted:
                 continue
-            if specification.files is not None and side is Side.SINK and topic == specification.sink_topic:
+            if specification.files is not None and side is AuditSide.SINK and topic == specification.sink_topic:
                 # Each reference has a key of its own, so compaction removes none.
                 continue
             reason, sentence = (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from app.products.audits.result import Gap, RangeRead, Side
+from app.products.audits.result import AuditSide, Gap, RangeRead
 from workers.audit.references import ReferenceScope, partition_name
 
 NOT_LIMITED = 1 << 62
@@ -28,7 +28,7 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
     records: int = 0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class SplitPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The offsets of every partition, and their gaps.
 
     suspicions: gaps that may explain a finding; without a finding they are none.
@@ -59,7 +59,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     number: int
-    side: Side
+    side: AuditSide
     topic: str
     partition: int
     start: int
@@ -70,7 +70,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     is_of_files: bool = False
 
 
-def splits_of(plan: Plan, *, offsets_per_task: int) -> Iterator[Split]:
+def splits_of(plan: SplitPlan, *, offsets_per_task: int) -> Iterator[Split]:
     """Every offset of the plan in one split. A partition's splits are as large as can be, and of about one size.
 
     For references they are the pieces of the plan (workers/audit/listing.py).
@@ -85,7 +85,7 @@ def splits_of(plan: Plan, *, offsets_per_task: int) -> Iterator[Split]:
             yield _split(plan, number, start, end)
 
 
-def splits_of_references(plan: Plan, *, references_per_task: int) -> Iterator[Split]:
+def splits_of_references(plan: SplitPlan, *, references_per_task: int) -> Iterator[Split]:
     """The splits that list references before files are read."""
     if plan.files is None:
         return
@@ -95,7 +95,7 @@ def splits_of_references(plan: Plan, *, references_per_task: int) -> Iterator[Sp
             yield _split(plan, number, start, end)
 
 
-def _split(plan: Plan, number: int, start: int, end: int) -> Split:
+def _split(plan: SplitPlan, number: int, start: int, end: int) -> Split:
     one = plan.ranges[number]
     return Split(
         number=number,
@@ -107,7 +107,7 @@ def _split(plan: Plan, number: int, start: int, end: int) -> Split:
         window_start=one.start,
         window_end=one.end,
         committed=plan.committed.get(partition_name(one.topic, one.partition), NOT_LIMITED)
-        if one.side is Side.SOURCE
+        if one.side is AuditSide.SOURCE
         else NOT_LIMITED,
         is_of_files=plan.files is not None and number in plan.files.numbers,
     )

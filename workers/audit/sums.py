@@ -9,14 +9,14 @@ import msgspec
 
 from app.products.audits.result import (
     AuditCounts,
+    AuditSide,
     Example,
-    Finding,
+    FindingTally,
     Gap,
     GapReason,
+    IdFinding,
     PartitionTally,
     RangeRead,
-    Side,
-    Tally,
 )
 from app.products.audits.specification import AuditSpecification, Everything
 from workers.audit.collecting import SplitReport
@@ -24,13 +24,13 @@ from workers.audit.comparing import BucketReport, Deviation, first_place
 from workers.audit.concluding import concluded
 from workers.audit.expecting import Fate
 from workers.audit.references import partition_name
-from workers.audit.splits import Plan
+from workers.audit.splits import SplitPlan
 
 
 class Read:
     """The sum of the splits' reports."""
 
-    def __init__(self, specification: AuditSpecification, plan: Plan) -> None:
+    def __init__(self, specification: AuditSpecification, plan: SplitPlan) -> None:
         self._plan = plan
         self._sink_topic = specification.sink_topic
         self._is_of_files = specification.files is not None
@@ -63,7 +63,7 @@ class Read:
             return one.topic, one.partition, one.offset
 
         kept: list[Example] = []
-        for finding in (Finding.UNREADABLE_INPUT, Finding.UNREADABLE_OUTPUT, Finding.DANGLING):
+        for finding in (IdFinding.UNREADABLE_INPUT, IdFinding.UNREADABLE_OUTPUT, IdFinding.DANGLING):
             of_kind = [example for example in self._examples if example.finding is finding]
             kept += sorted(of_kind, key=place)[: self._most]
         return kept
@@ -78,12 +78,12 @@ class Read:
             return
         for number, one in enumerate(self._plan.ranges):
             pending = self._reports[number].pending
-            if one.side is not Side.SOURCE or not pending:
+            if one.side is not AuditSide.SOURCE or not pending:
                 continue
             name = partition_name(one.topic, one.partition)
             committed = max(one.start, self._plan.committed.get(name, 0))
             yield Gap(
-                side=Side.SOURCE,
+                side=AuditSide.SOURCE,
                 topic=one.topic,
                 partition=one.partition,
                 reason=GapReason.NOT_PROCESSED,
@@ -102,8 +102,8 @@ class Read:
         if not self._is_by_time or not any(report.untimed for report in self._reports.values()):
             return
         for side, what in (
-            (Side.SINK, "outputs lie outside of what was read"),
-            (Side.SOURCE, "outputs in the window are of earlier inputs, not read"),
+            (AuditSide.SINK, "outputs lie outside of what was read"),
+            (AuditSide.SOURCE, "outputs in the window are of earlier inputs, not read"),
         ):
             yield Gap(
                 side=side,
@@ -114,9 +114,9 @@ class Read:
                 f"the pipeline was further behind than the padding, {what}. Audit with more padding.",
             )
 
-    def counts(self, found: Found) -> AuditCounts:
-        source = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is Side.SOURCE]
-        sink = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is Side.SINK]
+    def counts(self, found: BucketSums) -> AuditCounts:
+        source = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is AuditSide.SOURCE]
+        sink = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is AuditSide.SINK]
         return AuditCounts(
             inputs=sum(one.window_records for one in source),
             pending=sum(one.pending for one in source),
@@ -132,7 +132,9 @@ class Read:
             unreadable_input=sum(one.unreadable for one in source),
             unreadable_output=sum(one.unreadable for one in sink),
             files=sum(one.files for one in sink) if self._is_of_files else None,
-            dangling=Tally(ids=sum(one.dangling for one in sink), records=sum(one.dangling_records for one in sink)),
+            dangling=FindingTally(
+                ids=sum(one.dangling for one in sink), records=sum(one.dangling_records for one in sink)
+            ),
         )
 
     def dangling(self) -> Iterable[PartitionTally]:
@@ -143,12 +145,12 @@ class Read:
                     side=one.side,
                     topic=one.topic,
                     partition=one.partition,
-                    finding=Finding.DANGLING,
+                    finding=IdFinding.DANGLING,
                     records=self._reports[number].dangling_records,
                 )
 
 
-class Found:
+class BucketSums:
     """The sum of the buckets' reports."""
 
     def __init__(self, examples: int) -> None:
@@ -156,7 +158,7 @@ class Found:
         self._ids: Counter[str] = Counter()
         self._records: Counter[str] = Counter()
         self._partitions: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._deviations: defaultdict[Finding, list[Deviation]] = defaultdict(list)
+        self._deviations: defaultdict[IdFinding, list[Deviation]] = defaultdict(list)
         self.repeated = 0
         self.undelivered = 0
 
@@ -183,28 +185,30 @@ class Found:
 
     def lost_at(self, number: int) -> int:
         """The number of lost outputs of this partition's inputs."""
-        return self._partitions[Finding.LOST][number]
+        return self._partitions[IdFinding.LOST][number]
 
     def first(self) -> list[Deviation]:
-        return [deviation for finding in Finding for deviation in self._deviations.get(finding, ())]
+        return [deviation for finding in IdFinding for deviation in self._deviations.get(finding, ())]
 
-    def tallies(self, names: dict[Finding, Finding]) -> dict[str, Tally]:
-        tallies: dict[str, Tally] = {}
-        for finding in Finding:
+    def tallies(self, names: dict[IdFinding, IdFinding]) -> dict[str, FindingTally]:
+        tallies: dict[str, FindingTally] = {}
+        for finding in IdFinding:
             if not self._ids[finding]:
                 continue
             name = names.get(finding, finding).value
-            before = tallies.get(name, Tally())
-            tallies[name] = Tally(ids=before.ids + self._ids[finding], records=before.records + self._records[finding])
+            before = tallies.get(name, FindingTally())
+            tallies[name] = FindingTally(
+                ids=before.ids + self._ids[finding], records=before.records + self._records[finding]
+            )
         return tallies
 
-    def by_partition(self, ranges: Sequence[RangeRead], names: dict[Finding, Finding]) -> Iterable[PartitionTally]:
-        summed: Counter[tuple[Finding, int]] = Counter()
+    def by_partition(self, ranges: Sequence[RangeRead], names: dict[IdFinding, IdFinding]) -> Iterable[PartitionTally]:
+        summed: Counter[tuple[IdFinding, int]] = Counter()
         for finding, numbers in self._partitions.items():
-            name = names.get(Finding(finding), Finding(finding))
+            name = names.get(IdFinding(finding), IdFinding(finding))
             for number, records in numbers.items():
                 summed[name, number] += records
-        order = list(Finding)
+        order = list(IdFinding)
         for finding, number in sorted(summed, key=lambda at: (order.index(at[0]), at[1])):
             one, records = ranges[number], summed[finding, number]
             yield PartitionTally(

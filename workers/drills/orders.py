@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from app.core.wire import protocol
-from app.core.wire.drill import DRILL_PATH, Act, ActStep, DrillAnswer, DrillOrder, DrillReport
+from app.core.wire.drill import DRILL_PATH, ActStep, DrillAct, DrillAnswer, DrillOrder, DrillReport
 from workers.drills.freezing import NoWatchdogError, Watchdog
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 
@@ -74,7 +74,7 @@ class DrillOrders:
         try:
             if not self._allowed:
                 self._tell(client, order, ActStep.REFUSED, "the definition that this instance runs allows no drills")
-            elif order.act is Act.KILL:
+            elif order.act is DrillAct.KILL:
                 if self._is_granted(client, order, begin_by_s):
                     log.warning("drill %s: this process kills itself now", order.drill_id)
                     self._kill()

@@ -13,7 +13,7 @@ from workers.loop.errors import AbortableError, FencedError, OwnershipChangedErr
 from workers.loop.group.leader_epochs import NO_EPOCH
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.producing.producers import SendsFor, TaskProducer
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
 
 class CheckpointState(StrEnum):
@@ -131,7 +131,7 @@ class Checkpoint:
         self,
         sends_for: SendsFor,
         *,
-        patience: Patience,
+        patience: CallPatience,
         metadata: Mapping[Partition, str] | None = None,
         confirmed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -172,7 +172,7 @@ class Checkpoint:
         if self._state is CheckpointState.OPEN:
             self._require_ownership()
 
-    def abort(self, *, patience: Patience) -> None:
+    def abort(self, *, patience: CallPatience) -> None:
         """Abort it. It counts as ended even if this raises; the producer must be discarded then."""
         self._move(CheckpointState.ABORTED)
         self._producer.abort(patience=patience)

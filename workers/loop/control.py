@@ -12,7 +12,7 @@ from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.task import LoopStatus
 from app.core.wire.heartbeat import Counters, DesiredTaskState, EventKind
-from app.core.wire.specification import PartitionMapping
+from app.core.wire.specification import MappedPartition
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
 
@@ -33,7 +33,7 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
     definition: PipelineDefinition
     client_config: dict[str, str]
     transactional_id: str | None
-    mappings: tuple[PartitionMapping, ...] = ()
+    mappings: tuple[MappedPartition, ...] = ()
     recorded: tuple[RecordedOffset, ...] = ()
     transform_source: str | None = None
     start_paused: bool = False

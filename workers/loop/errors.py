@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 E = TypeVar("E", bound=BaseException)
 
 
-class Severity(StrEnum):
+class ErrorSeverity(StrEnum):
     """
     RETRIABLE  the same call may be repeated
     ABORTABLE  the transaction must be aborted; the producer stays usable
@@ -97,20 +97,20 @@ _RETRIABLE = frozenset(
 )
 
 
-def severity(error: KafkaError) -> Severity:
+def severity(error: KafkaError) -> ErrorSeverity:
     """Sort one error. Its code goes before the client's advice about it."""
     code = error.code()
     if code in _FENCED:
-        return Severity.FENCED
+        return ErrorSeverity.FENCED
     if error.fatal():
-        return Severity.FATAL
+        return ErrorSeverity.FATAL
     if code in _REFUSED:
-        return Severity.REFUSED
+        return ErrorSeverity.REFUSED
     if error.txn_requires_abort() or code in _ABORTABLE:
-        return Severity.ABORTABLE
+        return ErrorSeverity.ABORTABLE
     if error.retriable() or code in _RETRIABLE:
-        return Severity.RETRIABLE
-    return Severity.FATAL
+        return ErrorSeverity.RETRIABLE
+    return ErrorSeverity.FATAL
 
 
 class LoopError(Exception):
@@ -195,12 +195,12 @@ class SupersededError(Exception):
     """A newer attempt owns this task's id. Ends the attempt as a normal result, never as a failure (rule 5)."""
 
 
-_TYPES: dict[Severity, type[LoopError]] = {
-    Severity.RETRIABLE: RetriableError,
-    Severity.ABORTABLE: AbortableError,
-    Severity.REFUSED: RefusedError,
-    Severity.FENCED: FencedError,
-    Severity.FATAL: FatalError,
+_TYPES: dict[ErrorSeverity, type[LoopError]] = {
+    ErrorSeverity.RETRIABLE: RetriableError,
+    ErrorSeverity.ABORTABLE: AbortableError,
+    ErrorSeverity.REFUSED: RefusedError,
+    ErrorSeverity.FENCED: FencedError,
+    ErrorSeverity.FATAL: FatalError,
 }
 
 
@@ -211,7 +211,7 @@ _REFUSED_BY = re.compile(r"ProduceRequest for (\S+) \[\d+\]")
 def translated(error: KafkaError, doing: str, *, topic: str | None = None) -> LoopError:
     """Return our error for `error`; `doing` completes "could not …". `topic`: of the broker that refused it."""
     message = f"could not {doing}: {error.name()}: {error.str()}"
-    if severity(error) is Severity.REFUSED:
+    if severity(error) is ErrorSeverity.REFUSED:
         named = _REFUSED_BY.search(error.str())
         return RefusedError(message, code=error.code(), topic=named[1] if named else topic)
     return _TYPES[severity(error)](message, code=error.code())

@@ -25,7 +25,7 @@ def quiet_garbage_collector() -> Generator[None]:
             gc.enable()
 
 
-class Collector:
+class GarbageCollector:
     """Collects young objects between two checkpoints, at most once in `every_s`, busy or idle; sometimes all objects.
 
     A user's function may make cycles, and so does every exception that is kept. Under constant load they would

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from app.core.wire.offset_events import Outcome
+from app.core.wire.offset_events import CheckpointOutcome
 from app.core.wire.offset_report import Init
 from workers.loop.checkpoint import Checkpoint, CheckpointState
 from workers.loop.checkpoint_size import CheckpointSize
@@ -20,12 +20,12 @@ from workers.loop.records.suspicion import Suspicion
 from workers.loop.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
 from workers.loop.recovery import Recovery
 from workers.loop.settling import Settling
-from workers.loop.slices import SLICE_S, CommitBounds, Patience
-from workers.loop.telling.progress import Progress
-from workers.loop.telling.tally import Tally, Work
+from workers.loop.slices import SLICE_S, CallPatience, CommitBounds
+from workers.loop.telling.progress import ProgressReporter
+from workers.loop.telling.tally import Work, WorkTally
 
 
-def _nothing(_patience: Patience) -> None:
+def _nothing(_patience: CallPatience) -> None:
     """End an empty lane: nothing is open."""
 
 
@@ -47,8 +47,8 @@ class Lane:
         recovery: Callable[[Lane], Recovery],
         suspicion: Suspicion,
         bad_records: BadRecords,
-        tally: Tally,
-        progress: Progress,
+        tally: WorkTally,
+        progress: ProgressReporter,
         bounds: CommitBounds,
         size: CheckpointSize,
         sends_for: SendsFor | None = None,
@@ -173,7 +173,7 @@ class Lane:
             self._confirm(checkpoint.positions, work)
 
         def then() -> None:
-            self._end(Outcome.COMMITTED)
+            self._end(CheckpointOutcome.COMMITTED)
             self.tally.begin()
             self.suspicion.committed(checkpoint.positions)
             self.bad_records.committed()
@@ -192,7 +192,9 @@ class Lane:
         """The commit of `commit_marks`, to be made later. No checkpoint may be open."""
         self.add(starts, records=0)
         self.suspicion.marking(notes)
-        return self._pending(notes, lambda _at: self._confirm(starts, Work()), lambda: self._end(Outcome.COMMITTED))
+        return self._pending(
+            notes, lambda _at: self._confirm(starts, Work()), lambda: self._end(CheckpointOutcome.COMMITTED)
+        )
 
     def commit_starts(
         self,
@@ -223,7 +225,7 @@ class Lane:
 
         self.add(starts, records=0)
         self._live_checkpoint.add_for_others(for_others)
-        return self._pending({}, heard, lambda: self._end(Outcome.COMMITTED))
+        return self._pending({}, heard, lambda: self._end(CheckpointOutcome.COMMITTED))
 
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
@@ -249,27 +251,27 @@ class Lane:
             ProducerLostError: the abort was not answered, or refused.
         """
         checkpoint = self._current
-        self._end(Outcome.ABORTED)
+        self._end(CheckpointOutcome.ABORTED)
         if checkpoint is None:
             return
         self._forget_work()
         if checkpoint.is_open:
             self._abort(checkpoint, self._bounds.abort_s)
 
-    def aborting(self) -> Callable[[Patience], None]:
+    def aborting(self) -> Callable[[CallPatience], None]:
         """The abort of the open checkpoint, to be made on any thread. All else that ends with it is ended here.
 
         The call raises as `abort`.
         """
         checkpoint = self._current
-        self._end(Outcome.ABORTED)
+        self._end(CheckpointOutcome.ABORTED)
         if checkpoint is None:
             return _nothing
         self._forget_work()
         if not checkpoint.is_open:
             return _nothing
 
-        def abort(patience: Patience) -> None:
+        def abort(patience: CallPatience) -> None:
             checkpoint.abort(patience=patience)
 
         return abort
@@ -277,7 +279,7 @@ class Lane:
     def abandon(self, *, outcome_unknown: bool) -> None:
         """Discard the producer with its open transaction; the init of its successor decides that transaction."""
         had_one = self._current is not None
-        self._end(Outcome.UNKNOWN if outcome_unknown else Outcome.ABORTED)
+        self._end(CheckpointOutcome.UNKNOWN if outcome_unknown else CheckpointOutcome.ABORTED)
         if outcome_unknown:
             self.tally.outcome_unknown()
             self.bad_records.aborted()
@@ -305,7 +307,7 @@ class Lane:
             raise FatalError("there is no checkpoint; this is a bug in the loop")
         return self._current
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: CheckpointOutcome) -> None:
         checkpoint, self._current = self._current, None
         if checkpoint is not None:
             self._membership.recorder.ended(outcome, checkpoint.positions)
@@ -328,11 +330,11 @@ class Lane:
         )
 
     def _make(self, pending: PendingCommit, bound_s: float | None = None) -> None:
-        pending.send(self._usual_patience() if bound_s is None else Patience(bound_s, self.publish_if_due))
+        pending.send(self._usual_patience() if bound_s is None else CallPatience(bound_s, self.publish_if_due))
         pending.conclude()
 
-    def _usual_patience(self) -> Patience:
-        return Patience(self._bounds.usual_s, self.publish_if_due)
+    def _usual_patience(self) -> CallPatience:
+        return CallPatience(self._bounds.usual_s, self.publish_if_due)
 
     def _confirm(self, positions: Mapping[Partition, int], work: Work) -> None:
         """Record a commit that the broker has confirmed. Another member may own the partition in the meantime."""
@@ -345,7 +347,7 @@ class Lane:
 
     def _abort(self, checkpoint: Checkpoint, bound_s: float) -> None:
         try:
-            checkpoint.abort(patience=Patience(bound_s, self.publish_if_due))
+            checkpoint.abort(patience=CallPatience(bound_s, self.publish_if_due))
         except FencedError:
             raise
         except LoopError as error:

@@ -25,8 +25,8 @@ from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Marks
 from workers.loop.pending_commit import PendingCommit
 from workers.loop.producing.producers import TaskProducer
-from workers.loop.slices import SLICE_S, CommitBounds, Patience, in_slices
-from workers.loop.telling.progress import PartitionProducer, Progress
+from workers.loop.slices import SLICE_S, CallPatience, CommitBounds, in_slices
+from workers.loop.telling.progress import PartitionProducer, ProgressReporter
 from workers.loop.together import Together
 
 _INIT_S = 2.0
@@ -71,7 +71,7 @@ class LaneOfEach:
         refusal: str | None,
         membership: Membership,
         metadata: MemberMetadata,
-        progress: Progress,
+        progress: ProgressReporter,
         bounds: CommitBounds,
         session_s: float,
         sends_for_group_alone: bool,
@@ -272,14 +272,14 @@ class LaneOfEach:
             return False
         self.each = tuple(self._lanes.values())
         unknown = [lane.is_unknown for lane in gone]
-        calls: list[Callable[[Patience], None]] = []
+        calls: list[Callable[[CallPatience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
             self._progress.unwatch(lane.partition)
             lane.settling.give_up()
             abort = None if is_unknown else lane.aborting()
             calls.append(partial(_end, lane.producer, abort))
         errors = self._together.make(calls, self._bounds.abort_s)
-        discards: list[Callable[[Patience], None]] = []
+        discards: list[Callable[[CallPatience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
             producer, lane.producer = lane.producer, None
             if producer is not None:
@@ -344,7 +344,7 @@ def _ask(lane: Lane, allowed: list[tuple[Lane, TaskProducer]]) -> None:
         allowed.append((lane, fresh))
 
 
-def _end(producer: TaskProducer | None, abort: Callable[[Patience], None] | None, patience: Patience) -> None:
+def _end(producer: TaskProducer | None, abort: Callable[[CallPatience], None] | None, patience: CallPatience) -> None:
     """Abort, and wait a little for the producer's identity: an unreported one could pass for another client's."""
     error = None if abort is None else error_of(partial(abort, patience), LoopError)
     if producer is not None:
@@ -353,7 +353,7 @@ def _end(producer: TaskProducer | None, abort: Callable[[Patience], None] | None
         raise error
 
 
-def _discard(producer: TaskProducer, _patience: Patience) -> None:
+def _discard(producer: TaskProducer, _patience: CallPatience) -> None:
     producer.discard()
 
 

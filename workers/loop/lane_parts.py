@@ -30,13 +30,13 @@ from workers.loop.producing.producers import SendsFor
 from workers.loop.producing.task_files import TaskFiles
 from workers.loop.producing.transactional_producer import TransactionalProducer
 from workers.loop.records.batching import BatchSize
-from workers.loop.records.failures import BadRecords, Window
+from workers.loop.records.failures import BadRecords, FailureWindow
 from workers.loop.records.suspicion import Suspicion
 from workers.loop.recovery import Recovery
 from workers.loop.settling import MakeProducer, Settling
 from workers.loop.slices import SLICE_S, CommitBounds
-from workers.loop.telling.progress import Progress
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.progress import ProgressReporter
+from workers.loop.telling.tally import WorkTally
 
 
 def lanes_of(
@@ -46,8 +46,8 @@ def lanes_of(
     membership: Membership,
     commits: OffsetCommits,
     batch_size: BatchSize,
-    tally: Tally,
-    progress: Progress,
+    tally: WorkTally,
+    progress: ProgressReporter,
     files: TaskFiles | None,
     limits: Limits,
     max_poll_interval_s: float,
@@ -55,7 +55,7 @@ def lanes_of(
     """The lanes of an attempt: one for all partitions, or one for each partition that will be assigned."""
     definition = specification.definition
     of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
-    window = Window()
+    window = FailureWindow()
     ids = PartitionIds(specification)
     bounds = CommitBounds(
         transaction_timeout_s=definition.transaction_timeout_ms / 1000,
@@ -98,7 +98,7 @@ def lanes_of(
             ),
             suspicion=Suspicion(membership.ownership, is_warm=lambda: progress.has_survived),
             bad_records=BadRecords(definition.errors, announce=control.event, window=window),
-            tally=Tally(tally.totals),
+            tally=WorkTally(tally.totals),
             progress=progress,
             bounds=bounds,
             size=size,

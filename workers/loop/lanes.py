@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from workers.loop.errors import FencedError, LoopError
 from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
-from workers.loop.telling.progress import Progress
+from workers.loop.telling.progress import ProgressReporter
 
 
 class Batch(NamedTuple):
@@ -136,7 +136,7 @@ class OneLane:
 
     are_many = False
 
-    def __init__(self, lane: Lane, *, progress: Progress) -> None:
+    def __init__(self, lane: Lane, *, progress: ProgressReporter) -> None:
         self._lane = lane
         self._progress = progress
         self.each: Sequence[Lane] = (lane,)

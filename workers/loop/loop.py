@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message
 from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from workers.loop.control import Control
 from workers.loop.errors import LoopError, TaskFailedError, error_of
-from workers.loop.garbage import Collector
+from workers.loop.garbage import GarbageCollector
 from workers.loop.group.membership import Hold, Membership
 from workers.loop.group.ownership import Partition
 from workers.loop.group.source_topics import SourceTopics
@@ -26,7 +26,7 @@ from workers.loop.records.processing import Processing
 from workers.loop.records.trials import UNLIMITED
 from workers.loop.recovery import VISIBLE_WAIT_S
 from workers.loop.telling.idle_look import IdleLook
-from workers.loop.telling.progress import Progress
+from workers.loop.telling.progress import ProgressReporter
 from workers.loop.vetting import Vetting
 
 _LONGEST_POLL_S = 0.2
@@ -59,7 +59,7 @@ class TaskLoop:
         control: Control,
         commit_interval_s: float,
         drain_bound_s: float,
-        progress: Progress,
+        progress: ProgressReporter,
         after_commits: Callable[[Callable[[], None], bool], None] | None = None,
         most_polled: Callable[[], int] = lambda: sys.maxsize,
         clock: Callable[[], float] = time.monotonic,
@@ -97,7 +97,7 @@ class TaskLoop:
             tell=partial(control.event, EventKind.ERROR),
             sleep=sleep,
         )
-        self._garbage = Collector(clock=clock)
+        self._garbage = GarbageCollector(clock=clock)
         self._pace = Pace(interval_s=commit_interval_s, batch_size=batch_size, clock=clock)
         self._client_errors_told: set[tuple[int, str]] = set()
         self._may_have_left_open = False

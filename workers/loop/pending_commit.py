@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from workers.loop.checkpoint import Checkpoint
 from workers.loop.group.ownership import Partition
 from workers.loop.producing.producers import SendsFor
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
 
 class PendingCommit:
@@ -42,7 +42,7 @@ class PendingCommit:
         self._confirmed_at: float | None = None
         self._is_concluded = False
 
-    def send(self, patience: Patience) -> None:
+    def send(self, patience: CallPatience) -> None:
         self.checkpoint.commit(self._sends_for, patience=patience, metadata=self.notes, confirmed=self.heard)
 
     def heard(self) -> None:

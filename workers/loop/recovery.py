@@ -26,7 +26,7 @@ from workers.loop.errors import (
 )
 from workers.loop.group.membership import Announce
 from workers.loop.records.batching import BatchSize
-from workers.loop.telling.progress import Progress
+from workers.loop.telling.progress import ProgressReporter
 
 if TYPE_CHECKING:
     from workers.loop.lane import Lane
@@ -93,7 +93,7 @@ class Recovery:
         *,
         batch_size: BatchSize,
         announce: Announce,
-        progress: Progress,
+        progress: ProgressReporter,
         why_refused: Callable[[RefusedError], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

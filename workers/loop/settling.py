@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_INVALID
 
 from app.core.wire.heartbeat import EventKind
 from app.kit.back_off import BackOff
-from workers.loop.claim.inquiry import Inquiry, Standing
+from workers.loop.claim.inquiry import ClaimStanding, Inquiry
 from workers.loop.client_config import Batches
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError, RetriableError, SupersededError
@@ -222,7 +222,7 @@ class Settling:
             self._take(LaneEvent.ALLOWED)
             return True
         answer = self._inquiry.ask(
-            Standing(
+            ClaimStanding(
                 has_held=state.has_held_id,
                 identity=self._last_identity,
                 may_have_bumped=self._may_have_bumped,

@@ -17,7 +17,7 @@ def _nothing() -> None:
     """The default between slices: do nothing."""
 
 
-class Patience(NamedTuple):
+class CallPatience(NamedTuple):
     """The bound of a call, slices included.
 
     bound_s: no slice begins after it.
@@ -27,7 +27,7 @@ class Patience(NamedTuple):
     bound_s: float
     between: Callable[[], None] = _nothing
 
-    def until(self, deadline: float, *, clock: Callable[[], float] = time.monotonic) -> Patience:
+    def until(self, deadline: float, *, clock: Callable[[], float] = time.monotonic) -> CallPatience:
         """The rest of it until `deadline`."""
         return self._replace(bound_s=max(0.0, deadline - clock()))
 
@@ -61,7 +61,7 @@ class CommitBounds:
 
 def in_slices(
     call: Callable[[float], None],
-    patience: Patience,
+    patience: CallPatience,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,

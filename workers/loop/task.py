@@ -11,7 +11,7 @@ from workers.loop.client_config import admin_config, consumer_config
 from workers.loop.control import Control, TaskEnd, TaskResult, TaskSpecification
 from workers.loop.errors import SupersededError, error_of
 from workers.loop.garbage import quiet_garbage_collector
-from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.membership import Membership
 from workers.loop.group.offset_commits import OffsetCommits
 from workers.loop.group.ownership import Ownership
@@ -28,8 +28,8 @@ from workers.loop.records.batching import BatchSize
 from workers.loop.records.filing import Filing
 from workers.loop.records.processing import Processing
 from workers.loop.telling.offset_recorder import OffsetRecorder
-from workers.loop.telling.progress import Progress
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.progress import ProgressReporter
+from workers.loop.telling.tally import WorkTally
 from workers.transforms import Transform
 
 _DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
@@ -48,8 +48,8 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
         TaskFailedError: this attempt cannot continue; another may.
         TransformError and other errors of a transform that no record causes.
     """
-    tally = Tally()
-    progress = Progress(control, tally)
+    tally = WorkTally()
+    progress = ProgressReporter(control, tally)
     with quiet_garbage_collector():
         attempt = Attempt(specification, control, transform=transform, tally=tally, progress=progress)
         error = error_of(lambda: attempt.loop.run(specification.definition.source_topics), BaseException)
@@ -101,8 +101,8 @@ class Attempt:
         control: Control,
         *,
         transform: Transform,
-        tally: Tally,
-        progress: Progress,
+        tally: WorkTally,
+        progress: ProgressReporter,
     ) -> None:
         definition = specification.definition
         is_exactly_once = definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
@@ -123,7 +123,7 @@ class Attempt:
         self.membership = Membership(
             self.commits.consumer,
             ownership=ownership,
-            confirmed=Confirmed(ownership) if is_exactly_once else None,
+            confirmed=ConfirmedOffsets(ownership) if is_exactly_once else None,
             remembered=remembered,
             begin=lambda partitions: self.lanes.assigned(partitions),
             end_checkpoint=lambda partitions: self.lanes.end_for_revoke(partitions),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from workers.loop.errors import OutcomeUnknownError, ProducerLostError
 from workers.loop.group.member_metadata import MemberMetadata
-from workers.loop.slices import SLICE_S, Patience
+from workers.loop.slices import SLICE_S, CallPatience
 
 _AT_ONCE = 32
 """The number of calls that wait for brokers at the same time; each has a thread meanwhile."""
@@ -37,7 +37,7 @@ class Together:
 
     def make(
         self,
-        calls: Sequence[Callable[[Patience], None]],
+        calls: Sequence[Callable[[CallPatience], None]],
         bound_s: float,
         *,
         least_s: float = 0.0,
@@ -53,8 +53,8 @@ class Together:
         """
         ends_at = self._clock() + bound_s
 
-        def make_one(call: Callable[[Patience], None]) -> None:
-            call(Patience(max(least_s, ends_at - self._clock())))
+        def make_one(call: Callable[[CallPatience], None]) -> None:
+            call(CallPatience(max(least_s, ends_at - self._clock())))
 
         futures = [self._pool.submit(make_one, call) for call in calls]
         for future in futures:

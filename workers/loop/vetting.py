@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from confluent_kafka import Message
 
 from workers.loop.errors import LoopError, error_of
-from workers.loop.group.membership import Committed, Membership
+from workers.loop.group.membership import CommittedPosition, Membership
 from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Lanes, Marks
 from workers.loop.records.trials import MOST_PASSED
-from workers.loop.telling.progress import Progress
+from workers.loop.telling.progress import ProgressReporter
 
 _READ_COMMITTED_S = 5.0
 _ANOTHER_WITHIN_S = 2.0
@@ -32,7 +32,7 @@ class Vetting:
         membership: Membership,
         *,
         lanes: Lanes,
-        progress: Progress,
+        progress: ProgressReporter,
         try_out: Callable[[Message], None],
         tell: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
@@ -55,7 +55,7 @@ class Vetting:
         Batches that may not be processed yet are left out, and polled again.
         """
         first = [batch for batch in batches if batch.lane.suspicion.unvetted(batch.moved)]
-        learned: dict[Lane, dict[Partition, Committed]] = {}
+        learned: dict[Lane, dict[Partition, CommittedPosition]] = {}
         if first:
             error = error_of(lambda: learned.update(self._learn_notes(first, batches)), LoopError)
             if error is not None:
@@ -88,7 +88,9 @@ class Vetting:
                 ready.append(batch)
         return ready
 
-    def _commit_marks(self, batches: Sequence[Batch], learned: Mapping[Lane, Mapping[Partition, Committed]]) -> None:
+    def _commit_marks(
+        self, batches: Sequence[Batch], learned: Mapping[Lane, Mapping[Partition, CommittedPosition]]
+    ) -> None:
         marks: list[Marks] = []
         for lane, messages, moved in batches:
             due = lane.suspicion.marks(moved)
@@ -103,7 +105,7 @@ class Vetting:
         if marks:
             self._lanes.commit_marks(marks)
 
-    def _try_another(self, batch: Batch, learned: Mapping[Partition, Committed]) -> None:
+    def _try_another(self, batch: Batch, learned: Mapping[Partition, CommittedPosition]) -> None:
         """Process a record after the suspect, so that a death shows whether the suspect or the environment kills.
 
         Its mark is committed only when there is another record: without one nothing was tried.
@@ -132,13 +134,15 @@ class Vetting:
         self._try_out(others[-1])
         self._progress.has_survived = True
 
-    def _learn_notes(self, first: Sequence[Batch], batches: Sequence[Batch]) -> dict[Lane, dict[Partition, Committed]]:
+    def _learn_notes(
+        self, first: Sequence[Batch], batches: Sequence[Batch]
+    ) -> dict[Lane, dict[Partition, CommittedPosition]]:
         """The committed offsets and notes, for lanes that have not read them since their assignment."""
         starts = {name for batch in batches for name in _first_records(batch.messages)}
         unvetted = {
             name: batch.lane for batch in first for name in batch.lane.suspicion.unvetted(self._partitions(batch.lane))
         }
-        learned: dict[Lane, dict[Partition, Committed]] = {}
+        learned: dict[Lane, dict[Partition, CommittedPosition]] = {}
         if unvetted:
             for name, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
                 self._progress.learned(name, found.offset)

@@ -35,7 +35,7 @@ class SinkError(Exception):
     """The files of this checkpoint cannot be stored; it must be aborted. The message has the reason."""
 
 
-class Store(Protocol):
+class SinkStore(Protocol):
     """The destination of files; see workers.sinks.store."""
 
     def put_all(self, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]) -> list[Uploaded]: ...
@@ -48,7 +48,7 @@ class Dated(NamedTuple):
     timestamp_ms: int | None
 
 
-class Identity(NamedTuple):
+class WriterIdentity(NamedTuple):
     """The writer's identity, which every reference has."""
 
     pipeline: str
@@ -74,7 +74,7 @@ class _Stored(NamedTuple):
     uploaded_at_ms: int
 
 
-class FileSink:
+class FileSinkWriter:
     """The files of one checkpoint after another.
 
       open      a checkpoint begins; it has a number
@@ -97,9 +97,9 @@ class FileSink:
     def __init__(
         self,
         settings: Settings,
-        identity: Identity,
+        identity: WriterIdentity,
         *,
-        store: Store,
+        store: SinkStore,
         folder: Path,
         buffers: Buffers,
         numbers: Iterator[int] | None = None,

@@ -8,7 +8,7 @@ from app.core.avro_schemas.canonical import fingerprint
 from app.core.avro_schemas.shape import Shape
 from app.core.pipelines.pipeline import FileSink as Settings
 from workers.sinks.avro_encoder import AvroEncoder
-from workers.sinks.values import FileSchema, ValueShapes
+from workers.sinks.values import ValueSchema, ValueShapes
 
 _RECORD = "Record"
 
@@ -18,7 +18,7 @@ class RecordSchemas(Protocol):
         """The shape of a file with one more value. Raises BadValueError if the value cannot be in it."""
         ...
 
-    def schema(self, shape: Shape) -> FileSchema:
+    def schema(self, shape: Shape) -> ValueSchema:
         """The schema of a file of this shape, which has a value."""
         ...
 
@@ -29,13 +29,13 @@ class GivenSchema:
     def __init__(self, schema: dict[str, Any]) -> None:
         """schema: one without problems (app/core/avro_schemas/given.py)."""
         self._check = AvroEncoder(schema).check
-        self._schema = FileSchema(schema, fingerprint(schema))
+        self._schema = ValueSchema(schema, fingerprint(schema))
 
     def add(self, shape: Shape, value: bytes, record: Any = None) -> Shape:
         self._check(value, record)
         return shape
 
-    def schema(self, shape: Shape) -> FileSchema:  # noqa: ARG002 - the same for each
+    def schema(self, shape: Shape) -> ValueSchema:  # noqa: ARG002 - the same for each
         return self._schema
 
 

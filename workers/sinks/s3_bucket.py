@@ -215,23 +215,23 @@ def _md5_etag(file: ToUpload, part_bytes: int) -> str:
     return f"{hashlib.md5(b''.join(digests), usedforsecurity=False).hexdigest()}-{len(digests)}"
 
 
-class _Answer(msgspec.Struct):
+class _ClientAnswer(msgspec.Struct):
     """The used part of botocore's ClientError."""
 
     code: str = ""
     message: str = ""
 
 
-def _answer_of(error: BaseException) -> _Answer:
+def _answer_of(error: BaseException) -> _ClientAnswer:
     """The answer of S3: s3fs reports most refusals as Python's own errors, with S3's answer behind them."""
     at: BaseException | None = error
     while at is not None:
         response: dict[str, Any] | None = getattr(at, "response", None)
         if response is not None:
             said: dict[str, Any] = response.get("Error", {})
-            return _Answer(code=str(said.get("Code", "")), message=str(said.get("Message", "")))
+            return _ClientAnswer(code=str(said.get("Code", "")), message=str(said.get("Message", "")))
         at = at.__cause__
-    return _Answer()
+    return _ClientAnswer()
 
 
 def _translated(error: Exception, what: str) -> Exception:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Union
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.core.avro_schemas.shape import MAX_EXACT, MAX_LONG, MIN_LONG, Kind, Shape
+from app.core.avro_schemas.shape import MAX_EXACT, MAX_LONG, MIN_LONG, Shape, ValueKind
 
 _EXACT: Final = Annotated[int, Meta(ge=-MAX_EXACT, le=MAX_EXACT)]
 _LONG: Final = Annotated[int, Meta(ge=MIN_LONG, le=MAX_LONG)]
@@ -38,15 +38,15 @@ class _UnnameableError(Exception):
 def _type_of(shape: Shape) -> Any:
     kinds = shape.kinds
     branches: list[Any] = []
-    if kinds & Kind.NULL:
+    if kinds & ValueKind.NULL:
         branches.append(None)
-    if kinds & Kind.BOOLEAN:
+    if kinds & ValueKind.BOOLEAN:
         branches.append(bool)
-    if kinds & Kind.INTEGER:
-        branches.append(_LONG if kinds & Kind.BIG else _EXACT)
-    if kinds & Kind.DOUBLE:
+    if kinds & ValueKind.INTEGER:
+        branches.append(_LONG if kinds & ValueKind.BIG else _EXACT)
+    if kinds & ValueKind.DOUBLE:
         branches.append(float)
-    if kinds & Kind.STRING:
+    if kinds & ValueKind.STRING:
         branches.append(str)
     if shape.items is not None:
         branches.append(list[_type_of(shape.items)] if shape.items.kinds else _EMPTY)

@@ -51,7 +51,7 @@ def growing_pause_s(attempt: int) -> float:
     return BACK_OFF.wait_s(attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
 
 
-class Store:
+class UploadStore:
     """Uploads files to a root. Made in the process that uses it: an object store's client does not survive a fork.
 
     Threads do the uploads, so that none holds the caller past its deadline. One that hangs is left behind, and ends

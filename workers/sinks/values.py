@@ -22,7 +22,7 @@ _WORTH: Final = 32
 """How often a shape occurs before a decoder is made for it, which takes as long as so many checks without one."""
 
 
-class FileSchema(NamedTuple):
+class ValueSchema(NamedTuple):
     """An Avro schema as JSON, and the SHA-256 of its Parsing Canonical Form; not to be changed."""
 
     schema: dict[str, Any]
@@ -61,7 +61,7 @@ class ValueShapes:
                 return shape
         return self._add_slowly(shape, value, record)
 
-    def schema(self, shape: Shape) -> FileSchema:
+    def schema(self, shape: Shape) -> ValueSchema:
         """The schema of a file of this shape, which has a value."""
         return _file_schema(shape, self._name)
 
@@ -88,6 +88,6 @@ class ValueShapes:
 
 
 @lru_cache(maxsize=MAX_DECODERS)
-def _file_schema(shape: Shape, name: str) -> FileSchema:
+def _file_schema(shape: Shape, name: str) -> ValueSchema:
     schema = avro_schema(shape, name)
-    return FileSchema(schema, fingerprint(schema))
+    return ValueSchema(schema, fingerprint(schema))

@@ -40,7 +40,7 @@ class UnreadError(Exception):
     """The store did not return a file that it may have: nothing is known. It is asked again."""
 
 
-class Committed(NamedTuple):
+class CommittedCheckpoint(NamedTuple):
     """A checkpoint whose files are to be read again. ids: how often each came in."""
 
     checkpoint: int
@@ -62,7 +62,7 @@ class Verification:
         self._uploads = Uploads(root)
         self._id_of = field_path.getter(field_path.parse(id_field))
         self._ids: Counter[str] = Counter()
-        self._due: list[Committed] = []
+        self._due: list[CommittedCheckpoint] = []
         self._begin()
 
     @property
@@ -84,7 +84,7 @@ class Verification:
 
     def committed(self, checkpoint: int, files: Iterable[ToUpload]) -> None:
         """Record the commit of the open checkpoint; it is compared at the next `check`."""
-        self._due.append(Committed(checkpoint, self._ids, tuple(files)))
+        self._due.append(CommittedCheckpoint(checkpoint, self._ids, tuple(files)))
         self._ids = Counter()
 
     def check(self, between: Callable[[], None], *, within_s: float = math.inf) -> None:
@@ -118,7 +118,7 @@ class Verification:
         self._found: Counter[str] = Counter()
         self._unreadable: list[str] = []
 
-    def _take(self, file: ToUpload, due: Committed) -> None:
+    def _take(self, file: ToUpload, due: CommittedCheckpoint) -> None:
         try:
             self._found += self._read(file)
         except (FileNotFoundError, StoreRefusalError, ValueError) as error:
@@ -145,7 +145,7 @@ class Verification:
         return msgspec.json.encode(None if found is MISSING else found).decode()
 
 
-def _compare(due: Committed, found: Counter[str], unreadable: Sequence[str]) -> None:
+def _compare(due: CommittedCheckpoint, found: Counter[str], unreadable: Sequence[str]) -> None:
     """Raises DifferenceError."""
     if not unreadable and found == due.ids:
         return

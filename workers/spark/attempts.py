@@ -15,7 +15,7 @@ from app.kit.back_off import BackOff
 from workers.spark.messages import AttemptEnd
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptPatience(msgspec.Struct, frozen=True, kw_only=True):
     """The response to failures of one task.
 
     The first failure in a row is retried at once: a killed worker should be back as fast as Spark can fork. Then the
@@ -44,7 +44,7 @@ class VerdictKind(StrEnum):
     SUPERSEDED = "superseded"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptVerdict(msgspec.Struct, frozen=True, kw_only=True):
     kind: VerdictKind
     message: str
 
@@ -66,11 +66,11 @@ class AttemptBook:
     the last failure are kept.
     """
 
-    def __init__(self, *, tasks: int, patience: Patience | None = None) -> None:
-        self._patience = patience or Patience()
+    def __init__(self, *, tasks: int, patience: AttemptPatience | None = None) -> None:
+        self._patience = patience or AttemptPatience()
         self._tasks = {task: _Task() for task in range(tasks)}
         self._attempts_begun = 0
-        self._verdict: Verdict | None = None
+        self._verdict: AttemptVerdict | None = None
 
     @property
     def attempts_begun(self) -> int:
@@ -130,7 +130,7 @@ class AttemptBook:
             self._decide(VerdictKind.SUPERSEDED, f"task {task} was superseded: {message}")
         self._tasks[task].ended = attempt
 
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> AttemptVerdict | None:
         """The reason to end this instance, once there is one; the first reason stays."""
         return self._verdict
 
@@ -149,4 +149,4 @@ class AttemptBook:
 
     def _decide(self, kind: VerdictKind, message: str) -> None:
         if self._verdict is None:
-            self._verdict = Verdict(kind=kind, message=message)
+            self._verdict = AttemptVerdict(kind=kind, message=message)

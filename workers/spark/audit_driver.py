@@ -22,7 +22,7 @@ from pyspark import SparkContext
 
 from app.kit.storable import storable
 from app.products.audits.result import AuditVersions
-from app.products.audits.wire import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
+from app.products.audits.wire import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgressReport, AuditStage
 from workers import versions
 from workers.audit.brokers import ClusterBrokers
 from workers.audit.judging import judge
@@ -32,16 +32,20 @@ from workers.spark import audit_job, handover, own_process
 from workers.spark.application import Application
 from workers.spark.audit_reporting import AuditReporter
 from workers.spark.claiming import NotGrantedError
-from workers.spark.exit_codes import ExitCode
+from workers.spark.exit_codes import DriverExitCode
 from workers.spark.spark_errors import first_line, not_taken
 from workers.spark.watch import SignalFlag
 
 log = logging.getLogger("workers.spark.audit_driver")
 
-EXIT_CODES = {AuditEnd.DONE: ExitCode.DRAINED, AuditEnd.FAILED: ExitCode.FAILED, AuditEnd.STOPPED: ExitCode.SUPERSEDED}
+EXIT_CODES = {
+    AuditEnd.DONE: DriverExitCode.DRAINED,
+    AuditEnd.FAILED: DriverExitCode.FAILED,
+    AuditEnd.STOPPED: DriverExitCode.SUPERSEDED,
+}
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class AuditDriverBounds(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of the driver's waits."""
 
     look_every_s: float = 1.0
@@ -69,7 +73,7 @@ class Course:
         return stage, active.tasks_done, active.tasks
 
 
-def run(order: AuditOrder, *, bounds: Bounds) -> AuditOutcome:
+def run(order: AuditOrder, *, bounds: AuditDriverBounds) -> AuditOutcome:
     """Run all from the context to the outcome, which is sent to the server. Raises NotGrantedError."""
     sigterm = SignalFlag()
     sigterm.install()
@@ -97,14 +101,14 @@ def run(order: AuditOrder, *, bounds: Bounds) -> AuditOutcome:
 
 
 def _watch(
-    application: Application, order: AuditOrder, reporter: AuditReporter, sigterm: SignalFlag, bounds: Bounds
+    application: Application, order: AuditOrder, reporter: AuditReporter, sigterm: SignalFlag, bounds: AuditDriverBounds
 ) -> AuditOutcome:
     """Run the audit beside this thread, which reports its progress, and ends it on request."""
     course = Course()
     application.run_job(job(order, course))
     while not application.wait(bounds.look_every_s):
         stage, tasks_done, tasks = course.see(application)
-        progress = AuditProgress(
+        progress = AuditProgressReport(
             audit_id=order.specification.audit_id,
             application_id=application.application_id,
             sent_at_ms=time.time_ns() // 1_000_000,
@@ -191,15 +195,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         order = handover.audit_from_file(arguments.specification)
     except handover.NoSpecificationError as error:
         log.critical("%s", error)
-        return ExitCode.NO_SPECIFICATION
+        return DriverExitCode.NO_SPECIFICATION
     # It holds the audit's token, which no other process may read.
     handover.remove(arguments.specification)
     try:
-        outcome = run(order, bounds=Bounds())
+        outcome = run(order, bounds=AuditDriverBounds())
     except NotGrantedError as error:
         log.critical("the audit %s may not be run: %s", order.specification.audit_id, error)
         # No outcome is written: the audit may be another application's.
-        return ExitCode.NOT_GRANTED
+        return DriverExitCode.NOT_GRANTED
     except Exception as error:
         log.exception("the driver failed")
         outcome = _outcome(order, "", AuditEnd.FAILED, f"the driver failed: {first_line(error)}")

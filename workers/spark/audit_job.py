@@ -30,14 +30,14 @@ from app.products.audits.specification import AuditSpecification
 from app.products.audits.wire import AuditOrder
 from workers import versions
 from workers.audit import listing
-from workers.audit.collecting import Collector, SplitReport
+from workers.audit.collecting import SplitCollector, SplitReport
 from workers.audit.comparing import BucketReport, Deviation, compare
 from workers.audit.describing import describe
 from workers.audit.file_collecting import FileCollector
 from workers.audit.listing import FilesListed, list_files
 from workers.audit.reading import committed_records, reader
 from workers.audit.references import ReferenceScope
-from workers.audit.splits import Plan, Split, splits_of, splits_of_references
+from workers.audit.splits import Split, SplitPlan, splits_of, splits_of_references
 from workers.audit.stores import FileStores
 from workers.spark.tasks import read_secret
 from workers.versions import Versions
@@ -58,12 +58,12 @@ def resolved(client_config: dict[str, str]) -> dict[str, str]:
     return secret_reference.resolve(client_config, environment=os.environ, read_file=read_secret)
 
 
-def buckets_of(plan: Plan, specification: AuditSpecification) -> int:
+def buckets_of(plan: SplitPlan, specification: AuditSpecification) -> int:
     """Each has about as many ids as a task may keep, an id being in the source and in a sink."""
     return max(specification.cores, -(-plan.offsets // (2 * specification.bounds.ids_per_task)))
 
 
-def with_files(context: SparkContext, order: AuditOrder, plan: Plan) -> Plan:
+def with_files(context: SparkContext, order: AuditOrder, plan: SplitPlan) -> SplitPlan:
     """The plan with the splits of its references; unchanged without any. Raises Spark's errors."""
     if plan.files is None:
         return plan
@@ -79,7 +79,7 @@ def with_files(context: SparkContext, order: AuditOrder, plan: Plan) -> Plan:
     )
 
 
-def run(context: SparkContext, order: AuditOrder, plan: Plan) -> tuple[list[SplitReport], list[BucketReport]]:
+def run(context: SparkContext, order: AuditOrder, plan: SplitPlan) -> tuple[list[SplitReport], list[BucketReport]]:
     """Read and compare; return a small report of each task. Raises Spark's errors."""
     specification = order.specification
     splits = list(splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task))
@@ -125,11 +125,11 @@ def _pack(order: AuditOrder, scope: ReferenceScope | None = None) -> bytes:
 
 def _unpack(data: bytes) -> AuditLuggage:
     """Raises VersionMismatchError where driver and task differ."""
-    versions.check_same(msgspec.json.decode(data, type=_Header).versions, versions.of_this_process())
+    versions.check_same(msgspec.json.decode(data, type=_JobHeader).versions, versions.of_this_process())
     return msgspec.json.decode(data, type=AuditLuggage)
 
 
-class _Header(msgspec.Struct):
+class _JobHeader(msgspec.Struct):
     versions: Versions
 
 
@@ -158,7 +158,7 @@ def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Key
         collector = (
             FileCollector(specification, split, buckets=buckets, scope=_known(scope), stores=stores)
             if split.is_of_files
-            else Collector(specification, split, buckets=buckets)
+            else SplitCollector(specification, split, buckets=buckets)
         )
         with reader(config, audit_id=specification.audit_id) as consumer:
             collector.collect(

@@ -16,7 +16,7 @@ from app.products.audits.wire import (
     AuditAnswer,
     AuditClaim,
     AuditOutcome,
-    AuditProgress,
+    AuditProgressReport,
 )
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 from workers.spark import claiming
@@ -25,7 +25,7 @@ from workers.spark.claiming import TRY_AGAIN_S
 log = logging.getLogger(__name__)
 
 
-class _Nothing(msgspec.Struct):
+class _AuditNothing(msgspec.Struct):
     """The answer to an outcome."""
 
 
@@ -42,7 +42,7 @@ class AuditReporter:
             return
         claiming.claim(self._client, CLAIM_PATH, claim, what="the audit", within_s=within_s, give_up=give_up)
 
-    def is_wanted(self, progress: AuditProgress) -> bool:
+    def is_wanted(self, progress: AuditProgressReport) -> bool:
         """Report the progress; False once the server has reported that the result is not wanted any more."""
         if not self._client.is_configured:
             return True
@@ -66,7 +66,7 @@ class AuditReporter:
         deadline = time.monotonic() + within_s
         while True:
             try:
-                self._client.post(OUTCOME_PATH, outcome, _Nothing)
+                self._client.post(OUTCOME_PATH, outcome, _AuditNothing)
                 return True
             except ServerRefusedError as error:
                 log.warning("the outcome was refused: %s", error)

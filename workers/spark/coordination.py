@@ -12,8 +12,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 
 from app.core.wire.heartbeat import DesiredTaskState
-from workers.spark.attempts import AttemptBook, Patience, Verdict
-from workers.spark.messages import BEGIN_PATH, END_PATH, POLL_PATH, Admission, Begun, Ended, Polled, Word
+from workers.spark.attempts import AttemptBook, AttemptPatience, AttemptVerdict
+from workers.spark.messages import (
+    BEGIN_PATH,
+    END_PATH,
+    POLL_PATH,
+    AttemptEnded,
+    Begun,
+    DriverWord,
+    PolledControl,
+    TaskAdmission,
+)
 
 LARGEST_MESSAGE_BYTES = 64 * 1024
 
@@ -30,7 +39,7 @@ class CoordinationServer:
         host: str,
         tasks: int,
         desired: DesiredTaskState,
-        patience: Patience | None = None,
+        patience: AttemptPatience | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.secret = secrets.token_urlsafe(32)
@@ -64,7 +73,7 @@ class CoordinationServer:
             if self._desired is not DesiredTaskState.DRAIN:
                 self._desired = desired
 
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> AttemptVerdict | None:
         with self._lock:
             return self._book.verdict()
 
@@ -87,25 +96,25 @@ class CoordinationServer:
         """The answer to one request; None for a path that is not known. Raises msgspec.MsgspecError on a bad body."""
         with self._lock:
             if path == POLL_PATH:
-                polled = msgspec.json.decode(body, type=Polled)
+                polled = msgspec.json.decode(body, type=PolledControl)
                 return self._word(polled.task, polled.attempt)
             if path == BEGIN_PATH:
                 begun = msgspec.json.decode(body, type=Begun)
                 wait_s = self._book.begin(begun.task, begun.attempt, now_s=self._now_s())
-                return Admission(
+                return TaskAdmission(
                     desired=self._desired,
                     is_current_attempt=wait_s is not None,
                     wait_s=wait_s or 0.0,
                     reason=self._book.why_waits(begun.task) if wait_s else "",
                 )
             if path == END_PATH:
-                ended = msgspec.json.decode(body, type=Ended)
+                ended = msgspec.json.decode(body, type=AttemptEnded)
                 self._book.end(ended.task, ended.attempt, ended.end, ended.message, now_s=self._now_s())
                 return self._word(ended.task, ended.attempt)
         return None
 
-    def _word(self, task: int, attempt: int) -> Word:
-        return Word(desired=self._desired, is_current_attempt=self._book.is_current(task, attempt))
+    def _word(self, task: int, attempt: int) -> DriverWord:
+        return DriverWord(desired=self._desired, is_current_attempt=self._book.is_current(task, attempt))
 
 
 class _Http(ThreadingHTTPServer):

@@ -30,14 +30,14 @@ from workers.spark.application import Application
 from workers.spark.claiming import NotGrantedError
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_reporting import DriverPlace, DriverReporter
-from workers.spark.exit_codes import ExitCode
+from workers.spark.exit_codes import DriverExitCode
 from workers.spark.spark_errors import first_line, not_taken
-from workers.spark.watch import Bounds, Ending, SignalFlag, StageWatch
+from workers.spark.watch import DriverBounds, DriverEnding, SignalFlag, StageWatch
 
 log = logging.getLogger("workers.spark.driver")
 
 
-def run(specification: InstanceSpecification, *, specification_file: Path | None, bounds: Bounds) -> Ending:
+def run(specification: InstanceSpecification, *, specification_file: Path | None, bounds: DriverBounds) -> DriverEnding:
     """Run all from the context to the ending; the caller reports it. Raises NotGrantedError."""
     sigterm = SignalFlag()
     sigterm.install()
@@ -48,7 +48,7 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
         if refused is None:
             raise
         log.exception("the application could not start")
-        return Ending(kind=OutcomeKind.FAILED, message=refused)
+        return DriverEnding(kind=OutcomeKind.FAILED, message=refused)
     host = socket.gethostname()
     log.info("application %s for run %s", application.application_id, _name(specification))
     for key, value in sorted(application.conf().items()):
@@ -89,7 +89,7 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
     return ending
 
 
-def for_files(bounds: Bounds, definition: PipelineDefinition) -> Bounds:
+def for_files(bounds: DriverBounds, definition: PipelineDefinition) -> DriverBounds:
     """Long enough for the uploads of a last checkpoint. A missing upload costs time, and no record."""
     if definition.files is None:
         return bounds
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     arguments = _parse(argv)
-    bounds = Bounds()
+    bounds = DriverBounds()
     try:
         specification = (
             handover.from_file(arguments.specification)
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except handover.NoSpecificationError as error:
         log.critical("%s", error)
-        return ExitCode.NO_SPECIFICATION
+        return DriverExitCode.NO_SPECIFICATION
     try:
         ending = run(
             specification,
@@ -146,15 +146,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NotGrantedError as error:
         log.critical("this application may not run %s: %s", _name(specification), error)
         # No outcome is written: the lease may be another application's, whose end this is not.
-        return ExitCode.NOT_GRANTED
+        return DriverExitCode.NOT_GRANTED
     except Exception as error:
         log.exception("the driver failed")
         _write_outcome(
-            arguments.outcome, Ending(kind=OutcomeKind.FAILED, message=f"the driver failed: {first_line(error)}")
+            arguments.outcome, DriverEnding(kind=OutcomeKind.FAILED, message=f"the driver failed: {first_line(error)}")
         )
-        return ExitCode.FAILED
+        return DriverExitCode.FAILED
     _write_outcome(arguments.outcome, ending)
-    return ExitCode[ending.kind.name]
+    return DriverExitCode[ending.kind.name]
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -170,7 +170,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _write_outcome(path: Path | None, ending: Ending) -> None:
+def _write_outcome(path: Path | None, ending: DriverEnding) -> None:
     if path is None:
         return
     try:

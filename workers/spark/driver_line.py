@@ -11,7 +11,16 @@ from typing import TypeVar
 import msgspec
 
 from app.kit.storable import storable
-from workers.spark.messages import BEGIN_PATH, END_PATH, POLL_PATH, Admission, Begun, Ended, Polled, Word
+from workers.spark.messages import (
+    BEGIN_PATH,
+    END_PATH,
+    POLL_PATH,
+    AttemptEnded,
+    Begun,
+    DriverWord,
+    PolledControl,
+    TaskAdmission,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +43,20 @@ class DriverLine:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self, begun: Begun) -> Admission:
+    def begin(self, begun: Begun) -> TaskAdmission:
         """Enter this attempt in the driver's book; raises DriverAwayError."""
-        return self._once(BEGIN_PATH, begun, Admission)
+        return self._once(BEGIN_PATH, begun, TaskAdmission)
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: AttemptEnded) -> None:
         """Report the end of this attempt, if the driver still answers."""
         try:
-            self._once(END_PATH, ended, Word)
+            self._once(END_PATH, ended, DriverWord)
         except DriverAwayError as error:
             log.warning("the end of this attempt (%s) did not reach the driver: %s", ended.end, error)
 
-    def listen(self, polled: Polled, hear: Callable[[Word], None], *, after_each: Callable[[], None]) -> None:
+    def listen(
+        self, polled: PolledControl, hear: Callable[[DriverWord], None], *, after_each: Callable[[], None]
+    ) -> None:
         """Poll until `close`; `after_each` is called after every poll, answered or not."""
         self._thread = threading.Thread(
             target=self._poll, args=(polled, hear, after_each), name="fenceline-driver-line", daemon=True
@@ -57,13 +68,13 @@ class DriverLine:
         if self._thread is not None:
             self._thread.join(self._timeout_s)
 
-    def _poll(self, polled: Polled, hear: Callable[[Word], None], after_each: Callable[[], None]) -> None:
+    def _poll(self, polled: PolledControl, hear: Callable[[DriverWord], None], after_each: Callable[[], None]) -> None:
         connection: http.client.HTTPConnection | None = None
         is_away = False
         while not self._closing.wait(POLL_INTERVAL_S):
             try:
                 connection = connection or self._connect()
-                hear(self._exchange(connection, POLL_PATH, polled, Word))
+                hear(self._exchange(connection, POLL_PATH, polled, DriverWord))
                 is_away = False
             except DriverAwayError as error:
                 if not is_away:

@@ -16,8 +16,8 @@ from app.core.wire.heartbeat import (
     DriverAnswer,
     DriverHeartbeat,
     GoneAttempt,
-    Outcome,
     OutcomeKind,
+    ReportedOutcome,
 )
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 from workers.spark import claiming
@@ -102,7 +102,7 @@ class DriverReporter:
         if not self._client.is_configured:
             return True
         place = self._place
-        outcome = Outcome(
+        outcome = ReportedOutcome(
             run_id=place.run_id,
             ordinal=place.ordinal,
             lease=place.lease,

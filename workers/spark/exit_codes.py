@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class ExitCode(IntEnum):
+class DriverExitCode(IntEnum):
     DRAINED = 0
     FAILED = 1
     SUPERSEDED = 3

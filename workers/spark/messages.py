@@ -39,7 +39,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
 
 
-class Admission(msgspec.Struct, frozen=True, kw_only=True):
+class TaskAdmission(msgspec.Struct, frozen=True, kw_only=True):
     """reason: of the wait."""
 
     desired: DesiredTaskState
@@ -48,17 +48,17 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Polled(msgspec.Struct, frozen=True, kw_only=True):
+class PolledControl(msgspec.Struct, frozen=True, kw_only=True):
     task: int
     attempt: int
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True):
+class DriverWord(msgspec.Struct, frozen=True, kw_only=True):
     desired: DesiredTaskState
     is_current_attempt: bool
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     task: int
     attempt: int
     end: AttemptEnd

@@ -30,7 +30,7 @@ from workers.reporting import HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
 from workers.spark.driver_line import DriverAwayError, DriverLine
 from workers.spark.failures import is_hopeless
-from workers.spark.messages import AttemptEnd, Begun, Ended, Polled, Word
+from workers.spark.messages import AttemptEnd, AttemptEnded, Begun, DriverWord, PolledControl
 from workers.transforms.build import build
 from workers.versions import VersionMismatchError, Versions
 
@@ -49,7 +49,7 @@ class Luggage(msgspec.Struct, frozen=True, kw_only=True):
     driver_secret: str
 
 
-class _Header(msgspec.Struct):
+class _TaskHeader(msgspec.Struct):
     """The part that a task of another version can still read: the driver's versions and its address."""
 
     versions: Versions
@@ -72,13 +72,13 @@ def pack(luggage: Luggage) -> bytes:
 
 def unpack(data: bytes, *, task: int, attempt: int) -> Luggage:
     """Raises VersionMismatchError before it reads anything that could differ, and reports it to the driver."""
-    header = msgspec.json.decode(data, type=_Header)
+    header = msgspec.json.decode(data, type=_TaskHeader)
     try:
         versions.check_same(header.versions, versions.of_this_process())
         return msgspec.json.decode(data, type=Luggage)
     except (VersionMismatchError, msgspec.MsgspecError) as error:
         line = DriverLine(host=header.driver_host, port=header.driver_port, secret=header.driver_secret)
-        line.end(Ended(task=task, attempt=attempt, end=AttemptEnd.HOPELESS, message=str(error)))
+        line.end(AttemptEnded(task=task, attempt=attempt, end=AttemptEnd.HOPELESS, message=str(error)))
         raise
 
 
@@ -146,12 +146,12 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
         initial=admission.desired,
         drilled=drills.hear,
     )
-    leaving = Leaving(reporter)
+    leaving = AttemptLeaving(reporter)
     with leaving.on_signals():
         reporter.start()
         reporter.hear(admission.desired, is_current_attempt=admission.is_current_attempt)
         line.listen(
-            Polled(task=task, attempt=attempt),
+            PolledControl(task=task, attempt=attempt),
             lambda word: _hear(reporter, word),
             after_each=leaving.look_for_parent,
         )
@@ -175,7 +175,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
             reporter.failed(message)
             raise
         finally:
-            line.end(Ended(task=task, attempt=attempt, end=end, message=message))
+            line.end(AttemptEnded(task=task, attempt=attempt, end=end, message=message))
             reporter.close()
             line.close()
         return result
@@ -183,11 +183,11 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
 
 def kill_itself(line: DriverLine, *, task: int, attempt: int) -> None:
     """Send SIGKILL to this process, as a drill has ordered; the driver is informed first and counts no failure."""
-    line.end(Ended(task=task, attempt=attempt, end=AttemptEnd.DRILLED, message="killed by a drill"))
+    line.end(AttemptEnded(task=task, attempt=attempt, end=AttemptEnd.DRILLED, message="killed by a drill"))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Leaving:
+class AttemptLeaving:
     """The reason why an attempt leaves without a request of driver or server: a signal, or its parent is gone.
 
     PySpark's daemon sends SIGHUP to its workers when the executor dies. A task that only sets a flag then commits,
@@ -227,7 +227,7 @@ class Leaving:
         self._reporter.drain()
 
 
-def _hear(reporter: HeartbeatReporter, word: Word) -> None:
+def _hear(reporter: HeartbeatReporter, word: DriverWord) -> None:
     reporter.hear(word.desired, is_current_attempt=word.is_current_attempt)
 
 
@@ -250,7 +250,7 @@ def _back_off(reporter: HeartbeatReporter, wait_s: float, reason: str) -> TaskRe
         time.sleep(min(left_s, 0.1))
 
 
-def _judge(result: TaskResult, reporter: HeartbeatReporter, leaving: Leaving) -> TaskResult:
+def _judge(result: TaskResult, reporter: HeartbeatReporter, leaving: AttemptLeaving) -> TaskResult:
     """The end of the drained loop: it has been superseded if it drained because it was not the current attempt."""
     if result.end is TaskEnd.DRAINED and reporter.is_superseded:
         return msgspec.structs.replace(

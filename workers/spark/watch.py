@@ -24,7 +24,7 @@ from workers.spark.tasks import Luggage, pack, run_partition
 log = logging.getLogger(__name__)
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class DriverBounds(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of the driver's waits.
 
     no_executors_s: without any executor, after there has been one: a restarted master may have lost this application.
@@ -47,7 +47,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     unreached_attempts: int = 20
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class DriverEnding(msgspec.Struct, frozen=True, kw_only=True):
     kind: OutcomeKind
     message: str
 
@@ -75,7 +75,7 @@ class StageWatch:
         reporter: DriverReporter,
         coordination: CoordinationServer,
         sigterm: SignalFlag,
-        bounds: Bounds,
+        bounds: DriverBounds,
     ) -> None:
         self._application = application
         self._specification = specification
@@ -83,7 +83,7 @@ class StageWatch:
         self._coordination = coordination
         self._sigterm = sigterm
         self._bounds = bounds
-        self._ending: Ending | None = None
+        self._ending: DriverEnding | None = None
         self._draining_since: float | None = None
         self._superseded_since: float | None = None
         self._had_executors = False
@@ -93,7 +93,7 @@ class StageWatch:
         self._attempts_failed = 0
         self._gone = GoneBook()
 
-    def run(self) -> Ending:
+    def run(self) -> DriverEnding:
         """Run the stage to its end. The main thread wakes five times a second, or Python would not see signals."""
         specification = self._specification
         self._application.run_stage(len(specification.tasks), run_partition(self._luggage(), attempt_number))
@@ -173,16 +173,16 @@ class StageWatch:
         """Decide the ending, once, and have the tasks drain."""
         if self._ending is None:
             log.info("ending: %s, %s", kind, message)
-            self._ending = Ending(kind=kind, message=message)
+            self._ending = DriverEnding(kind=kind, message=message)
             self._draining_since = time.monotonic()
         self._coordination.want(DesiredTaskState.DRAIN)
 
-    def _give_up_waiting(self) -> Ending | None:
+    def _give_up_waiting(self) -> DriverEnding | None:
         now = time.monotonic()
         without_s = now - self._executors_seen_at
         if self._ending is None:
             if self._had_executors and without_s > self._bounds.no_executors_s:
-                return Ending(
+                return DriverEnding(
                     kind=OutcomeKind.NO_EXECUTORS, message=f"the application has had no executor for {without_s:.0f} s"
                 )
             return None
@@ -202,7 +202,7 @@ class StageWatch:
             )
         return None
 
-    def _judge_results(self) -> Ending:
+    def _judge_results(self) -> DriverEnding:
         try:
             results = [msgspec.json.decode(raw, type=TaskResult) for raw in self._application.results()]
         except Exception as error:  # noqa: BLE001 - any error that ends the stage is the instance's outcome
@@ -212,22 +212,22 @@ class StageWatch:
         superseded = [result for result in results if result.end is TaskEnd.SUPERSEDED]
         if not superseded:
             # Each task was drained by the server itself, before this driver received it.
-            return Ending(kind=OutcomeKind.DRAINED, message="drained as the server asked")
+            return DriverEnding(kind=OutcomeKind.DRAINED, message="drained as the server asked")
         return self._ending_of_superseded(f"{len(superseded)} of {len(results)} tasks were superseded")
 
-    def _failed(self, error: Exception, message: str) -> Ending:
+    def _failed(self, error: Exception, message: str) -> DriverEnding:
         """The application is over without our request; if nothing of it ever ran, its master may be the reason."""
         if not self._had_executors and not self._coordination.attempts_begun():
             message = not_taken(self._specification.definition.spark.master, error) or message
-        return Ending(kind=OutcomeKind.FAILED, message=message)
+        return DriverEnding(kind=OutcomeKind.FAILED, message=message)
 
-    def _ending_of_superseded(self, message: str) -> Ending:
+    def _ending_of_superseded(self, message: str) -> DriverEnding:
         """The stage ended by itself with superseded tasks: no success until a successor is known."""
         deadline = time.monotonic() + self._bounds.successor_s
         while self._reporter.is_current is None and time.monotonic() < deadline and not self._sigterm.is_set:
             time.sleep(0.1)
         if self._reporter.is_current is True:
-            return Ending(
+            return DriverEnding(
                 kind=OutcomeKind.FAILED, message=f"{message}, but this lease is the current one, so no successor lives"
             )
-        return Ending(kind=OutcomeKind.SUPERSEDED, message=message)
+        return DriverEnding(kind=OutcomeKind.SUPERSEDED, message=message)

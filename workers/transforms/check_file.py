@@ -38,7 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     is_isolated: bool = False
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TransformVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`message` None: the file imports and has the function."""
 
     field: str | None = None
@@ -46,14 +46,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     missing_module: str | None = None
 
 
-def judge(request: Request) -> Verdict:
+def judge(request: Request) -> TransformVerdict:
     """Run the file in this process."""
     try:
         load_function(request.source, function=request.function, file_name=request.file_name)
     except UserCodeError as error:
         message = str(error)[:LONGEST_MESSAGE]
-        return Verdict(field=error.field, message=message, missing_module=error.missing_module)
-    return Verdict()
+        return TransformVerdict(field=error.field, message=message, missing_module=error.missing_module)
+    return TransformVerdict()
 
 
 _PROCESSES = 4

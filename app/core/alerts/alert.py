@@ -111,7 +111,7 @@ class MessageData(Alert, frozen=True, kw_only=True, omit_defaults=True):
     url: str
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class AlertMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a delivery, in the shape of Standard Webhooks.
 
     type: `<kind>.<state>`. timestamp: that of `data.at`.
@@ -126,7 +126,7 @@ def message_of(alert: Alert, *, server_url: str) -> bytes:
     """Return the body with `alert`: the same bytes each time."""
     given = {name: getattr(alert, name) for name in alert.__struct_fields__}
     data = MessageData(**given, url=server_url.rstrip("/") + alert.page)
-    return msgspec.json.encode(Message(type=alert.type, timestamp=alert.at, data=data))
+    return msgspec.json.encode(AlertMessage(type=alert.type, timestamp=alert.at, data=data))
 
 
 def subject_of(*parts: object) -> str:

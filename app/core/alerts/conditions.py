@@ -19,7 +19,7 @@ from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clusters.cluster import Cluster
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
 from app.kit.storable import moment_of_ms
 from app.kit.words import duration, duration_s
 
@@ -28,15 +28,15 @@ ABORTED_WITHIN_MS = 15_000
 MAX_OPEN_TOLD = 20
 """For one cluster at a time: without its coordinator thousands are open for too long, for one reason."""
 _NOT_SEEING = {
-    Phase.CONNECTING: "no broker has been reached yet",
-    Phase.REFUSED: "it may not be read",
-    Phase.LOST: "no broker answers",
+    ReadingPhase.CONNECTING: "no broker has been reached yet",
+    ReadingPhase.REFUSED: "it may not be read",
+    ReadingPhase.LOST: "no broker answers",
 }
 
 Key = tuple[AlertKind, str]
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class AlertBounds(msgspec.Struct, frozen=True, kw_only=True):
     """transaction_open: the age of a transaction that raises an alert, with any timeout. observer: the same without
     data.
     """
@@ -45,7 +45,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     observer: timedelta = timedelta(seconds=60)
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class SeenConditions(msgspec.Struct, frozen=True, kw_only=True):
     """conditions: those that hold. transactions_of: the Kafka cluster ids of which all transactions are known now.
 
     undecided: observers between the two bounds: too current for an alert, not current enough to resolve one.
@@ -77,12 +77,12 @@ class FirstSeen:
 def seen(
     clusters: Iterable[Cluster],
     snapshots: Mapping[str, Snapshot],
-    bounds: Bounds,
+    bounds: AlertBounds,
     *,
     now: datetime,
     first_seen: FirstSeen | None = None,
     raised: Collection[Alert] = (),
-) -> Seen:
+) -> SeenConditions:
     """Return the conditions in the snapshots, by the names of their clusters.
 
     first_seen: of the turns before this one. raised: the alerts that were raised and not resolved; a transaction that
@@ -108,11 +108,13 @@ def seen(
     conditions += _open_for_too_long(
         open_ones, bounds, first_seen or FirstSeen(), told, now_ms=int(now.timestamp() * 1000)
     )
-    return Seen(conditions=tuple(conditions), transactions_of=frozenset(known), undecided=frozenset(undecided))
+    return SeenConditions(
+        conditions=tuple(conditions), transactions_of=frozenset(known), undecided=frozenset(undecided)
+    )
 
 
 def changes(
-    raised: Collection[Alert], now_seen: Seen, *, registered: Collection[str], now: datetime
+    raised: Collection[Alert], now_seen: SeenConditions, *, registered: Collection[str], now: datetime
 ) -> tuple[list[Alert], list[Alert]]:
     """Return the alerts to raise and those to resolve.
 
@@ -161,7 +163,7 @@ def resolved(alert: Alert, *, now: datetime) -> Alert:
     )
 
 
-def _can_be_resolved(alert: Alert, now_seen: Seen, registered: Collection[str]) -> bool:
+def _can_be_resolved(alert: Alert, now_seen: SeenConditions, registered: Collection[str]) -> bool:
     match alert.kind:
         case AlertKind.TRANSACTION_OPEN:
             return alert.kafka_cluster_id in now_seen.transactions_of or alert.kafka_cluster_id not in registered
@@ -174,17 +176,17 @@ def _can_be_resolved(alert: Alert, now_seen: Seen, registered: Collection[str]) 
             return False
 
 
-def _is_well(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
+def _is_well(journal: JournalStatus, bounds: AlertBounds, now: datetime) -> bool:
     """Return whether it is clearly current: an alert at a bound is resolved at half of it, so that it does not flap."""
     if journal.phase in _NOT_SEEING:
         return False
-    if journal.phase in (Phase.OFF, Phase.ABSENT):
+    if journal.phase in (ReadingPhase.OFF, ReadingPhase.ABSENT):
         return True
     return journal.as_of_ms >= 0 and now - moment_of_ms(journal.as_of_ms) < bounds.observer / 2
 
 
-def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
-    is_asked = journal.phase in (Phase.LIVE, Phase.CATCHING_UP, Phase.REFUSED)
+def _is_current(journal: JournalStatus, bounds: AlertBounds, now: datetime) -> bool:
+    is_asked = journal.phase in (ReadingPhase.LIVE, ReadingPhase.CATCHING_UP, ReadingPhase.REFUSED)
     return is_asked and journal.as_of_ms >= 0 and now - moment_of_ms(journal.as_of_ms) < bounds.observer
 
 
@@ -208,7 +210,7 @@ def _open_transactions(cluster: Cluster, snapshot: Snapshot) -> dict[str, _Open]
 
 
 def _open_for_too_long(
-    open_ones: Mapping[str, _Open], bounds: Bounds, first_seen: FirstSeen, told: Collection[str], *, now_ms: int
+    open_ones: Mapping[str, _Open], bounds: AlertBounds, first_seen: FirstSeen, told: Collection[str], *, now_ms: int
 ) -> list[Alert]:
     longest_ms = int(bounds.transaction_open.total_seconds() * 1000)
     known_for_ms = first_seen.ages_ms(open_ones, now_ms=now_ms)
@@ -246,7 +248,7 @@ def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, n
     )
 
 
-def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: datetime) -> list[Alert]:
+def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: AlertBounds, now: datetime) -> list[Alert]:
     if journal.phase_since_ms < 0:
         # This server's observer has not read yet: it has only its saved state, which proves no failure.
         return []
@@ -257,7 +259,7 @@ def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: 
         why = journal.problem or _NOT_SEEING[journal.phase]
         sentence = f"The observer cannot read {journal.topic} of {cluster.name}: {why}."
         return [_about_observer(AlertKind.OBSERVER_BLIND, cluster, journal, sentence, at=phase_since)]
-    if journal.phase in (Phase.OFF, Phase.ABSENT):
+    if journal.phase in (ReadingPhase.OFF, ReadingPhase.ABSENT):
         return []
     as_of = moment_of_ms(journal.as_of_ms) if journal.as_of_ms >= 0 else phase_since
     if now - as_of < bounds.observer:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from app.core.alerts.alert import Alert, AlertKind
-from app.core.alerts.conditions import Bounds, FirstSeen, Seen, changes, seen
+from app.core.alerts.conditions import AlertBounds, FirstSeen, SeenConditions, changes, seen
 from app.core.alerts.service import raise_alert, resolve_alert
 from app.core.alerts.store.webhooks import RaisedAlertStore
 from app.core.alerts.told import crash_loop_alert, not_progressing_alert
@@ -44,7 +44,7 @@ class AlertWatch:
         unit_of_work: UnitOfWorkFactory,
         observations: Observations,
         clock: Clock,
-        bounds: Bounds,
+        bounds: AlertBounds,
         period_s: float = 5.0,
     ) -> None:
         self._unit_of_work = unit_of_work
@@ -83,7 +83,7 @@ class AlertWatch:
     def interrupted(self) -> None:
         """Raised alerts are in Postgres."""
 
-    def _look(self, clusters: list[Cluster], raised: Sequence[Alert]) -> Seen:
+    def _look(self, clusters: list[Cluster], raised: Sequence[Alert]) -> SeenConditions:
         snapshots = {one.name: self._observations.of(one.name) for one in clusters}
         return seen(
             clusters, snapshots, self._bounds, now=self._clock.now(), first_seen=self._first_seen, raised=raised

@@ -14,7 +14,7 @@ from app.core.alerts.store.deliveries import DeliveryStore
 from app.core.alerts.store.webhooks import RaisedAlertStore
 from app.core.alerts.told import fencing_alert, fencing_subject, is_alerting
 from app.core.clusters.store import ClusterStore
-from app.core.fencing.fencing_event import Verdict
+from app.core.fencing.fencing_event import FencingVerdict
 from app.core.fencing.record import FencingRecord
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import storable
@@ -54,7 +54,9 @@ async def resolve_alert(uow: UnitOfWork, kind: AlertKind, subject: str, *, now: 
     return True
 
 
-async def tell_of_fencing(uow: UnitOfWork, record: FencingRecord, before: Verdict | None, *, now: datetime) -> None:
+async def tell_of_fencing(
+    uow: UnitOfWork, record: FencingRecord, before: FencingVerdict | None, *, now: datetime
+) -> None:
     """Write a fencing event that cost work, or the correction of an earlier alert.
 
     A correction before sending began replaces the first alert. `before` is the earlier verdict. The caller has locked

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
-from app.core.fencing.fencing_event import Cause, Verdict
+from app.core.fencing.fencing_event import Cause, FencingVerdict
 from app.core.fencing.record import FencingRecord
 from app.core.hanging.hanging_transaction import HangingKey, HangingTransaction
 from app.core.runs.crash_loop import crash_loop_sentence, is_failing
@@ -37,7 +37,7 @@ COSTS_WORK = frozenset(
 """Causes by which a producer or member lost work without an intention. A fence or end is known to its operator."""
 
 
-def is_alerting(verdict: Verdict, *, now: datetime) -> bool:
+def is_alerting(verdict: FencingVerdict, *, now: datetime) -> bool:
     return verdict.cause in COSTS_WORK and moment_of_ms(verdict.at_ms) >= now - FRESH_FOR
 
 

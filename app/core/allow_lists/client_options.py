@@ -7,7 +7,7 @@ run commands.
 
 from __future__ import annotations
 
-from app.core.allow_lists.option_values import BOOLEAN, Decimal, OneOf, ValueRule, Whole, Word
+from app.core.allow_lists.option_values import BOOLEAN, Decimal, OneOf, ValueRule, Whole, WordRule
 
 _MAX_INT = 2_147_483_647
 
@@ -30,7 +30,7 @@ _BOTH: dict[str, ValueRule] = {
 
 CONSUMER: dict[str, ValueRule] = _BOTH | {
     "check.crcs": BOOLEAN,
-    "client.rack": Word(),
+    "client.rack": WordRule(),
     "fetch.error.backoff.ms": Whole(0, 300_000),
     # librdkafka refuses to start below its `message.max.bytes`, which is 1,000,000.
     "fetch.max.bytes": Whole(1_000_000, 2_147_483_135),
@@ -38,7 +38,7 @@ CONSUMER: dict[str, ValueRule] = _BOTH | {
     # 0 keeps a core busy whenever the queue is full and not drained, as on a paused pipeline.
     "fetch.queue.backoff.ms": Whole(1, 300_000),
     "fetch.wait.max.ms": Whole(0, 300_000),
-    "group.remote.assignor": Word(),
+    "group.remote.assignor": WordRule(),
     "max.partition.fetch.bytes": Whole(1, 1_000_000_000),
     "max.poll.interval.ms": Whole(1, 86_400_000),
     "queued.max.messages.kbytes": Whole(1, 2_097_151),

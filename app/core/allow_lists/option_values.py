@@ -86,7 +86,7 @@ class Size(msgspec.Struct, frozen=True):
         return None
 
 
-class Word(msgspec.Struct, frozen=True):
+class WordRule(msgspec.Struct, frozen=True):
     """A short name: letters, digits, dot, dash, underscore."""
 
     def problem(self, value: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.core.avro_schemas.names import COMPLEX, ENTRIES_FIELD, PRIMITIVES, avro_name
-from app.core.avro_schemas.shape import Kind, Shape
+from app.core.avro_schemas.shape import Shape, ValueKind
 
 AvroSchema = str | list[Any] | dict[str, Any]
 """An Avro schema as JSON: the name of a type, a union, or an object."""
@@ -21,7 +21,7 @@ def avro_schema(shape: Shape, name: str) -> dict[str, Any]:
 
     Schemas with the same Parsing Canonical Form are the same schema: they differ in nothing else.
     """
-    if shape.kinds != Kind.OBJECT:
+    if shape.kinds != ValueKind.OBJECT:
         raise ValueError("a file's records are objects: its shape has no other kind")
     record = avro_name(name)
     if record in PRIMITIVES | COMPLEX:
@@ -64,15 +64,15 @@ class _Naming:
     def type_of(self, shape: Shape, name: str, *, is_nullable: bool = False) -> AvroSchema:
         kinds = shape.kinds
         branches: list[AvroSchema] = []
-        if kinds & Kind.NULL or is_nullable or not kinds:
+        if kinds & ValueKind.NULL or is_nullable or not kinds:
             branches.append("null")
-        if kinds & Kind.BOOLEAN:
+        if kinds & ValueKind.BOOLEAN:
             branches.append("boolean")
-        if kinds & Kind.BIG or (kinds & Kind.INTEGER and not kinds & Kind.DOUBLE):
+        if kinds & ValueKind.BIG or (kinds & ValueKind.INTEGER and not kinds & ValueKind.DOUBLE):
             branches.append("long")
-        if kinds & Kind.DOUBLE:
+        if kinds & ValueKind.DOUBLE:
             branches.append("double")
-        if kinds & Kind.STRING:
+        if kinds & ValueKind.STRING:
             branches.append("string")
         if shape.items is not None:
             branches.append({"type": "array", "items": self.type_of(shape.items, f"{name}_item")})

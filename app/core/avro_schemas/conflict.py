@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.core.avro_schemas.names import ITEMS, VALUES, Place, place_text
-from app.core.avro_schemas.shape import MAX_FIELDS, NOTHING, Kind, Shape, merge
+from app.core.avro_schemas.shape import MAX_FIELDS, NOTHING, Shape, ValueKind, merge
 
 
 def conflict(known: Shape, found: Shape) -> str | None:
@@ -20,17 +20,17 @@ def type_words(shape: Shape) -> tuple[str, ...]:
     """Return Avro's names of the types at a place, without null; more than one are a union."""
     kinds = shape.kinds
     words: list[str] = []
-    if kinds & Kind.BOOLEAN:
+    if kinds & ValueKind.BOOLEAN:
         words.append("boolean")
-    if kinds & Kind.BIG or (kinds & Kind.INTEGER and not kinds & Kind.DOUBLE):
+    if kinds & ValueKind.BIG or (kinds & ValueKind.INTEGER and not kinds & ValueKind.DOUBLE):
         words.append("long")
-    if kinds & Kind.DOUBLE:
+    if kinds & ValueKind.DOUBLE:
         words.append("double")
-    if kinds & Kind.STRING:
+    if kinds & ValueKind.STRING:
         words.append("string")
-    if kinds & Kind.ARRAY:
+    if kinds & ValueKind.ARRAY:
         words.append("array")
-    if kinds & Kind.OBJECT:
+    if kinds & ValueKind.OBJECT:
         words.append("record" if shape.names is not None else "map")
     return tuple(words)
 
@@ -61,7 +61,7 @@ def _conflict(known: Shape, merged: Shape, place: Place) -> str | None:
 
 
 def _is_by_number(known: Shape, merged: Shape) -> bool:
-    both = Kind.BIG | Kind.DOUBLE
+    both = ValueKind.BIG | ValueKind.DOUBLE
     return merged.kinds & both == both and known.kinds & both != both
 
 

@@ -35,7 +35,7 @@ class BadValueError(ValueError):
     """A value that no schema supports; the message has the place and the reason."""
 
 
-class Kind(IntFlag):
+class ValueKind(IntFlag):
     """The kinds at a place. BIG and DOUBLE include INTEGER, whose values they can represent."""
 
     NULL = 1
@@ -101,13 +101,13 @@ def _intern(
 
 NOTHING: Final = _intern(0)
 """The shape of no value: merged with another one it is the other."""
-_INTEGER: Final = _intern(Kind.INTEGER)
-_BIG: Final = _intern(Kind.INTEGER | Kind.BIG)
+_INTEGER: Final = _intern(ValueKind.INTEGER)
+_BIG: Final = _intern(ValueKind.INTEGER | ValueKind.BIG)
 _LEAVES: Final[dict[type, Shape]] = {
-    str: _intern(Kind.STRING),
-    float: _intern(Kind.INTEGER | Kind.DOUBLE),
-    bool: _intern(Kind.BOOLEAN),
-    type(None): _intern(Kind.NULL),
+    str: _intern(ValueKind.STRING),
+    float: _intern(ValueKind.INTEGER | ValueKind.DOUBLE),
+    bool: _intern(ValueKind.BOOLEAN),
+    type(None): _intern(ValueKind.NULL),
 }
 
 
@@ -139,7 +139,7 @@ def _of(value: Any, depth: int) -> Shape:
         fields = tuple([_of(part, depth + 1) for part in value.values()])
         return _record(tuple(value), fields)
     if kind is list:
-        return _intern(Kind.ARRAY, items=_merge_all([_of(item, depth + 1) for item in value]))
+        return _intern(ValueKind.ARRAY, items=_merge_all([_of(item, depth + 1) for item in value]))
     raise BadValueError(f"{kind_of(value)} is not a JSON value")
 
 
@@ -147,10 +147,10 @@ def _of(value: Any, depth: int) -> Shape:
 @lru_cache(maxsize=2048)
 def _record(names: tuple[str, ...], fields: tuple[Shape, ...]) -> Shape:
     if len(names) > MAX_FIELDS:
-        return _intern(Kind.OBJECT, values=_merge_all(fields))
+        return _intern(ValueKind.OBJECT, values=_merge_all(fields))
     in_order = sorted(zip(names, fields, strict=True), key=lambda field: field[0])
     return _intern(
-        Kind.OBJECT,
+        ValueKind.OBJECT,
         names=tuple([name for name, _ in in_order]),
         fields=tuple([field for _, field in in_order]),
         required=(True,) * len(names),

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.core.blocked.facts import ONGOING, KnownTransaction, Owner
+from app.core.blocked.facts import ONGOING, KnownTransaction, TaskOwner
 from app.core.blocked.wording import clock
 from app.core.clocks.clock_offset import ClockOffset
 from app.kit.words import count, duration
@@ -22,7 +22,7 @@ _OVERDUE_MS = 20_000
 _HEARTBEAT_FRESH_MS = 5_000
 
 
-class Verdict(StrEnum):
+class AdviceVerdict(StrEnum):
     """The recommended action, worst first.
 
     UNSETTLED: a transaction ended between the brokers' answers, so that the check must be repeated. FREE: nothing is
@@ -47,13 +47,13 @@ class Verdict(StrEnum):
 
 
 _LABELS = {
-    Verdict.END: "hanging",
-    Verdict.FENCE: "blocked by an open transaction",
-    Verdict.OWNER: "blocked, owner alive",
-    Verdict.WAIT: "blocked, ends by itself",
-    Verdict.CANNOT_TELL: "cannot be verified",
-    Verdict.UNSETTLED: "changed during the check",
-    Verdict.FREE: "not blocked",
+    AdviceVerdict.END: "hanging",
+    AdviceVerdict.FENCE: "blocked by an open transaction",
+    AdviceVerdict.OWNER: "blocked, owner alive",
+    AdviceVerdict.WAIT: "blocked, ends by itself",
+    AdviceVerdict.CANNOT_TELL: "cannot be verified",
+    AdviceVerdict.UNSETTLED: "changed during the check",
+    AdviceVerdict.FREE: "not blocked",
 }
 
 
@@ -66,23 +66,23 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     bootstrap_servers: str
     now_ms: int
-    owners: Mapping[str, Owner] | None = None
+    owners: Mapping[str, TaskOwner] | None = None
     clocks: Mapping[int, ClockOffset] = {}
 
 
-def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
+def advice_on(known: KnownTransaction, asked: Asked) -> tuple[AdviceVerdict, str]:
     if not known.has_timeout:
         decided = (
             f"Its outcome is decided ({known.state}) and its markers are being written: wait. If that does not end, "
             f"check the logs of its coordinator, broker {known.coordinator_id}, and of the partition's leader. Fencing "
             "would not help."
         )
-        return Verdict.WAIT, decided
+        return AdviceVerdict.WAIT, decided
     age, until_ms = known.age, known.times_out_at_ms(asked.now_ms)
     if is_alive(asked, known.transactional_id):
         until = "it ends" if until_ms is None else clock(until_ms)
         return (
-            Verdict.OWNER,
+            AdviceVerdict.OWNER,
             f"Its owner is alive. Wait until {until}, or drain its run. A fenced task would start again.",
         )
     if age is None or until_ms is None:
@@ -93,23 +93,23 @@ def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
             f"Its coordinator, broker {known.coordinator_id}, should have ended it {duration(overdue_ms)} ago by its "
             "own clock"
         )
-        return Verdict.FENCE, f"{overdue}. Check that broker, and fence the id."
+        return AdviceVerdict.FENCE, f"{overdue}. Check that broker, and fence the id."
     if known.timeout_ms - age.most_ms <= WAIT_AT_MOST_MS:
         left_ms = known.timeout_ms - age.least_ms
         when = f"in {duration(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next check"
-        return Verdict.WAIT, f"It ends by itself {when}. No action is required."
+        return AdviceVerdict.WAIT, f"It ends by itself {when}. No action is required."
     late = f"It would end by itself only at {clock(until_ms)}, in {duration(known.timeout_ms - age.most_ms)}"
-    return Verdict.FENCE, f"{late}. If the process is dead, fence the id. If it is alive, fix it first."
+    return AdviceVerdict.FENCE, f"{late}. If the process is dead, fence the id. If it is alive, fix it first."
 
 
-def _without_its_age(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
+def _without_its_age(known: KnownTransaction, asked: Asked) -> tuple[AdviceVerdict, str]:
     """The time left is at most the timeout at any age: the same clock measures both."""
     look_again = clock(asked.now_ms + known.timeout_ms + _OVERDUE_MS)
     how = (
         f"Its age is not known, because the clock of broker {known.coordinator_id} is not measured. It ends by "
         f"itself within {duration(known.timeout_ms)}. If it is still open at {look_again}, check that broker."
     )
-    return Verdict.WAIT if known.timeout_ms <= WAIT_AT_MOST_MS else Verdict.CANNOT_TELL, how
+    return AdviceVerdict.WAIT if known.timeout_ms <= WAIT_AT_MOST_MS else AdviceVerdict.CANNOT_TELL, how
 
 
 def known_sentence(known: KnownTransaction, now_ms: int) -> str:

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
 from app.core.access.signed_in import may
-from app.core.blocked.diagnosis import Explanation, Kind
-from app.core.blocked.ending import EndPlan, Plan
+from app.core.blocked.diagnosis import DiagnosisKind, Explanation
+from app.core.blocked.ending import EndingPlan, EndPlan
 from app.core.blocked.schemas import EndGiven, EndTarget, FenceGiven, FenceTarget
 from app.core.blocked.service import operating
-from app.core.blocked.service.ending import Ended, Fenced
+from app.core.blocked.service.ending import EndedTransaction, FenceResult
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
@@ -39,7 +39,7 @@ async def explain_stuck(
     target: Target,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
-    kind: Annotated[Kind | None, Query(description="The kind of `target`, where names are equal.")] = None,
+    kind: Annotated[DiagnosisKind | None, Query(description="The kind of `target`, where names are equal.")] = None,
 ) -> Shown[Explanation]:
     """Explain why a group, or the consumers of a topic or partition, are blocked. The request asks the brokers."""
     return await operating.explain(
@@ -59,7 +59,7 @@ async def preview_fence(
     body: FenceTarget,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
-) -> Shown[Plan]:
+) -> Shown[EndingPlan]:
     """Preview a fence of the id, with the objections against it. Nothing is changed."""
     return await operating.preview_fence(
         wiring.unit_of_work,
@@ -71,7 +71,7 @@ async def preview_fence(
     )
 
 
-@router.post("/transactions/fence", response_model=Shown[Fenced], responses=refusals(404, 409, 413))
+@router.post("/transactions/fence", response_model=Shown[FenceResult], responses=refusals(404, 409, 413))
 async def fence(
     name: NameInPath,
     body: FenceGiven,
@@ -82,7 +82,7 @@ async def fence(
 ) -> Response:
     """Abort the open transaction of a transactional id, and fence its current producer (InitProducerId)."""
 
-    async def act() -> Fenced:
+    async def act() -> FenceResult:
         return await operating.fence(
             uow,
             wiring.unit_of_work,
@@ -118,7 +118,7 @@ async def preview_end(
     )
 
 
-@router.post("/transactions/end", response_model=Shown[Ended], responses=refusals(404, 409, 412, 413))
+@router.post("/transactions/end", response_model=Shown[EndedTransaction], responses=refusals(404, 409, 412, 413))
 async def end(
     name: NameInPath,
     body: EndGiven,
@@ -129,7 +129,7 @@ async def end(
 ) -> Response:
     """End a hanging transaction in one partition by an abort marker (WriteTxnMarkers)."""
 
-    async def act() -> Ended:
+    async def act() -> EndedTransaction:
         return await operating.end(
             uow,
             wiring.unit_of_work,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.core.blocked.diagnosis import Diagnosis, Link
+from app.core.blocked.diagnosis import ChainLink, Diagnosis
 from app.core.blocked.wording import clock
 from app.kit.printable import one_line
 
 
-def clause(link: Link) -> str:
+def clause(link: ChainLink) -> str:
     """Return the link's sentence as a continuation of the previous link."""
     return link.sentence if link.sentence.startswith(("which ", "whose ")) else f"because {link.sentence}"
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.core.blocked.advice import Asked, Verdict, advice_on, known_sentence
+from app.core.blocked.advice import AdviceVerdict, Asked, advice_on, known_sentence
 from app.core.blocked.facts import KnownTransaction, LogEnds, OpenTransaction, PartitionFacts, Refused, with_ages
 from app.core.blocked.left_out import ADVICE, may_be_committed
 from app.core.blocked.wording import abort_line, clock, describe_line, end_line, fence_line
@@ -25,7 +25,7 @@ UNSEEN = (
 )
 
 
-class Source(StrEnum):
+class AnswerSource(StrEnum):
     """The request whose answer is the evidence of a sentence."""
 
     LIST_OFFSETS = "ListOffsets"
@@ -38,11 +38,11 @@ class Source(StrEnum):
     HEARTBEATS = "heartbeats"
 
 
-class Link(msgspec.Struct, frozen=True):
+class ChainLink(msgspec.Struct, frozen=True):
     """One sentence of the chain, its source, and the time of that answer."""
 
     sentence: str
-    source: Source
+    source: AnswerSource
     seen_ms: int
 
 
@@ -67,16 +67,16 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     subject: str
-    verdict: Verdict
+    verdict: AdviceVerdict
     headline: str
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     advice: str
     until_ms: int | None = None
     commands: tuple[str, ...] = ()
     holder: Holder | None = None
 
 
-class Kind(StrEnum):
+class DiagnosisKind(StrEnum):
     GROUP = "group"
     TOPIC = "topic"
 
@@ -84,11 +84,11 @@ class Kind(StrEnum):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """A group or a topic, its worst partition first. That partition has the verdict."""
 
-    kind: Kind
+    kind: DiagnosisKind
     subject: str
-    verdict: Verdict
+    verdict: AdviceVerdict
     headline: str
-    links: tuple[Link, ...] = ()
+    links: tuple[ChainLink, ...] = ()
     partitions: tuple[Diagnosis, ...]
 
 
@@ -98,15 +98,15 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
     if isinstance(ends, Refused):
         return Diagnosis(
             subject=facts.name,
-            verdict=Verdict.CANNOT_TELL,
+            verdict=AdviceVerdict.CANNOT_TELL,
             headline=f"The end offset of {facts.name} is not known: {ends.error}.",
-            links=(Link(ends.sentence, Source.LIST_OFFSETS, facts.ends_at_ms),),
+            links=(ChainLink(ends.sentence, AnswerSource.LIST_OFFSETS, facts.ends_at_ms),),
             advice=_way_out((ends,)),
         )
     if ends.last_stable >= ends.high_watermark:
         return Diagnosis(
             subject=facts.name,
-            verdict=Verdict.FREE,
+            verdict=AdviceVerdict.FREE,
             headline=f"{facts.name} is not blocked: consumers can read up to its end, {ends.high_watermark:,}.",
             links=(_ends_link(facts, ends),),
             advice="No action is required.",
@@ -115,16 +115,16 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
     if isinstance(facts.open, Refused):
         return Diagnosis(
             subject=facts.name,
-            verdict=Verdict.CANNOT_TELL,
+            verdict=AdviceVerdict.CANNOT_TELL,
             headline=headline,
-            links=(*links, Link(facts.open.sentence, Source.DESCRIBE_PRODUCERS, facts.open_at_ms)),
+            links=(*links, ChainLink(facts.open.sentence, AnswerSource.DESCRIBE_PRODUCERS, facts.open_at_ms)),
             advice=_way_out((facts.open,)),
         )
     holder = holder_at(facts, ends)
     if holder is None:
         return Diagnosis(
             subject=facts.name,
-            verdict=Verdict.UNSETTLED,
+            verdict=AdviceVerdict.UNSETTLED,
             headline=headline,
             links=(*links, _settled_link(facts, first_open(facts))),
             advice="Check again: a transaction ended while the brokers were asked.",
@@ -136,19 +136,19 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
 def explain_topic(topic: str, facts: Sequence[PartitionFacts], asked: Asked) -> Explanation:
     """Explain the checked partitions of a topic."""
     found = worst_first([diagnose_partition(one, asked) for one in facts])
-    held = [one for one in found if one.verdict is not Verdict.FREE]
+    held = [one for one in found if one.verdict is not AdviceVerdict.FREE]
     headline = (
         f"read_committed consumers of {topic} are blocked in {len(held)} of {count(len(found), 'partition')}, worst in "
         f"{held[0].subject}."
         if held
         else f"{topic} is not blocked: consumers can read {count(len(found), 'partition')} to the end."
     )
-    worst = found[0].verdict if found else Verdict.FREE
-    return Explanation(kind=Kind.TOPIC, subject=topic, verdict=worst, headline=headline, partitions=found)
+    worst = found[0].verdict if found else AdviceVerdict.FREE
+    return Explanation(kind=DiagnosisKind.TOPIC, subject=topic, verdict=worst, headline=headline, partitions=found)
 
 
 def worst_first(found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    order = list(Verdict)
+    order = list(AdviceVerdict)
     return tuple(sorted(found, key=lambda one: order.index(one.verdict)))
 
 
@@ -180,7 +180,7 @@ def _will_be_ended(facts: PartitionFacts, known: KnownTransaction) -> bool:
 
 
 def judge_holder(
-    facts: PartitionFacts, holder: OpenTransaction, asked: Asked, *, headline: str, links: tuple[Link, ...]
+    facts: PartitionFacts, holder: OpenTransaction, asked: Asked, *, headline: str, links: tuple[ChainLink, ...]
 ) -> Diagnosis:
     """Recommend an action for one open transaction of a partition."""
     facts = with_ages(facts, asked.clocks, now_ms=asked.now_ms)
@@ -196,10 +196,12 @@ def judge_holder(
     )
     who = f"producer {holder.producer_id}"
     if known is None and facts.coordinators.unanswered:
-        refusals = tuple(Link(one.sentence, Source.COORDINATORS, at_ms) for one in facts.coordinators.unanswered)
+        refusals = tuple(
+            ChainLink(one.sentence, AnswerSource.COORDINATORS, at_ms) for one in facts.coordinators.unanswered
+        )
         return Diagnosis(
             subject=facts.name,
-            verdict=Verdict.CANNOT_TELL,
+            verdict=AdviceVerdict.CANNOT_TELL,
             headline=headline,
             links=(*links, *refusals),
             advice=f"The owner of {who} is not known until every coordinator answers. "
@@ -210,9 +212,9 @@ def judge_holder(
         is_in_doubt = may_be_committed(holder, known)
         return Diagnosis(
             subject=facts.name,
-            verdict=Verdict.CANNOT_TELL if is_in_doubt else Verdict.END,
+            verdict=AdviceVerdict.CANNOT_TELL if is_in_doubt else AdviceVerdict.END,
             headline=headline,
-            links=(*links, Link(hanging_sentence(facts, holder), Source.COORDINATORS, at_ms)),
+            links=(*links, ChainLink(hanging_sentence(facts, holder), AnswerSource.COORDINATORS, at_ms)),
             advice=f"It hangs, and it may be committed. {ADVICE}."
             if is_in_doubt
             else "It hangs: no coordinator will ever end it. End it in this partition; its records here become aborted."
@@ -225,7 +227,7 @@ def judge_holder(
         )
     # A holder that is not hanging is known: the three cases above are all the others.
     assert known is not None  # noqa: S101
-    links = (*links, Link(known_sentence(known, asked.now_ms), Source.COORDINATORS, at_ms))
+    links = (*links, ChainLink(known_sentence(known, asked.now_ms), AnswerSource.COORDINATORS, at_ms))
     if asked.owners is not None:
         links = (*links, _owner_link(asked, known.transactional_id))
     verdict, advice = advice_on(known, asked)
@@ -241,13 +243,13 @@ def judge_holder(
     )
 
 
-def _lines(known: KnownTransaction, verdict: Verdict, asked: Asked) -> tuple[str, ...]:
+def _lines(known: KnownTransaction, verdict: AdviceVerdict, asked: Asked) -> tuple[str, ...]:
     """Return the commands to paste; none for an id that no command line can contain."""
-    fence = fence_line(known, asked.bootstrap_servers) if verdict is Verdict.FENCE else ""
+    fence = fence_line(known, asked.bootstrap_servers) if verdict is AdviceVerdict.FENCE else ""
     return tuple(filter(None, (describe_line(known, asked.bootstrap_servers), fence)))
 
 
-def _waiting(facts: PartitionFacts, ends: LogEnds) -> tuple[str, tuple[Link, ...]]:
+def _waiting(facts: PartitionFacts, ends: LogEnds) -> tuple[str, tuple[ChainLink, ...]]:
     waiting = facts.waiting
     offsets = ends.high_watermark - ends.last_stable
     where = f"read_committed consumers of {facts.name} are blocked at offset {ends.last_stable:,}."
@@ -263,34 +265,34 @@ def _behind_it(number: int, noun: str) -> str:
     return f"{count(number, noun)} {'is' if number == 1 else 'are'} behind it"
 
 
-def _ends_link(facts: PartitionFacts, ends: LogEnds) -> Link:
-    return Link(
+def _ends_link(facts: PartitionFacts, ends: LogEnds) -> ChainLink:
+    return ChainLink(
         f"the last stable offset is {ends.last_stable:,} and the high watermark {ends.high_watermark:,}",
-        Source.LIST_OFFSETS,
+        AnswerSource.LIST_OFFSETS,
         facts.ends_at_ms,
     )
 
 
-def _holder_link(facts: PartitionFacts, holder: OpenTransaction) -> Link:
+def _holder_link(facts: PartitionFacts, holder: OpenTransaction) -> ChainLink:
     others = 0 if isinstance(facts.open, Refused) else len(facts.open) - 1
     behind = f"; {count(others, 'other transaction')} open behind it" if others else ""
     # A record's timestamp is from the clock of its producer or broker, so it gives no age by the server's.
     stamped = f"; its newest record is stamped {clock(holder.last_ms)}" if holder.last_ms >= 0 else ""
-    return Link(
+    return ChainLink(
         f"producer {holder.producer_id} epoch {holder.producer_epoch} has a transaction open there from offset "
         f"{holder.start_offset:,} on{stamped}{behind}",
-        Source.DESCRIBE_PRODUCERS,
+        AnswerSource.DESCRIBE_PRODUCERS,
         facts.open_at_ms,
     )
 
 
-def _settled_link(facts: PartitionFacts, holder: OpenTransaction | None) -> Link:
+def _settled_link(facts: PartitionFacts, holder: OpenTransaction | None) -> ChainLink:
     said = (
         "no producer has that transaction open any more"
         if holder is None or holder.identity not in facts.still_open
         else f"the first open transaction begins later, at offset {holder.start_offset:,}"
     )
-    return Link(said, Source.DESCRIBE_PRODUCERS, facts.open_at_ms)
+    return ChainLink(said, AnswerSource.DESCRIBE_PRODUCERS, facts.open_at_ms)
 
 
 def hanging_sentence(facts: PartitionFacts, one: OpenTransaction) -> str:
@@ -306,16 +308,16 @@ def hanging_sentence(facts: PartitionFacts, one: OpenTransaction) -> str:
     )
 
 
-def _owner_link(asked: Asked, transactional_id: str) -> Link:
+def _owner_link(asked: Asked, transactional_id: str) -> ChainLink:
     owner = (asked.owners or {}).get(transactional_id)
     if owner is None:
-        return Link("whose owner is not a Fenceline task", Source.HEARTBEATS, asked.now_ms)
+        return ChainLink("whose owner is not a Fenceline task", AnswerSource.HEARTBEATS, asked.now_ms)
     heartbeat = (
         "without a heartbeat"
         if owner.heartbeat_ms is None
         else f"last heartbeat {duration(asked.now_ms - owner.heartbeat_ms)} ago"
     )
-    return Link(f"whose owner is {owner.name}, {heartbeat}", Source.HEARTBEATS, asked.now_ms)
+    return ChainLink(f"whose owner is {owner.name}, {heartbeat}", AnswerSource.HEARTBEATS, asked.now_ms)
 
 
 def _way_out(refusals: tuple[Refused, ...]) -> str:

@@ -21,7 +21,7 @@ _JUST_BEGUN_MS = 10_000
 """A foreign producer sends no heartbeats. So a transaction as young as this counts as one of a live producer."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class EndingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A planned change. objections: without `force` it is refused for them. impossible: it is refused in any case.
 
     known: the coordinator's answer about the affected producer, if it knows it.
@@ -41,13 +41,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return None if force or not self.objections else "; ".join(self.objections)
 
 
-class EndPlan(Plan, frozen=True, kw_only=True):
+class EndPlan(EndingPlan, frozen=True, kw_only=True):
     """`target` is the transaction of the marker. It is read again before the change and must be the same."""
 
     target: OpenTransaction | None = None
 
 
-def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, asked: Asked) -> Plan:
+def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, asked: Asked) -> EndingPlan:
     """Plan a fence of an id.
 
     Args:
@@ -55,14 +55,16 @@ def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, 
     """
     what = f"fence {transactional_id}: abort its open transaction, and refuse the producer that uses it now"
     if isinstance(known, Refused):
-        return Plan(what=what, impossible=f"its state is not known: {known.sentence}")
+        return EndingPlan(what=what, impossible=f"its state is not known: {known.sentence}")
     if known is None:
-        return Plan(what=what, impossible=f"the transactional id {transactional_id} does not exist on this cluster")
+        return EndingPlan(
+            what=what, impossible=f"the transactional id {transactional_id} does not exist on this cluster"
+        )
     known = with_age(known, asked.clocks, now_ms=asked.now_ms)
     command = terminate_line(transactional_id, asked.bootstrap_servers)
     who = f"producer {known.producer_id} epoch {known.producer_epoch}"
     if known.is_open and known.state != ONGOING:
-        return Plan(
+        return EndingPlan(
             what=what,
             impossible=f"the outcome of its transaction is decided ({known.state}); its coordinator, broker "
             f"{known.coordinator_id}, still writes the markers, and fencing does not speed that up",
@@ -76,7 +78,7 @@ def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, 
             f"aborted: {_named(known)}",
         )
     objections = tuple(_fence_objections(known, asked))
-    return Plan(what=what, losses=tuple(losses), objections=objections, command=command, known=known)
+    return EndingPlan(what=what, losses=tuple(losses), objections=objections, command=command, known=known)
 
 
 def _fence_objections(known: KnownTransaction, asked: Asked) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.core.blocked.stretch import Stretch
+from app.core.blocked.stretch import LogStretch
 from app.core.clocks.clock_offset import Age, ClockOffset
 
 Partition = tuple[str, int]
@@ -153,7 +153,7 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     open_at_ms: int = -1
     still_open: frozenset[tuple[int, int, int]] = frozenset()
     coordinators: Coordinators = Coordinators()
-    waiting: Stretch | None = None
+    waiting: LogStretch | None = None
 
     @property
     def name(self) -> str:
@@ -214,7 +214,7 @@ class GroupPosition(msgspec.Struct, frozen=True, kw_only=True):
     committed: int | None = None
     is_unstable: bool = False
     pending: tuple[PendingOffset, ...] = ()
-    ahead: Stretch | None = None
+    ahead: LogStretch | None = None
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,7 +235,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     pending_refused: Refused | None = None
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
+class TaskOwner(msgspec.Struct, frozen=True, kw_only=True):
     """The Fenceline task that owns a transactional id, and the time of its last heartbeat."""
 
     name: str

@@ -5,19 +5,27 @@ from __future__ import annotations
 import msgspec
 
 from app.core.blocked.diagnosis import (
+    AdviceVerdict,
+    AnswerSource,
     Asked,
+    ChainLink,
     Diagnosis,
+    DiagnosisKind,
     Explanation,
-    Kind,
-    Link,
-    Source,
-    Verdict,
     diagnose_partition,
     holder_at,
     judge_holder,
     worst_first,
 )
-from app.core.blocked.facts import GroupFacts, GroupPosition, LogEnds, OpenTransaction, PartitionFacts, Refused, Stretch
+from app.core.blocked.facts import (
+    GroupFacts,
+    GroupPosition,
+    LogEnds,
+    LogStretch,
+    OpenTransaction,
+    PartitionFacts,
+    Refused,
+)
 from app.core.journals.live_groups import SHARE_STATE_NOT_DECODED
 from app.kit.words import count
 
@@ -26,17 +34,17 @@ def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:
     """Explain why the members of a group, or its future members, are blocked."""
     found = worst_first(_of_position(facts, position, asked) for position in facts.positions)
     links = [
-        Link(
+        ChainLink(
             f"the group {facts.group} is {facts.state} with {count(facts.members, 'member')}",
-            Source.GROUP,
+            AnswerSource.GROUP,
             facts.described_at_ms,
         )
     ]
     if facts.pending_refused is not None:
-        links.append(Link(facts.pending_refused.sentence, Source.OFFSETS_LOG, facts.offsets_at_ms))
-    worst = found[0].verdict if found else Verdict.CANNOT_TELL if facts.is_share else Verdict.FREE
+        links.append(ChainLink(facts.pending_refused.sentence, AnswerSource.OFFSETS_LOG, facts.offsets_at_ms))
+    worst = found[0].verdict if found else AdviceVerdict.CANNOT_TELL if facts.is_share else AdviceVerdict.FREE
     return Explanation(
-        kind=Kind.GROUP,
+        kind=DiagnosisKind.GROUP,
         subject=facts.group,
         verdict=worst,
         headline=_headline(facts, found),
@@ -50,7 +58,7 @@ def _headline(facts: GroupFacts, found: tuple[Diagnosis, ...]) -> str:
         return f"{facts.group}: {SHARE_STATE_NOT_DECODED}"
     if not found:
         return f"{facts.group} has no committed offsets, so its partitions are not known."
-    troubled = [one for one in found if one.verdict not in (Verdict.FREE, Verdict.ONLY_MARKERS)]
+    troubled = [one for one in found if one.verdict not in (AdviceVerdict.FREE, AdviceVerdict.ONLY_MARKERS)]
     if not troubled:
         return f"{facts.group} has read all readable records of {count(len(found), 'partition')}."
     return (
@@ -77,17 +85,17 @@ def _of_position(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Di
 
 
 def _behind(
-    facts: GroupFacts, position: GroupPosition, ends: LogEnds, readable: int, ahead: Stretch | None
+    facts: GroupFacts, position: GroupPosition, ends: LogEnds, readable: int, ahead: LogStretch | None
 ) -> Diagnosis:
     """Records are readable, and the group has no members or reads too slowly."""
     name = position.partition.name
     more = "" if ahead is None or ahead.is_whole else "at least "
     waits = _more_behind(position.partition, ends)
     links = (
-        Link(f"the group has committed offset {position.committed:,}", Source.OFFSETS, facts.offsets_at_ms),
-        Link(
+        ChainLink(f"the group has committed offset {position.committed:,}", AnswerSource.OFFSETS, facts.offsets_at_ms),
+        ChainLink(
             f"the last stable offset is {ends.last_stable:,} and the high watermark {ends.high_watermark:,}",
-            Source.LIST_OFFSETS,
+            AnswerSource.LIST_OFFSETS,
             position.partition.ends_at_ms,
         ),
     )
@@ -95,7 +103,7 @@ def _behind(
     if facts.members:
         return Diagnosis(
             subject=name,
-            verdict=Verdict.BEHIND,
+            verdict=AdviceVerdict.BEHIND,
             headline=headline,
             links=links,
             advice="No transaction blocks the group. Check the consumers (slow, paused, failing, or the partition is "
@@ -103,7 +111,7 @@ def _behind(
         )
     return Diagnosis(
         subject=name,
-        verdict=Verdict.NO_MEMBERS,
+        verdict=AdviceVerdict.NO_MEMBERS,
         headline=headline,
         links=links,
         advice="The group has no members: start a consumer of the group.",
@@ -123,7 +131,7 @@ def _more_behind(facts: PartitionFacts, ends: LogEnds) -> str:
     return f" {count(offsets, 'more offset')} are behind an open transaction." if holder_at(facts, ends) else ""
 
 
-def _only_markers(position: GroupPosition, ends: LogEnds, committed: int, ahead: Stretch | None) -> Diagnosis:
+def _only_markers(position: GroupPosition, ends: LogEnds, committed: int, ahead: LogStretch | None) -> Diagnosis:
     name = position.partition.name
     what = [] if ahead is None else [count(ahead.markers, "marker")]
     if ahead is not None and ahead.aborted:
@@ -131,9 +139,13 @@ def _only_markers(position: GroupPosition, ends: LogEnds, committed: int, ahead:
     lies = " and ".join(what) or "nothing that consumers receive"
     return Diagnosis(
         subject=name,
-        verdict=Verdict.ONLY_MARKERS,
+        verdict=AdviceVerdict.ONLY_MARKERS,
         headline=f"The lag of {ends.last_stable - committed:,} in {name} has no records that consumers receive.",
-        links=(Link(f"from offset {committed:,} on there are {lies}", Source.LOG, position.partition.ends_at_ms),),
+        links=(
+            ChainLink(
+                f"from offset {committed:,} on there are {lies}", AnswerSource.LOG, position.partition.ends_at_ms
+            ),
+        ),
         advice="No action is required: the lag disappears with the next record.",
     )
 
@@ -142,13 +154,13 @@ def _of_pending(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Dia
     """An open transaction has pending offsets of the partition: a new owner cannot start before it ends."""
     name = position.partition.name
     headline = f"A new owner of {name} cannot start: an open transaction has a pending offset of {facts.group} for it."
-    unstable = Link("its offset is not stable", Source.OFFSETS, facts.offsets_at_ms)
+    unstable = ChainLink("its offset is not stable", AnswerSource.OFFSETS, facts.offsets_at_ms)
     holders = facts.offsets_partition
     if holders is None or not position.pending:
         refused = facts.pending_refused
         return Diagnosis(
             subject=name,
-            verdict=Verdict.CANNOT_TELL if refused else Verdict.UNSETTLED,
+            verdict=AdviceVerdict.CANNOT_TELL if refused else AdviceVerdict.UNSETTLED,
             headline=headline,
             links=(unstable,),
             advice=f"Its producer is not known: {refused.sentence}."
@@ -163,7 +175,7 @@ def _of_pending(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Dia
     if not judged:
         return Diagnosis(
             subject=name,
-            verdict=Verdict.UNSETTLED,
+            verdict=AdviceVerdict.UNSETTLED,
             headline=headline,
             links=(unstable,),
             advice="Check again: its transaction ended while the brokers were asked.",
@@ -172,11 +184,11 @@ def _of_pending(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Dia
 
 
 def _judged(
-    holders: PartitionFacts, one: OpenTransaction, asked: Asked, headline: str, unstable: Link, offset: int
+    holders: PartitionFacts, one: OpenTransaction, asked: Asked, headline: str, unstable: ChainLink, offset: int
 ) -> Diagnosis:
-    pending = Link(
+    pending = ChainLink(
         f"producer {one.producer_id} epoch {one.producer_epoch} has offset {offset:,} pending",
-        Source.OFFSETS_LOG,
+        AnswerSource.OFFSETS_LOG,
         holders.open_at_ms,
     )
     return judge_holder(holders, one, asked, headline=headline, links=(unstable, pending))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, dead_producer, why_attempt_gone, why_gone
-from app.core.blocked.service.dead_tasks import Ended, end_what_is_left
+from app.core.blocked.service.dead_tasks import EndedDeadTask, end_what_is_left
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.pipeline import PipelineDefinition
@@ -194,7 +194,7 @@ class DeadTasks:
         self._tell(dead, ended)
         return ended.result
 
-    def _tell(self, dead: DeadProducer, ended: Ended) -> None:
+    def _tell(self, dead: DeadProducer, ended: EndedDeadTask) -> None:
         who = f"{dead.task_name} of {dead.pipeline} ({dead.transactional_id})"
         if ended.result is DeadEnd.ENDED:
             log.info("ended the transaction that %s left open: %s", who, dead.why)

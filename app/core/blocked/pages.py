@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.core.access.signed_in import may
 from app.core.blocked.chain import as_text, clause
-from app.core.blocked.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, ChainLink, Diagnosis, DiagnosisKind, Explanation
 from app.core.blocked.service import operating
 from app.core.clusters import service as clusters
 from app.core.wiring import Wiring, WiringDep
@@ -31,10 +31,10 @@ Cluster = Annotated[str, Query(max_length=100)]
 Target = Annotated[str, Query(max_length=300)]
 Why = Annotated[str, Form()]
 Force = Annotated[bool, Form()]
-_QUIET = (Verdict.FREE, Verdict.ONLY_MARKERS)
+_QUIET = (AdviceVerdict.FREE, AdviceVerdict.ONLY_MARKERS)
 
 
-def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: Kind | None) -> Look:
+def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: DiagnosisKind | None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now, uow
         # A unit of work of its own: the view's would keep its connection while the brokers are asked.
@@ -93,12 +93,14 @@ def _told(one: Diagnosis) -> Mapping[str, Any]:
         "commands": one.commands,
         "text": as_text(one),
         # A transaction that a coordinator knows is fenced, another one is ended.
-        "fence": one.holder if one.holder and one.holder.transactional_id and one.verdict is not Verdict.END else None,
-        "end": one.holder if one.holder and one.verdict is Verdict.END else None,
+        "fence": one.holder
+        if one.holder and one.holder.transactional_id and one.verdict is not AdviceVerdict.END
+        else None,
+        "end": one.holder if one.holder and one.verdict is AdviceVerdict.END else None,
     }
 
 
-def _link(link: Link) -> Mapping[str, Any]:
+def _link(link: ChainLink) -> Mapping[str, Any]:
     at = moment_of_ms(link.seen_ms)
     return {"sentence": clause(link), "source": link.source, "at": at}
 
@@ -111,7 +113,7 @@ async def show(
     by: Viewer,
     cluster: Cluster = "",
     target: Target = "",
-    kind: Kind | None = None,
+    kind: DiagnosisKind | None = None,
 ) -> Response:
     look = looking_at(wiring, cluster=cluster, target=target.strip(), kind=kind)
     return await screen.live(request, wiring, by, look, is_live=bool(cluster and target.strip()))

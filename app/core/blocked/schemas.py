@@ -19,7 +19,7 @@ ProducerEpoch = Annotated[int, Field(ge=0, lt=2**15)]
 Force = Annotated[bool, Field(description="Override the objections; requires a `why`.")]
 
 
-@shows(diagnosis.Link)
+@shows(diagnosis.ChainLink)
 class Link:
     """One sentence, the request that it is based on, and the time of that answer."""
 
@@ -43,8 +43,8 @@ class Explanation:
     """A group or a topic; its worst partition first."""
 
 
-@shows(ending.Plan, without=("known",))
-class Plan:
+@shows(ending.EndingPlan, without=("known",))
+class EndingPlan:
     """A planned change. objections: refused for them unless forced. impossible: refused in any case."""
 
     command = "The same with Kafka's own tool."
@@ -60,14 +60,14 @@ class EndPlan:
     command = "The same with Kafka's own tool."
 
 
-@shows(ended.Fenced)
+@shows(ended.FenceResult)
 class Fenced:
     """The result, and the new producer id and epoch of the id."""
 
     state = "The coordinator's answer afterwards."
 
 
-@shows(ended.Ended)
+@shows(ended.EndedTransaction)
 class Ended:
     """The result, and the state of the partition's consumers afterwards."""
 

@@ -12,7 +12,7 @@ import msgspec
 from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, UnreadableBatch, read_marker
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class LogStretch(msgspec.Struct, frozen=True):
     """The range of a partition from `first_offset` up to `next_offset`; `is_whole` if it has every requested offset.
 
     records: committed or non-transactional. undecided: without a marker. markers: control records, which no consumer
@@ -31,7 +31,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 def measure(
     batches: Iterable[RecordBatch | UnreadableBatch], *, first_offset: int, end_offset: int, is_whole: bool = True
-) -> Stretch:
+) -> LogStretch:
     """Count the records from `first_offset` up to `end_offset`.
 
     Args:
@@ -68,4 +68,6 @@ def measure(
             undecided[batch.producer_id] += inside
         else:
             records += inside
-    return Stretch(first_offset, next_offset, records, aborted, undecided.total(), markers, first_ms, is_whole=is_whole)
+    return LogStretch(
+        first_offset, next_offset, records, aborted, undecided.total(), markers, first_ms, is_whole=is_whole
+    )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from app.core.blocked.diagnosis import Verdict
+from app.core.blocked.diagnosis import AdviceVerdict
 
 TONES: tuple[tuple[str, str], ...] = (
-    (Verdict.END, "bad"),
-    (Verdict.FENCE, "bad"),
-    (Verdict.OWNER, "warn"),
-    (Verdict.WAIT, "warn"),
-    (Verdict.NO_MEMBERS, "warn"),
-    (Verdict.BEHIND, "warn"),
-    (Verdict.CANNOT_TELL, "idle"),
-    (Verdict.UNSETTLED, "busy"),
-    (Verdict.ONLY_MARKERS, "good"),
-    (Verdict.FREE, "good"),
+    (AdviceVerdict.END, "bad"),
+    (AdviceVerdict.FENCE, "bad"),
+    (AdviceVerdict.OWNER, "warn"),
+    (AdviceVerdict.WAIT, "warn"),
+    (AdviceVerdict.NO_MEMBERS, "warn"),
+    (AdviceVerdict.BEHIND, "warn"),
+    (AdviceVerdict.CANNOT_TELL, "idle"),
+    (AdviceVerdict.UNSETTLED, "busy"),
+    (AdviceVerdict.ONLY_MARKERS, "good"),
+    (AdviceVerdict.FREE, "good"),
 )

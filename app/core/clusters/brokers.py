@@ -15,7 +15,7 @@ import msgspec
 from app.core.blocked.facts import Refused
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.survey import Survey
-from app.core.journals.log_look import Landmark, Look
+from app.core.journals.log_look import Landmark, LogLook
 from app.core.runs.recorded_offset import TruncatedOffset
 
 DEFAULT_TIMEOUT_S = 5.0
@@ -176,7 +176,7 @@ class Brokers(Protocol):
         start: int | Landmark,
         limit: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> Look:
+    ) -> LogLook:
         """Return at least `limit` raw batches from `start` on; fewer at the log's end, or if they are very large.
 
         Raises NotFoundError for a topic or partition that does not exist, InvalidError for an offset out of range.

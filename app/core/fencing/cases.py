@@ -15,7 +15,7 @@ from app.core.fencing.evidence import (
     MarkerRecord,
     merged,
 )
-from app.core.fencing.fencing_event import Case, FencingEvent, FencingKey, FencingKind, Verdict
+from app.core.fencing.fencing_event import Case, FencingEvent, FencingKey, FencingKind, FencingVerdict
 from app.core.fencing.marker_verdict import judge_marker, record_beside
 from app.core.fencing.membership_verdict import is_about_membership, judge_membership
 from app.core.journals.live_groups import LiveGroup
@@ -35,7 +35,7 @@ def told(case: Case) -> FencingEvent | None:
     return None if verdict is None else FencingEvent(key=case.key, verdict=verdict, evidence=evidence)
 
 
-def _judge(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
+def _judge(key: FencingKey, evidence: Sequence[Evidence]) -> FencingVerdict | None:
     match key.kind:
         case FencingKind.EPOCH:
             return judge_epoch(key, evidence)

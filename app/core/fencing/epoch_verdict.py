@@ -19,7 +19,7 @@ import msgspec
 
 from app.core.fencing.comeback import Comeback, comeback_of
 from app.core.fencing.evidence import ClientWord, CommandVerb, CommandWord, CoordinatorRecord, Evidence
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, Verdict
+from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, FencingVerdict
 from app.core.fencing.steps import IDLE, is_ended_by, is_init_after, is_next_owner
 from app.core.journals.live_transactions import RecordedState
 from app.core.journals.transaction_state import TransactionStatus
@@ -101,7 +101,7 @@ def _is_kip_890(written: RecordedState) -> bool:
     return written.version >= 1 and written.client_transaction_version >= _KIP_890
 
 
-def judge_epoch(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
+def judge_epoch(key: FencingKey, evidence: Sequence[Evidence]) -> FencingVerdict | None:
     """Judge the cause for evidence of kind EPOCH; None without sufficient evidence."""
     story = _read(key, evidence)
     verdict = (
@@ -151,7 +151,7 @@ def _is_init(own: RecordedState, abort: RecordedState | None, record: RecordedSt
     return is_init_after(own, record) if abort is None else is_next_owner(abort, record)
 
 
-def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
+def _by_command(key: FencingKey, story: _Story) -> FencingVerdict | None:
     """Judge a FenceProducers of Fenceline: its answer is the epoch in the journal, or it was near and unanswered.
 
     Until the journal is read that far, the answer alone is proof.
@@ -169,7 +169,7 @@ def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
         if is_ours:
             why = f", because: {command.why}" if command.why else ""
             taken = story.abort or story.init
-            return Verdict(
+            return FencingVerdict(
                 cause=Cause.OPERATOR_FENCE,
                 confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
                 at_ms=command.at_ms if taken is None else taken.timestamp_ms,
@@ -179,7 +179,7 @@ def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
     return None
 
 
-def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
+def _by_server(key: FencingKey, story: _Story) -> FencingVerdict | None:
     """Judge Fenceline's end of a dead task's transaction: its answer is the epoch of the abort.
 
     A request just after the abort of a timeout or an init gets the same answer. So these two stay alternatives.
@@ -200,7 +200,7 @@ def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
                 *([Cause.TIMEOUT] if story.timed_out else ()),
             )
             why = f", because {command.why}" if command.why else ""
-            return Verdict(
+            return FencingVerdict(
                 cause=Cause.DEAD_TASK,
                 confidence=Confidence.LIKELY if alternatives else Confidence.CERTAIN,
                 at_ms=command.at_ms if abort is None else abort.timestamp_ms,
@@ -211,7 +211,7 @@ def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
     return None
 
 
-def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
+def _aborted(key: FencingKey, story: _Story) -> FencingVerdict | None:
     abort = story.abort
     if abort is None:
         return None
@@ -264,7 +264,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
     )
 
 
-def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> Verdict:
+def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> FencingVerdict:
     """`init` ended the transaction. Only its sender's first write shows that it is a producer."""
     comeback, cause = story.comeback, story.taker
     other = {Cause.TAKEOVER: Cause.APPLICATION_RETURNED, Cause.APPLICATION_RETURNED: Cause.TAKEOVER}[cause]
@@ -289,7 +289,7 @@ def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be
     )
 
 
-def _over_idle(key: FencingKey, story: _Story) -> Verdict | None:
+def _over_idle(key: FencingKey, story: _Story) -> FencingVerdict | None:
     own, init = story.own, story.init
     if own is None or init is None or own.status not in IDLE:
         return None
@@ -321,10 +321,10 @@ def _over_idle(key: FencingKey, story: _Story) -> Verdict | None:
     )
 
 
-def _refused_only(key: FencingKey, story: _Story) -> Verdict | None:
+def _refused_only(key: FencingKey, story: _Story) -> FencingVerdict | None:
     if not story.refusals:
         return None
-    return Verdict(
+    return FencingVerdict(
         cause=Cause.UNEXPLAINED,
         confidence=Confidence.OPEN,
         at_ms=story.refusals[0].at_ms,
@@ -333,7 +333,7 @@ def _refused_only(key: FencingKey, story: _Story) -> Verdict | None:
     )
 
 
-def _with_refusals(verdict: Verdict, story: _Story) -> Verdict:
+def _with_refusals(verdict: FencingVerdict, story: _Story) -> FencingVerdict:
     """Add the refused task and its reaction."""
     if not story.refusals or not verdict.cause.is_fencing:
         return verdict
@@ -344,8 +344,8 @@ def _with_refusals(verdict: Verdict, story: _Story) -> Verdict:
 
 def _verdict(
     cause: Cause, confidence: Confidence, record: RecordedState, sentence: str, *alternatives: Cause
-) -> Verdict:
-    return Verdict(
+) -> FencingVerdict:
+    return FencingVerdict(
         cause=cause,
         confidence=confidence,
         at_ms=record.timestamp_ms,

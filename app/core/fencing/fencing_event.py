@@ -84,7 +84,7 @@ class Case(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class FencingVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """sentence: for a person on call. at_ms: the time of the event, by the clock of its first record."""
 
     cause: Cause
@@ -96,7 +96,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 class FencingEvent(msgspec.Struct, frozen=True, kw_only=True):
     key: FencingKey
-    verdict: Verdict
+    verdict: FencingVerdict
     evidence: tuple[Evidence, ...]
 
     @property

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.fencing.evidence import CommandVerb, CommandWord, CoordinatorRecord, Evidence, MarkerRecord
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, Verdict
+from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, FencingVerdict
 from app.core.fencing.steps import IDLE
-from app.core.journals.live_transactions import LiveTransaction, RecordedState, Step
+from app.core.journals.live_transactions import EpochStep, LiveTransaction, RecordedState
 from app.core.journals.transaction_state import TransactionStatus
 
 
@@ -36,7 +36,7 @@ def record_beside(
     return None
 
 
-def _was_held(steps: Sequence[Step], producer_id: int, producer_epoch: int, until: Step) -> bool:
+def _was_held(steps: Sequence[EpochStep], producer_id: int, producer_epoch: int, until: EpochStep) -> bool:
     """Return True if the id had this epoch before that step, so that the step is its successor."""
     return any(
         (step.producer_id, step.producer_epoch) == (producer_id, producer_epoch) and step.offset < until.offset
@@ -44,7 +44,7 @@ def _was_held(steps: Sequence[Step], producer_id: int, producer_epoch: int, unti
     )
 
 
-def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
+def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> FencingVerdict | None:
     """Judge the cause for evidence of kind MARKER; None without a marker and an answered command."""
     markers = [one for one in evidence if isinstance(one, MarkerRecord)]
     commands = [
@@ -65,14 +65,14 @@ def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | Non
     what = f"of producer {key.producer_id} epoch {key.producer_epoch} ({owner}) in {where}{why}."
     at_ms = min(one.at_ms for one in markers or commands)
     if is_alive:
-        return Verdict(
+        return FencingVerdict(
             cause=Cause.OPERATOR_ABORT,
             confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
             at_ms=at_ms,
             sentence=f"{by} the open transaction {what} Its coordinator still had it open: its records there are "
             f"lost, and the rest of it may still be committed.",
         )
-    return Verdict(
+    return FencingVerdict(
         cause=Cause.HANGING_ENDED,
         confidence=Confidence.CERTAIN if is_answered or known else Confidence.LIKELY,
         at_ms=at_ms,

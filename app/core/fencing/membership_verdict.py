@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.fencing.evidence import ClientWord, Evidence, GroupRecord
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, Verdict
+from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, FencingVerdict
 from app.core.runs.task import EventKind
 
 STALE_EPOCH = frozenset({"FENCED_MEMBER_EPOCH", "STALE_MEMBER_EPOCH"})
@@ -21,7 +21,7 @@ def is_about_membership(word: ClientWord) -> bool:
     return word.kind is EventKind.LOST or (word.kind is EventKind.ABORTED and word.error in STALE)
 
 
-def judge_membership(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
+def judge_membership(key: FencingKey, evidence: Sequence[Evidence]) -> FencingVerdict | None:
     """Judge the cause for evidence of kind MEMBERSHIP; None without a client report."""
     words = [one for one in evidence if isinstance(one, ClientWord) and is_about_membership(one)]
     if not words:
@@ -31,7 +31,7 @@ def judge_membership(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict |
     word = (refused or words)[-1]
     later = _reached_after(word, evidence)
     by_epoch = word.error in STALE_EPOCH or (later is not None and later.is_epoch)
-    return Verdict(
+    return FencingVerdict(
         cause=Cause.STALE_MEMBER_EPOCH if by_epoch else Cause.STALE_GENERATION,
         confidence=Confidence.LIKELY if later is None else Confidence.CERTAIN,
         at_ms=word.at_ms,

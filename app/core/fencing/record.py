@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.core.fencing.evidence import ClientWord, CoordinatorRecord
-from app.core.fencing.fencing_event import Cause, FencingEvent, Verdict
+from app.core.fencing.fencing_event import Cause, FencingEvent, FencingVerdict
 from app.kit.storable import storable_text
 
 KEPT_FOR = timedelta(days=30)
@@ -22,7 +22,7 @@ LONGEST_ID_BYTES = 1_000
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict until `until`, when more evidence came."""
 
-    verdict: Verdict
+    verdict: FencingVerdict
     until: datetime
 
 
@@ -126,7 +126,7 @@ def place_of(event: FencingEvent, known: FencingPlace) -> FencingPlace:
 
 
 def corrected(
-    corrections: tuple[Correction, ...], before: Verdict, now: Verdict, *, at: datetime
+    corrections: tuple[Correction, ...], before: FencingVerdict, now: FencingVerdict, *, at: datetime
 ) -> tuple[Correction, ...]:
     """Add a correction if the cause or the confidence has changed; a new sentence alone is no correction."""
     if (before.cause, before.confidence) == (now.cause, now.confidence):

@@ -162,7 +162,7 @@ def _told(line: FencingLine) -> dict[str, object]:
     }
 
 
-def _verdict(verdict: domain_event.Verdict) -> dict[str, object]:
+def _verdict(verdict: domain_event.FencingVerdict) -> dict[str, object]:
     return {
         "cause": verdict.cause,
         "is_fencing": verdict.cause.is_fencing,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from app.core.fencing.evidence import CoordinatorRecord
 from app.core.fencing.fencing_event import Case, FencingKey, FencingKind
-from app.core.journals.live_transactions import LiveTransaction, RecordedState, Step, StepKind
+from app.core.journals.live_transactions import EpochStep, EpochStepKind, LiveTransaction, RecordedState
 from app.core.journals.transaction_state import TransactionStatus
 
 LAST_EPOCH = 32_766
@@ -28,9 +28,13 @@ def cases_of(live: LiveTransaction, *, kafka_cluster_id: str) -> list[Case]:
             continue
         previous = steps[index - 1] if index else None
         following = steps[index + 1] if index + 1 < len(steps) else None
-        if step.kind is StepKind.ABORTED and is_ended_by(before, step.record):
+        if step.kind is EpochStepKind.ABORTED and is_ended_by(before, step.record):
             records = [before, step.record, *_what_followed(step, following, live)]
-        elif step.kind is StepKind.INITIALISED and is_init_after(before, step.record) and _is_owned(before, previous):
+        elif (
+            step.kind is EpochStepKind.INITIALISED
+            and is_init_after(before, step.record)
+            and _is_owned(before, previous)
+        ):
             records = [before, step.record, *([step.then] if step.then else ())]
         else:
             continue
@@ -70,7 +74,7 @@ def is_next_owner(before: RecordedState, init: RecordedState) -> bool:
     return before.producer_epoch >= LAST_EPOCH and init.producer_epoch == 0
 
 
-def _is_owned(state: RecordedState, previous: Step | None) -> bool:
+def _is_owned(state: RecordedState, previous: EpochStep | None) -> bool:
     """Return True if a producer had this epoch: the epoch of an abort may be the coordinator's alone.
 
     A client before KIP-890 aborts at its own epoch, whose first record is not the abort.
@@ -82,7 +86,7 @@ def _is_owned(state: RecordedState, previous: Step | None) -> bool:
     return not previous.record.status.is_abort
 
 
-def _what_followed(abort: Step, following: Step | None, live: LiveTransaction) -> list[RecordedState]:
+def _what_followed(abort: EpochStep, following: EpochStep | None, live: LiveTransaction) -> list[RecordedState]:
     """Return the end of the abort, and the next init with its producer's action, or the old producer's next action."""
     if abort.then is not None:
         return [abort.then]
@@ -92,6 +96,6 @@ def _what_followed(abort: Step, following: Step | None, live: LiveTransaction) -
     if end is None or not end.status.is_abort or end.producer_epoch != abort.producer_epoch:
         return []
     found = [end] if end.offset != abort.offset else []
-    if following.kind is StepKind.INITIALISED and is_next_owner(end, following.record):
+    if following.kind is EpochStepKind.INITIALISED and is_next_owner(end, following.record):
         found += [following.record, *([following.then] if following.then else ())]
     return found

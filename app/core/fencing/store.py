@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.core.fencing.evidence import Evidence
-from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent, FencingKey, FencingKind, Verdict
+from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent, FencingKey, FencingKind, FencingVerdict
 from app.core.fencing.record import Correction, FencingFilter, FencingPlace, FencingRecord, kept_id
 from app.core.fencing.tables import fencing_counts, fencing_events
 from app.core.runs.store.runs import as_uuid, cursor_id, cursor_moment
@@ -221,12 +221,12 @@ def _record(row: sa.Row[Any]) -> FencingRecord:
     corrections: tuple[Correction, ...] = ()
     is_foreign = False
     try:
-        verdict = msgspec.convert(row.verdict, Verdict)
+        verdict = msgspec.convert(row.verdict, FencingVerdict)
         evidence = msgspec.convert(row.evidence, tuple[Evidence, ...])
         corrections = msgspec.convert(row.corrections, tuple[Correction, ...])
     except msgspec.ValidationError:
         is_foreign = True
-        verdict = Verdict(
+        verdict = FencingVerdict(
             cause=_cause(row.cause),
             confidence=Confidence.OPEN,
             at_ms=int(row.at.timestamp() * 1000),

@@ -25,7 +25,7 @@ from app.core.journals.transaction_state import TransactionStatus
 from app.core.runs.task import EventKind
 
 
-class Side(StrEnum):
+class StorySide(StrEnum):
     """The party of a moment. OLD: the victim. NEW: the next producer with its id."""
 
     OLD = "old"
@@ -41,13 +41,13 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     at_ms: int
-    side: Side
+    side: StorySide
     what: str
     source: str
     is_own_word: bool = False
 
 
-class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
+class StoryIncarnation(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int
     producer_epoch: int
 
@@ -58,8 +58,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     new: None if there is none yet.
     """
 
-    old: Incarnation
-    new: Incarnation | None
+    old: StoryIncarnation
+    new: StoryIncarnation | None
     taken_at_ms: int
     moments: tuple[Moment, ...]
 
@@ -69,12 +69,12 @@ def story_of(event: FencingEvent) -> Story:
     key = event.key
     records = _by_side(key, [one for one in event.evidence if isinstance(one, CoordinatorRecord)])
     others = [_of_another(one) for one in event.evidence if not isinstance(one, CoordinatorRecord)]
-    first_new = next((one.record for side, one in records if side is Side.NEW), None)
+    first_new = next((one.record for side, one in records if side is StorySide.NEW), None)
     return Story(
-        old=Incarnation(producer_id=key.producer_id, producer_epoch=key.producer_epoch),
+        old=StoryIncarnation(producer_id=key.producer_id, producer_epoch=key.producer_epoch),
         new=None
         if first_new is None
-        else Incarnation(producer_id=first_new.producer_id, producer_epoch=first_new.producer_epoch),
+        else StoryIncarnation(producer_id=first_new.producer_id, producer_epoch=first_new.producer_epoch),
         taken_at_ms=event.verdict.at_ms,
         moments=_in_order([_of_record(key, side, one) for side, one in records], others),
     )
@@ -87,22 +87,22 @@ def _in_order(recorded: Sequence[Moment], others: Sequence[Moment]) -> tuple[Mom
     return tuple(moment for _, moment in sorted(timed, key=lambda one: one[0]))
 
 
-def _by_side(key: FencingKey, records: Sequence[CoordinatorRecord]) -> list[tuple[Side, CoordinatorRecord]]:
+def _by_side(key: FencingKey, records: Sequence[CoordinatorRecord]) -> list[tuple[StorySide, CoordinatorRecord]]:
     """The coordinator ends a transaction at the next epoch; that epoch is the old producer's until the next init."""
-    found: list[tuple[Side, CoordinatorRecord]] = []
-    side, is_aborted = Side.OLD, False
+    found: list[tuple[StorySide, CoordinatorRecord]] = []
+    side, is_aborted = StorySide.OLD, False
     for one in sorted(records, key=lambda one: one.record.offset):
         record = one.record
         is_own = (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch)
         is_next = (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch + 1)
         is_aborted = is_aborted or (is_next and record.status.is_abort)
         if not is_own and not (is_next and is_aborted and record.status is not TransactionStatus.EMPTY):
-            side = Side.NEW
+            side = StorySide.NEW
         found.append((side, one))
     return found
 
 
-def _of_record(key: FencingKey, side: Side, one: CoordinatorRecord) -> Moment:
+def _of_record(key: FencingKey, side: StorySide, one: CoordinatorRecord) -> Moment:
     record = one.record
     return Moment(
         at_ms=record.timestamp_ms,
@@ -143,7 +143,7 @@ def _of_another(one: Evidence) -> Moment:
             error = f" with {one.error}" if one.error else ""
             return Moment(
                 at_ms=one.at_ms,
-                side=Side.OLD,
+                side=StorySide.OLD,
                 what=f"{told}{error}: {one.message}",
                 source=f"reported by {one.who}",
                 is_own_word=True,
@@ -152,7 +152,7 @@ def _of_another(one: Evidence) -> Moment:
             where = f"{one.topic}-{one.partition}"
             return Moment(
                 at_ms=one.at_ms,
-                side=Side.OLD,
+                side=StorySide.OLD,
                 what=f"got the marker {one.type.name} in {where}, of coordinator epoch {one.coordinator_epoch}",
                 source=f"{where}, offset {one.offset}",
             )
@@ -166,7 +166,7 @@ def _of_another(one: Evidence) -> Moment:
             why = f", because: {one.why}" if one.why else ""
             return Moment(
                 at_ms=one.at_ms,
-                side=Side.OPERATOR,
+                side=StorySide.OPERATOR,
                 what=f"{one.who} {verb}{why}{answer}",
                 source=f"command {one.command_id} of the command log",
             )
@@ -174,7 +174,7 @@ def _of_another(one: Evidence) -> Moment:
             noun = "epoch" if one.is_epoch else "generation"
             return Moment(
                 at_ms=one.at_ms,
-                side=Side.GROUP,
+                side=StorySide.GROUP,
                 what=f"{one.group} reached {noun} {one.number} with {one.members} members",
                 source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
             )
@@ -182,7 +182,7 @@ def _of_another(one: Evidence) -> Moment:
             did = "left" if one.has_left else "joined"
             return Moment(
                 at_ms=one.at_ms,
-                side=Side.GROUP,
+                side=StorySide.GROUP,
                 what=f"{one.client_id or one.member_id} on {one.host} {did} {one.group}, which then had {one.members}",
                 source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
             )

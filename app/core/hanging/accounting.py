@@ -15,8 +15,8 @@ from typing import NamedTuple
 from app.core.blocked.facts import Partition
 from app.core.journals import transaction_state
 from app.core.journals.live_transactions import LiveTransaction
-from app.core.observing.snapshot import Phase, Snapshot
-from app.core.observing.snapshot import Source as ReadingSource
+from app.core.observing.snapshot import ReadingPhase, Snapshot
+from app.core.observing.snapshot import SnapshotSource as ReadingSource
 
 UNACCOUNTED_MS = 10_000
 """The time that a marker may take: the coordinator writes it after the end is in its journal."""
@@ -84,7 +84,7 @@ class Accounts:
 def is_followed(snapshot: Snapshot) -> bool:
     """Return True if the snapshot has every existing id, from the coordinators' own journal."""
     journal = snapshot.transaction_journal
-    return journal.phase is Phase.LIVE and journal.source is ReadingSource.JOURNAL and not journal.unreadable
+    return journal.phase is ReadingPhase.LIVE and journal.source is ReadingSource.JOURNAL and not journal.unreadable
 
 
 def _by_partition(

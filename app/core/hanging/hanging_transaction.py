@@ -11,7 +11,7 @@ from app.core.blocked.facts import Partition
 from app.core.blocked.wording import abort_line, end_line
 
 
-class Ending(StrEnum):
+class HangingEnding(StrEnum):
     """ABORTED, COMMITTED: by a marker in its partition. ADOPTED: the next transaction of its id includes the partition,
     and ends these records with its own. GONE: it is no longer open, and the log has no marker of it.
     """
@@ -84,12 +84,12 @@ class HangingTransaction(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class HangingOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a hanging transaction. at_ms: of the marker, by the broker's clock; without one, of its detection, by
     the server's.
     """
 
     transaction: HangingTransaction
-    ending: Ending
+    ending: HangingEnding
     at_ms: int
     marker_offset: int | None = None

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from app.core.hanging.hanging_transaction import Ending, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingEnding, HangingTransaction
 
 KEPT_FOR = timedelta(days=30)
 """After its end."""
@@ -18,5 +18,5 @@ class HangingRecord(msgspec.Struct, frozen=True, kw_only=True):
     transaction: HangingTransaction
     found_at: datetime
     ended_at: datetime | None
-    ending: Ending | None
+    ending: HangingEnding | None
     marker_offset: int | None

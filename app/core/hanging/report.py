@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from app.core.hanging.hanging_transaction import HangingTransaction
-from app.core.hanging.search import Unclear
+from app.core.hanging.search import UnclearPartition
 from app.kit.words import duration
 
 UNCLEAR_SHOWN = 100
@@ -31,7 +31,7 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
     held_back: int = 0
     asked: int = 0
     silent: tuple[str, ...] = ()
-    unclear: tuple[Unclear, ...] = ()
+    unclear: tuple[UnclearPartition, ...] = ()
     unclear_count: int = 0
     hanging: tuple[HangingTransaction, ...] = ()
 

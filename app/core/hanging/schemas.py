@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.core.hanging.hanging_transaction import Ending
+from app.core.hanging.hanging_transaction import HangingEnding
 from app.core.hanging.hanging_transaction import HangingTransaction as DomainTransaction
 from app.core.hanging.pending import PendingHold
 from app.core.hanging.record import HangingRecord as DomainRecord
@@ -139,7 +139,7 @@ class HangingRecord(HangingTransaction):
 
     ended_at: datetime | None
     ending: Annotated[
-        Ending | None,
+        HangingEnding | None,
         Field(description="Its marker; or adopted by its id's next transaction, or gone with the log."),
     ]
     marker_offset: int | None

@@ -20,7 +20,7 @@ from app.core.blocked.diagnosis import hanging_sentence, is_hanging
 from app.core.blocked.ending import marker_epoch
 from app.core.blocked.facts import LogEnds, OpenTransaction, Partition, PartitionFacts, Refused, strangers_in
 from app.core.hanging.accounting import Accounts, OpenThere
-from app.core.hanging.hanging_transaction import Ending, HangingKey, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingEnding, HangingKey, HangingTransaction
 from app.kit.back_off import BackOff
 
 AGAIN = BackOff(10.0, 300.0)
@@ -34,7 +34,7 @@ class StableEnd(NamedTuple):
     high_watermark: int
 
 
-class HeldBack(msgspec.Struct):
+class HeldBackPartition(msgspec.Struct):
     """A partition that is blocked at `last_stable`, from `since_ms` until `until_ms`, by the server's clock.
 
     high_watermark: at `until_ms`. known_open: the journal's open transactions there, with the time of their first
@@ -57,7 +57,7 @@ class HeldBack(msgspec.Struct):
             self.known_open = {one: self.known_open.get(one, now_ms) for one in there}
 
 
-class Unclear(msgspec.Struct, frozen=True, kw_only=True):
+class UnclearPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that is blocked for too long, and the reason for which its diagnosis is not possible."""
 
     topic: str
@@ -72,10 +72,10 @@ class Looked(NamedTuple):
     """
 
     found: tuple[HangingTransaction, ...] = ()
-    over: tuple[tuple[HangingTransaction, Ending | None], ...] = ()
+    over: tuple[tuple[HangingTransaction, HangingEnding | None], ...] = ()
 
 
-class Search:
+class PartitionSearch:
     """The search of one cluster. It is pure: times are arguments, and it sends no requests.
 
     asks_per_s: the most partitions checked in a second.
@@ -86,16 +86,16 @@ class Search:
         self._asks_per_s = asks_per_s
         self._allowance = 0.0
         self._allowance_at_ms: int | None = None
-        self._held: dict[Partition, HeldBack] = {}
+        self._held: dict[Partition, HeldBackPartition] = {}
         self._found: dict[Partition, dict[tuple[int, int, int], HangingTransaction]] = {}
         self._ask_at_once: dict[Partition, None] = {}
-        self._moved: dict[Partition, HeldBack] = {}
+        self._moved: dict[Partition, HeldBackPartition] = {}
         for one in known:
             self._found.setdefault(one.at, {})[one.identity] = one
             self._ask_at_once[one.at] = None
 
     @property
-    def held(self) -> Mapping[Partition, HeldBack]:
+    def held(self) -> Mapping[Partition, HeldBackPartition]:
         return self._held
 
     @property
@@ -105,10 +105,10 @@ class Search:
         return tuple(sorted(ones, key=lambda one: one.key))
 
     @property
-    def unclear(self) -> tuple[Unclear, ...]:
+    def unclear(self) -> tuple[UnclearPartition, ...]:
         """The longest first."""
         ones = [
-            Unclear(topic=topic, partition=number, since_ms=held.since_ms, reason=held.unclear)
+            UnclearPartition(topic=topic, partition=number, since_ms=held.since_ms, reason=held.unclear)
             for (topic, number), held in self._held.items()
             if held.unclear and not held.is_accounted_for
         ]
@@ -126,7 +126,7 @@ class Search:
             if at in self._found and any(identity[2] < end.last_stable for identity in self._found[at]):
                 self._ask_at_once[at] = None
             if end.last_stable < end.high_watermark:
-                self._held[at] = HeldBack(end.last_stable, now_ms, now_ms, end.high_watermark)
+                self._held[at] = HeldBackPartition(end.last_stable, now_ms, now_ms, end.high_watermark)
             else:
                 self._held.pop(at, None)
 
@@ -138,7 +138,7 @@ class Search:
             del self._held[at]
         self._ask_at_once |= dict.fromkeys(at for at in self._found if at not in there)
 
-    def take_moved(self) -> dict[Partition, HeldBack]:
+    def take_moved(self) -> dict[Partition, HeldBackPartition]:
         """Return the partitions whose last stable offset moved after a block, with their last state; each is returned
         once.
         """
@@ -210,14 +210,14 @@ class Search:
         if isinstance(facts.ends, Refused) or isinstance(facts.open, Refused):
             is_gone = isinstance(facts.ends, Refused) and facts.ends.is_no_such_partition
             gone = self._found.pop(at, {}) if is_gone else {}
-            return Looked(over=tuple((one, Ending.GONE) for one in gone.values()))
+            return Looked(over=tuple((one, HangingEnding.GONE) for one in gone.values()))
         known = self._found.get(at, {})
         now = {
             row.identity: self._hanging(facts, facts.ends, row, known.get(row.identity), now_ms)
             for row in facts.open
             if is_hanging(facts, row)
         }
-        over: list[tuple[HangingTransaction, Ending | None]] = []
+        over: list[tuple[HangingTransaction, HangingEnding | None]] = []
         for identity, one in known.items():
             if identity in now:
                 continue
@@ -225,7 +225,7 @@ class Search:
             if row is None or identity not in facts.still_open:
                 over.append((one, None))
             elif row.producer_id in facts.coordinators.known:
-                over.append((one, Ending.ADOPTED))
+                over.append((one, HangingEnding.ADOPTED))
             else:
                 now[identity] = one
         if now and held is not None:

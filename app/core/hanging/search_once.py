@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.clusters.brokers import Connection, TopicPartition
 from app.core.hanging.report import SearchReport
-from app.core.hanging.search import Search
+from app.core.hanging.search import PartitionSearch
 
 _LOOK_WITHIN_S = 30.0
 
@@ -17,7 +17,7 @@ async def search_once(brokers: TransactionBrokers, connection: Connection, *, no
     """
     held = await brokers.held_back(connection)
     chosen = [TopicPartition(*at) for at in sorted(held.ends)[:limit]]
-    search = Search("", asks_per_s=limit)
+    search = PartitionSearch("", asks_per_s=limit)
     search.note_ends({at: held.ends[at] for at in chosen}, now_ms=now_ms)
     if chosen:
         looked = await brokers.look_at_partitions(connection, chosen, with_waiting=False, timeout_s=_LOOK_WITHIN_S)

@@ -11,7 +11,7 @@ from app.core.alerts.alert import AlertKind
 from app.core.alerts.service import raise_alert, resolve_alert
 from app.core.alerts.told import hanging_alert, hanging_subject
 from app.core.clusters.store import ClusterStore
-from app.core.hanging.hanging_transaction import Ended, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingOutcome, HangingTransaction
 from app.core.hanging.pending import PendingHold, pending_holds
 from app.core.hanging.record import HangingRecord
 from app.core.hanging.report import SearchReport
@@ -68,7 +68,7 @@ async def record_found(
     return new
 
 
-async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime) -> list[Ended]:
+async def record_ended(uow: UnitOfWork, ended: Iterable[HangingOutcome], *, now: datetime) -> list[HangingOutcome]:
     """Store their ends, and return those that were not stored before."""
     new = [
         one

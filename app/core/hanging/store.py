@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.core.hanging.hanging_transaction import Ended, Ending, HangingKey, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingEnding, HangingKey, HangingOutcome, HangingTransaction
 from app.core.hanging.record import HangingRecord
 from app.core.hanging.tables import hanging_transactions
 from app.core.runs.store.runs import cursor_id, cursor_moment
@@ -36,7 +36,7 @@ class HangingStore(DatabaseStore):
         )
         return await self._db.row(statement.returning(_T.c.id)) is not None
 
-    async def end(self, ended: Ended, *, now: datetime) -> bool:
+    async def end(self, ended: HangingOutcome, *, now: datetime) -> bool:
         """Store its end; False if that is stored already, or the transaction is not stored."""
         key = sa.tuple_(*(sa.literal(one) for one in msgspec.structs.astuple(storable(ended.transaction).key)))
         statement = (
@@ -88,6 +88,6 @@ def _record(row: sa.Row[Any]) -> HangingRecord:
         transaction=_transaction(row),
         found_at=row.found_at,
         ended_at=row.ended_at,
-        ending=None if row.ending is None else Ending(row.ending),
+        ending=None if row.ending is None else HangingEnding(row.ending),
         marker_offset=row.marker_offset,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from app.core.hanging.hanging_transaction import Ending
+from app.core.hanging.hanging_transaction import HangingEnding
 from app.kit.db.columns import generated_uuid, integer, metadata, moment, one_of, text
 
 hanging_transactions = sa.Table(
@@ -27,7 +27,7 @@ hanging_transactions = sa.Table(
     moment("ended_at", nullable=True),
     text("ending", nullable=True),
     sa.Column("marker_offset", sa.BigInteger),
-    one_of("ending", Ending),
+    one_of("ending", HangingEnding),
     # One row for any number of servers that find it.
     sa.UniqueConstraint(
         "kafka_cluster_id",

@@ -19,7 +19,7 @@ from app.core.blocked.facts import OpenTransaction, Partition, PartitionFacts, R
 from app.core.fencing.evidence import CoordinatorRecord
 from app.core.hanging.accounting import OpenThere, is_followed
 from app.core.hanging.corroboration import is_news
-from app.core.hanging.search import HeldBack
+from app.core.hanging.search import HeldBackPartition
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.snapshot import Snapshot
@@ -56,7 +56,7 @@ class TornSearch:
     def __init__(self) -> None:
         self._suspects: dict[Partition, list[_Suspect]] = {}
 
-    def note_moved(self, moved: Mapping[Partition, HeldBack]) -> None:
+    def note_moved(self, moved: Mapping[Partition, HeldBackPartition]) -> None:
         """Take the partitions that are no longer blocked; a transaction is suspect if it was known during the block."""
         for at, held in moved.items():
             known = [

@@ -15,7 +15,7 @@ from app.core.ids.transactional_id import is_named_as_ours
 from app.core.journals import transaction_state
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
-from app.core.mappings.mapping import IdKind, Incarnation, PartitionMapping, TransactionalIdOwner
+from app.core.mappings.mapping import IdKind, PartitionMapping, ReportedIncarnation, TransactionalIdOwner
 from app.kit.errors import InvalidError
 from app.kit.page import checked_limit, decode_cursor, encode_cursor
 
@@ -27,7 +27,7 @@ _AS_THEY_ARE = BrokerClocks()
 _CAN_EXPIRE = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
 
 
-class Standing(StrEnum):
+class IdStanding(StrEnum):
     """OURS: a pipeline needs it. FOREIGN: no sign of Fenceline. ORPHANED: Fenceline's by name or by row, and unused.
 
     ARCHIVED: a migration of its pipeline retired it, and no producer may use it.
@@ -95,7 +95,7 @@ class RegisteredId(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     transactional_id: str
-    standing: Standing
+    standing: IdStanding
     orphan: Orphan | None
     owner: TransactionalIdOwner | None
     partitions: tuple[str, ...]
@@ -139,7 +139,7 @@ def needed_of(
     *,
     of_tasks: Collection[str],
     mappings: Iterable[PartitionMapping],
-    told: Iterable[Incarnation],
+    told: Iterable[ReportedIncarnation],
 ) -> Needed:
     partitions: dict[str, list[str]] = {}
     for one in mappings:
@@ -230,15 +230,15 @@ def registered(
     )
 
 
-def standing_of(name: str, needed: Needed) -> tuple[Standing, Orphan | None]:
+def standing_of(name: str, needed: Needed) -> tuple[IdStanding, Orphan | None]:
     owner = needed.owners.get(name)
     if owner is None:
-        return (Standing.ORPHANED, Orphan.NO_PIPELINE) if is_named_as_ours(name) else (Standing.FOREIGN, None)
+        return (IdStanding.ORPHANED, Orphan.NO_PIPELINE) if is_named_as_ours(name) else (IdStanding.FOREIGN, None)
     if owner.archived is not None:
-        return Standing.ARCHIVED, None
+        return IdStanding.ARCHIVED, None
     if owner.kind is IdKind.TASK:
-        return (Standing.OURS, None) if name in needed.of_tasks else (Standing.ORPHANED, Orphan.NO_TASK)
-    return (Standing.OURS, None) if name in needed.partitions else (Standing.ORPHANED, Orphan.NO_MAPPING)
+        return (IdStanding.OURS, None) if name in needed.of_tasks else (IdStanding.ORPHANED, Orphan.NO_TASK)
+    return (IdStanding.OURS, None) if name in needed.partitions else (IdStanding.ORPHANED, Orphan.NO_MAPPING)
 
 
 def expires_at_ms(live: LiveTransaction, expiration_ms: int | None) -> int | None:
@@ -299,7 +299,7 @@ def stale_mappings(
 def _matches(
     name: str,
     query: RegistryQuery,
-    standing: Standing,
+    standing: IdStanding,
     transactions: Mapping[str, LiveTransaction],
     contested: Collection[str],
 ) -> bool:
@@ -317,7 +317,7 @@ def _matches(
 
 
 def _tally(
-    standings: Mapping[str, Standing],
+    standings: Mapping[str, IdStanding],
     transactions: Mapping[str, LiveTransaction],
     needed: Needed,
     contested: Collection[str],
@@ -325,10 +325,10 @@ def _tally(
     found = list(standings.values())
     return IdTally(
         ids=len(transactions),
-        ours=found.count(Standing.OURS),
-        foreign=found.count(Standing.FOREIGN),
-        orphaned=found.count(Standing.ORPHANED),
-        archived=found.count(Standing.ARCHIVED),
+        ours=found.count(IdStanding.OURS),
+        foreign=found.count(IdStanding.FOREIGN),
+        orphaned=found.count(IdStanding.ORPHANED),
+        archived=found.count(IdStanding.ARCHIVED),
         unseen=sum(1 for name in needed.owners if name not in transactions),
         contested=len(contested),
     )

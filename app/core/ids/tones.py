@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.core.ids.registry import Standing
+from app.core.ids.registry import IdStanding
 
 TONES: tuple[tuple[str, str], ...] = (
-    (Standing.OURS, "good"),
-    (Standing.FOREIGN, "idle"),
-    (Standing.ORPHANED, "warn"),
-    (Standing.ARCHIVED, "idle"),
+    (IdStanding.OURS, "good"),
+    (IdStanding.FOREIGN, "idle"),
+    (IdStanding.ORPHANED, "warn"),
+    (IdStanding.ARCHIVED, "idle"),
 )

@@ -17,9 +17,9 @@ from app.core.journals.group_records import GroupRecordKey, GroupRecordValue, Re
 from app.core.journals.group_values import share
 from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
 from app.core.journals.group_values.consumer import (
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
-    Member,
     Pattern,
     TargetAssignment,
     TargetAssignmentEpoch,
@@ -42,13 +42,13 @@ from app.core.journals.group_values.streams_members import current_of, member_of
 from app.core.journals.live_groups import (
     MAX_MEMBER_CHANGES,
     MAX_REBALANCES,
-    Committed,
+    CommittedOffset,
     LiveGroup,
     LiveMember,
     MemberChange,
     Rebalance,
 )
-from app.core.journals.reading import Reading
+from app.core.journals.reading import JournalCounts
 from app.core.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, read_marker
 from app.core.journals.wire_message import Undecodable
 
@@ -67,7 +67,7 @@ class LiveGroups(msgspec.Struct):
     undecided: by journal partition and producer id, the offsets that the next marker decides.
     """
 
-    reading: Reading = msgspec.field(default_factory=Reading)
+    reading: JournalCounts = msgspec.field(default_factory=JournalCounts)
     groups: dict[str, LiveGroup] = {}
     undecided: dict[tuple[int, int], list[_Waiting]] = {}
     records_of_others: int = 0
@@ -106,7 +106,7 @@ class LiveGroups(msgspec.Struct):
                     waiting = self.undecided.setdefault((partition, batch.producer_id), [])
                     waiting.append(_Waiting(key.group, key.topic, key.partition))
                 # If it is sent several times in one transaction, the last one is pending.
-                group.pending[at] = Committed(value, record.offset, batch.producer_id, batch.producer_epoch)
+                group.pending[at] = CommittedOffset(value, record.offset, batch.producer_id, batch.producer_epoch)
             else:
                 _fold_record(group, key, value, record.offset, record.timestamp_ms)
             if group.is_gone:
@@ -159,7 +159,7 @@ def _fold_record(
         case None:
             _forget(group, key, offset, timestamp_ms)
         case OffsetCommit():
-            group.offsets[key.topic, key.partition] = Committed(value, offset)
+            group.offsets[key.topic, key.partition] = CommittedOffset(value, offset)
         case ClassicGroup():
             if group.classic is None or value.generation != group.classic.generation:
                 at_ms = value.state_changed_ms if value.state_changed_ms >= 0 else timestamp_ms
@@ -170,7 +170,7 @@ def _fold_record(
             _reach(group, value.epoch, offset, timestamp_ms)
         case TargetAssignmentEpoch():
             group.target_epoch = value.assignment_epoch
-        case Member():
+        case ConsumerMember():
             _join(group, key.member_id, value, offset, timestamp_ms)
         case TargetAssignment():
             _member(group, key).target = value
@@ -258,7 +258,7 @@ def _remember(group: LiveGroup, rebalance: Rebalance) -> None:
     del group.rebalances[:-MAX_REBALANCES]
 
 
-def _join(group: LiveGroup, member_id: str, said: Member, offset: int, timestamp_ms: int) -> None:
+def _join(group: LiveGroup, member_id: str, said: ConsumerMember, offset: int, timestamp_ms: int) -> None:
     member = group.members.setdefault(member_id, LiveMember())
     if member.metadata is None:
         _note(group, [(member_id, said)], offset, timestamp_ms, has_left=False, members=len(group.members))
@@ -277,7 +277,7 @@ def _note_classic_members(group: LiveGroup, value: ClassicGroup, offset: int, ti
 
 def _note(
     group: LiveGroup,
-    some: Sequence[tuple[str, Member | ClassicMember]],
+    some: Sequence[tuple[str, ConsumerMember | ClassicMember]],
     offset: int,
     timestamp_ms: int,
     *,

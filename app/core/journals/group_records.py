@@ -15,9 +15,9 @@ import msgspec
 from app.core.journals.group_values import classic, consumer, offsets, share, streams
 from app.core.journals.group_values.classic import ClassicGroup
 from app.core.journals.group_values.consumer import (
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
-    Member,
     PartitionMetadata,
     Pattern,
     TargetAssignment,
@@ -38,7 +38,7 @@ from app.core.journals.group_values.streams import (
     StreamsTopology,
 )
 from app.core.journals.wire_format import INT32, STRING, TOPIC_NAME
-from app.core.journals.wire_message import Field, Layout, Message, Undecodable, message_of
+from app.core.journals.wire_message import Field, Layout, Undecodable, WireMessage, message_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -90,7 +90,7 @@ GroupRecordValue = (
     | ClassicGroup
     | GroupEpoch
     | PartitionMetadata
-    | Member
+    | ConsumerMember
     | TargetAssignmentEpoch
     | TargetAssignment
     | CurrentAssignment
@@ -115,7 +115,7 @@ _OFFSET_KEY = Layout(
     GroupRecordKey, (Field("group", STRING), Field("topic", TOPIC_NAME), Field("partition", INT32)), stamp="type"
 )
 _MEMBER_KEY = _key(Field("member_id", STRING))
-KEY = Message[GroupRecordKey](
+KEY = WireMessage[GroupRecordKey](
     {
         RecordType.LEGACY_OFFSET_COMMIT: _OFFSET_KEY,
         RecordType.OFFSET_COMMIT: _OFFSET_KEY,
@@ -143,12 +143,12 @@ KEY = Message[GroupRecordKey](
 )
 
 
-def _flexible(layout: Layout[T]) -> Message[T]:
+def _flexible(layout: Layout[T]) -> WireMessage[T]:
     """A message of KIP-848, KIP-932 or KIP-1071: one version, compact from the beginning."""
     return message_of(layout, flexible_since=0)
 
 
-VALUES: dict[int, Message[Any]] = {
+VALUES: dict[int, WireMessage[Any]] = {
     # Type 0 was written in version 0 only, which is the same in both definitions.
     RecordType.LEGACY_OFFSET_COMMIT: offsets.COMMIT,
     RecordType.OFFSET_COMMIT: offsets.COMMIT,

@@ -10,7 +10,13 @@ from enum import StrEnum
 import msgspec
 
 from app.core.journals.group_values.classic import ClassicGroup
-from app.core.journals.group_values.consumer import CurrentAssignment, Member, MemberState, Pattern, TargetAssignment
+from app.core.journals.group_values.consumer import (
+    ConsumerMember,
+    CurrentAssignment,
+    MemberState,
+    Pattern,
+    TargetAssignment,
+)
 from app.core.journals.group_values.offsets import OffsetCommit
 
 MAX_REBALANCES = 20
@@ -53,7 +59,7 @@ class GroupState(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Committed(msgspec.Struct, frozen=True, gc=False):
+class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     """A stored offset; `producer_id` and `producer_epoch` are -1 without a transaction."""
 
     commit: OffsetCommit
@@ -61,7 +67,7 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     producer_id: int = -1
     producer_epoch: int = -1
 
-    def shifted(self, shift_ms: int) -> Committed:
+    def shifted(self, shift_ms: int) -> CommittedOffset:
         """Return the offset with a commit time later by `shift_ms`; unchanged if its time is not known."""
         if self.commit.commit_ms < 0:
             return self
@@ -100,7 +106,7 @@ class LiveMember(msgspec.Struct):
     In a Streams group, partitions are its active tasks, with the subtopology in place of the topic id.
     """
 
-    metadata: Member | None = None
+    metadata: ConsumerMember | None = None
     current: CurrentAssignment | None = None
     target: TargetAssignment | None = None
 
@@ -124,8 +130,8 @@ class LiveGroup(msgspec.Struct):
     target_epoch: int = -1
     members: dict[str, LiveMember] = {}
     patterns: dict[str, Pattern] = {}
-    offsets: dict[tuple[str, int], Committed] = {}
-    pending: dict[tuple[str, int, int], Committed] = {}
+    offsets: dict[tuple[str, int], CommittedOffset] = {}
+    pending: dict[tuple[str, int, int], CommittedOffset] = {}
     rebalances: list[Rebalance] = []
     offsets_aborted: int = 0
     partition: int = -1

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from app.core.journals import transaction_state
-from app.core.journals.reading import Reading
+from app.core.journals.reading import JournalCounts
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
 from app.core.journals.transaction_pace import TransactionPace
 from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
@@ -42,7 +42,7 @@ class ClientProtocol(StrEnum):
     UNKNOWN = "unknown"
 
 
-class StepKind(StrEnum):
+class EpochStepKind(StrEnum):
     """The reason of a change of producer id or epoch, by one record alone; a fencing cause needs several.
 
     FIRST_SEEN: the first record that was read. INITIALISED: InitProducerId was answered. ABORTED: a transaction was
@@ -98,7 +98,7 @@ def _recorded(made: type[R], state: TransactionState, offset: int, timestamp_ms:
     )
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class EpochStep(msgspec.Struct, frozen=True, gc=False):
     """The id's first record with this producer id and epoch, and the records that its cause is judged by.
 
     before: the id's previous record; None for the first record that was read.
@@ -106,7 +106,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     without it nothing is judged.
     """
 
-    kind: StepKind
+    kind: EpochStepKind
     record: RecordedState
     before: RecordedState | None = None
     then: RecordedState | None = None
@@ -146,15 +146,15 @@ class _KeptRecord(RecordedState, frozen=True, gc=False, array_like=True):
 class _KeptStep(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A packed Step, in a tenth of the memory of its values, of which every number is an object."""
 
-    kind: StepKind
+    kind: EpochStepKind
     record: _KeptRecord
     before: _KeptRecord | None = None
     then: _KeptRecord | None = None
 
-    def unpacked(self) -> Step:
+    def unpacked(self) -> EpochStep:
         before = None if self.before is None else self.before.unpacked()
         then = None if self.then is None else self.then.unpacked()
-        return Step(self.kind, self.record.unpacked(), before, then)
+        return EpochStep(self.kind, self.record.unpacked(), before, then)
 
     def shifted(self, shift_ms: int) -> _KeptStep:
         before = None if self.before is None else self.before.shifted(shift_ms)
@@ -191,7 +191,7 @@ class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
     awaits: bool = False
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         """Oldest first; unpacked at each access."""
         return tuple(_kept(step).unpacked() for step in self.past)
 
@@ -263,7 +263,7 @@ def fold(
     elif past and awaits:
         last = _kept(past[-1])
         # The end of the step's own abort does not count.
-        if last.kind is not StepKind.ABORTED or not state.status.is_abort:
+        if last.kind is not EpochStepKind.ABORTED or not state.status.is_abort:
             then = _recorded(_KeptRecord, state, offset, timestamp_ms)
             past, awaits = (*past[:-1], _packed(_KeptStep(last.kind, last.record, last.before, then))), False
     return LiveTransaction(
@@ -290,21 +290,23 @@ def _protocol(before: LiveTransaction | None, state: TransactionState) -> Client
     return before.client_protocol
 
 
-def _step_kind(before: LiveTransaction | None, state: TransactionState, protocol: ClientProtocol) -> StepKind | None:
+def _step_kind(
+    before: LiveTransaction | None, state: TransactionState, protocol: ClientProtocol
+) -> EpochStepKind | None:
     """Return None for routine changes: the same epoch, or the next one with a TV_2 client's commit."""
     is_init = state.status is _EMPTY
     if before is None:
-        return StepKind.INITIALISED if is_init else StepKind.FIRST_SEEN
+        return EpochStepKind.INITIALISED if is_init else EpochStepKind.FIRST_SEEN
     was = before.state
     if state.producer_epoch == was.producer_epoch and state.producer_id == was.producer_id:
         return None
     if is_init:
-        return StepKind.INITIALISED
+        return EpochStepKind.INITIALISED
     if state.status.is_abort:
-        return StepKind.ABORTED
+        return EpochStepKind.ABORTED
     # Also for a used-up producer id: the commit at the last epoch continues with the next id at epoch 0.
     is_commit = state.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
-    return None if is_commit and protocol is ClientProtocol.TV_2 else StepKind.ADVANCED
+    return None if is_commit and protocol is ClientProtocol.TV_2 else EpochStepKind.ADVANCED
 
 
 class LiveTransactions(msgspec.Struct):
@@ -313,7 +315,7 @@ class LiveTransactions(msgspec.Struct):
     commits, aborts: of all ids that were ever read, including expired ones; records read twice count twice.
     """
 
-    reading: Reading = msgspec.field(default_factory=Reading)
+    reading: JournalCounts = msgspec.field(default_factory=JournalCounts)
     ids: dict[str, LiveTransaction] = {}
     expired: int = 0
     pace: TransactionPace = msgspec.field(default_factory=TransactionPace)

@@ -6,7 +6,7 @@ import base64
 
 import msgspec
 
-from app.core.journals.record_batch import Record
+from app.core.journals.record_batch import BatchRecord
 
 MAX_CONTENT_BYTES = 4_096
 
@@ -20,7 +20,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     is_cut: bool = False
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class RecordHeader(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: Content | None
 
@@ -32,17 +32,19 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_ms: int
     key: Content | None = None
     value: Content | None = None
-    headers: tuple[Header, ...] = ()
+    headers: tuple[RecordHeader, ...] = ()
 
 
-def log_record(record: Record, *, keys: bool, values: bool) -> LogRecord:
+def log_record(record: BatchRecord, *, keys: bool, values: bool) -> LogRecord:
     """Headers belong to the value: they are included with it."""
     return LogRecord(
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
         key=content(record.key) if keys else None,
         value=content(record.value) if values else None,
-        headers=tuple(Header(name=name, value=content(value)) for name, value in record.headers) if values else (),
+        headers=tuple(RecordHeader(name=name, value=content(value)) for name, value in record.headers)
+        if values
+        else (),
     )
 
 

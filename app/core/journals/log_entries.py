@@ -15,7 +15,7 @@ import msgspec
 
 from app.core.journals.compression import codec_name
 from app.core.journals.log_content import LogRecord, log_record
-from app.core.journals.log_look import Look
+from app.core.journals.log_look import LogLook
 from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, UnreadableBatch, read_marker, read_records
 from app.core.journals.wire_message import Undecodable
 
@@ -76,7 +76,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entries_of(
-    look: Look, *, limit: int | None = None, keys: bool = False, values: bool = False
+    look: LogLook, *, limit: int | None = None, keys: bool = False, values: bool = False
 ) -> tuple[LogEntry, ...]:
     """Return an entry for each of the first `limit` batches of the range, in their order; later ones only decide."""
     fold = _Fold(look)
@@ -113,7 +113,7 @@ class _Producer:
 
 
 class _Fold:
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: LogLook) -> None:
         self._look = look
         self._producers: defaultdict[int, _Producer] = defaultdict(_Producer)
         self._at = 0

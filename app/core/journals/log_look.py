@@ -29,7 +29,7 @@ class LogBounds(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark: int
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class LogLook(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive batches from `start` up to `next_offset`; the first one may begin before `start`.
 
     decided_until: batches before it were fetched at read_committed. So each of them has an outcome, and `aborted` has

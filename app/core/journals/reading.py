@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.core.journals.record_batch import Record, RecordBatch, UnreadableBatch, read_records
+from app.core.journals.record_batch import BatchRecord, RecordBatch, UnreadableBatch, read_records
 from app.core.journals.wire_message import Undecodable
 
 _MAX_REASONS = 100
@@ -29,7 +29,7 @@ class Position(msgspec.Struct):
         return self.whole_offset == 0
 
 
-class Reading(msgspec.Struct):
+class JournalCounts(msgspec.Struct):
     """Positions and counts of one journal.
 
     unreadable: the number of occurrences by reason. Unreadable records never stop the reading.
@@ -61,7 +61,7 @@ class Reading(msgspec.Struct):
         """Start this partition again: its records are gone from the log, or the log was replaced."""
         self.positions.pop(partition, None)
 
-    def records_of(self, batch: RecordBatch | UnreadableBatch) -> list[Record]:
+    def records_of(self, batch: RecordBatch | UnreadableBatch) -> list[BatchRecord]:
         """Return and count the records of a batch; none of an unreadable one."""
         found = Undecodable(batch.reason, b"") if isinstance(batch, UnreadableBatch) else read_records(batch)
         if isinstance(found, Undecodable):

@@ -76,7 +76,7 @@ class UnreadableBatch(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class BatchRecord(msgspec.Struct, frozen=True, gc=False):
     offset: int
     timestamp_ms: int
     key: bytes | None
@@ -145,7 +145,7 @@ def _batch(data: bytes, at: int, after: int) -> RecordBatch:
     )
 
 
-def read_records(batch: RecordBatch) -> list[Record] | Undecodable:
+def read_records(batch: RecordBatch) -> list[BatchRecord] | Undecodable:
     """Return the records of a batch; `Undecodable` for an unknown compression, and for malformed records."""
     if batch.record_count == 0:
         # Compaction removed all of them: there is nothing to decompress, for any codec.
@@ -157,8 +157,8 @@ def read_records(batch: RecordBatch) -> list[Record] | Undecodable:
         return Undecodable(f"malformed records: {error}", batch.records)
 
 
-def _records(data: bytes, batch: RecordBatch) -> list[Record]:
-    found: list[Record] = []
+def _records(data: bytes, batch: RecordBatch) -> list[BatchRecord]:
+    found: list[BatchRecord] = []
     at, size = 0, len(data)
     base_offset, base_timestamp_ms = batch.base_offset, batch.base_timestamp_ms
     append_time_ms = batch.max_timestamp_ms if batch.has_log_append_time else None
@@ -181,7 +181,7 @@ def _records(data: bytes, batch: RecordBatch) -> list[Record]:
         if at != end:
             raise MalformedError(f"a record that ends at {at} instead of {end}")
         timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
-        found.append(Record(base_offset + offset_delta, timestamp_ms, key, value, headers))
+        found.append(BatchRecord(base_offset + offset_delta, timestamp_ms, key, value, headers))
     return found
 
 

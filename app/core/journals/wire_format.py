@@ -36,7 +36,7 @@ MALFORMED = (MalformedError, IndexError, struct.error, UnicodeDecodeError)
 """The exceptions of reading; indexing and unpacking check for the end themselves."""
 
 
-class Kind(Protocol):
+class WireType(Protocol):
     """A type in its encodings: `is_flexible` chooses the compact one."""
 
     def reader(self, version: int, is_flexible: bool) -> Read: ...
@@ -208,7 +208,7 @@ NULLABLE_BYTES = _Bytes(is_nullable=True)
 class Array:
     """Read as a tuple; None stands for null, if that is allowed."""
 
-    of: Kind
+    of: WireType
     is_nullable: bool = False
 
     def reader(self, version: int, is_flexible: bool) -> Read:

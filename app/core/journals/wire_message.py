@@ -20,9 +20,9 @@ import msgspec
 from app.core.journals.wire_format import (
     MALFORMED,
     Fixed,
-    Kind,
     MalformedError,
     Read,
+    WireType,
     Write,
     read_unsigned_varint,
     taken,
@@ -50,7 +50,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: WireType
     since: int = 0
     until: int = 32_767
     tag: int | None = None
@@ -218,7 +218,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return None if field.default is msgspec.NODEFAULT else field.default
 
 
-class Message(Generic[T]):
+class WireMessage(Generic[T]):
     """A versioned message: an int16 version, then the structure of that version."""
 
     def __init__(self, layouts: Mapping[int, Layout[T]], *, flexible_since: int | None = None) -> None:
@@ -246,9 +246,9 @@ class Message(Generic[T]):
         return b"".join(parts)
 
 
-def message_of(layout: Layout[T], *, last_version: int = 0, flexible_since: int | None = None) -> Message[T]:
+def message_of(layout: Layout[T], *, last_version: int = 0, flexible_since: int | None = None) -> WireMessage[T]:
     """Describe a message of one structure, whose fields have their versions, from 0 on.
 
     flexible_since: the first version in compact form, None if there is none.
     """
-    return Message(dict.fromkeys(range(last_version + 1), layout), flexible_since=flexible_since)
+    return WireMessage(dict.fromkeys(range(last_version + 1), layout), flexible_since=flexible_since)

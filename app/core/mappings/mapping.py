@@ -25,7 +25,7 @@ class IdKind(StrEnum):
     IMPORTED = "imported"
 
 
-class Origin(StrEnum):
+class IdOrigin(StrEnum):
     """The source of a partition's assigned id."""
 
     FORMULA = "formula"
@@ -33,7 +33,7 @@ class Origin(StrEnum):
 
     @property
     def kind(self) -> IdKind:
-        return IdKind.IMPORTED if self is Origin.IMPORTED else IdKind.PARTITION
+        return IdKind.IMPORTED if self is IdOrigin.IMPORTED else IdKind.PARTITION
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
     committed: int | None = None
     end: int | None = None
     assigned_id: str | None = None
-    origin: Origin | None = None
+    origin: IdOrigin | None = None
     archived: Archived | None = None
 
     @property
@@ -159,7 +159,7 @@ class TransactionalIdOwner(msgspec.Struct, frozen=True, kw_only=True):
     archived: Archived | None = None
 
 
-class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedIncarnation(msgspec.Struct, frozen=True, kw_only=True):
     """A producer id and epoch that a task reported under an id."""
 
     transactional_id: str

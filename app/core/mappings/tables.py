@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.core.mappings.mapping import Origin
+from app.core.mappings.mapping import IdOrigin
 from app.kit.db.columns import UUID, integer, metadata, moment, one_of, text
 
 partition_mappings = sa.Table(
@@ -30,7 +30,7 @@ partition_mappings = sa.Table(
     text("assigned_id", nullable=True),
     text("origin", nullable=True),
     sa.CheckConstraint("num_nulls(assigned_id, origin) IN (0, 2)", name="assigned"),
-    one_of("origin", Origin),
+    one_of("origin", IdOrigin),
     # Deferred, since a pipeline's removal deletes the rows of both tables in an order that Postgres chooses.
     sa.ForeignKeyConstraint(
         ["kafka_cluster_id", "assigned_id", "pipeline_id"],

@@ -20,7 +20,7 @@ from app.core.observing.schemas.transactions import (
     TransactionPace,
 )
 from app.core.observing.service import groups, transactions
-from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort
+from app.core.observing.transaction_list import IdOwnership, TransactionQuery, TransactionSort
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.any_name import ANY_NAME
@@ -55,7 +55,7 @@ async def list_transactions(
     state: Annotated[list[StateWord], Query(description="Kafka's names; none: all.")] = [],  # noqa: B006 - FastAPI copies it
     is_open: Annotated[bool | None, Query(description="True: it may block read_committed consumers.")] = None,
     min_open_s: Annotated[float, Query(ge=0, le=1e9, description="Open for at least this time.")] = 0,
-    owner: Owner | None = None,
+    owner: IdOwnership | None = None,
     pipeline: Annotated[
         str | None,
         Query(max_length=100, description="Only its tasks' ids; `owner` is ignored then."),

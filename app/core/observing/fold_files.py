@@ -42,7 +42,7 @@ _LARGEST_PART = 1 << 28
 _UINT32 = struct.Struct(">I")
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True):
+class _FoldHeader(msgspec.Struct, frozen=True, kw_only=True):
     """groups: the patterns of the groups in it; records of other groups were skipped."""
 
     format: str
@@ -73,7 +73,7 @@ class FoldFiles:
         return Restored(folds, "")
 
     def save(self, kafka_cluster_id: str, folds: Folds) -> None:
-        header = _Header(
+        header = _FoldHeader(
             format=_FORMAT,
             version=_VERSION,
             kafka_cluster_id=kafka_cluster_id,
@@ -101,7 +101,7 @@ class FoldFiles:
         return note
 
 
-def _written(header: _Header, folds: Folds) -> Iterator[bytes]:
+def _written(header: _FoldHeader, folds: Folds) -> Iterator[bytes]:
     yield msgspec.json.encode(header) + b"\n"
     replace = msgspec.structs.replace
     how_far = Folds(replace(folds.transactions, ids={}), replace(folds.groups, groups={}))
@@ -134,10 +134,10 @@ def _with_checksum(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield _UINT32.pack(checksum)
 
 
-def _read(opened: BinaryIO, kafka_cluster_id: str) -> tuple[_Header, Folds]:
+def _read(opened: BinaryIO, kafka_cluster_id: str) -> tuple[_FoldHeader, Folds]:
     """Raises ValueError, a zlib.error or a MsgspecError, with the reason."""
     first = opened.readline()
-    header = msgspec.json.decode(first, type=_Header)
+    header = msgspec.json.decode(first, type=_FoldHeader)
     if (header.format, header.version) != (_FORMAT, _VERSION):
         raise ValueError(f"it is {header.format}, version {header.version}, not {_FORMAT}, version {_VERSION}")
     if header.kafka_cluster_id != kafka_cluster_id:

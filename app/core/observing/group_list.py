@@ -26,13 +26,13 @@ class GroupQuery(msgspec.Struct, frozen=True, kw_only=True):
     has_pending: bool | None = None
 
 
-class GroupPage(NamedTuple):
+class GroupListPage(NamedTuple):
     items: tuple[LiveGroup, ...]
     next_cursor: str | None
     matching: int
 
 
-class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
+class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
     """owned, target: partitions by topic; by topic id if its name is not known. epoch: of a KIP-848 member."""
 
     member_id: str
@@ -46,7 +46,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
 
 
-def select(groups: Mapping[str, LiveGroup], query: GroupQuery, *, after: str | None, limit: int) -> GroupPage:
+def select(groups: Mapping[str, LiveGroup], query: GroupQuery, *, after: str | None, limit: int) -> GroupListPage:
     """Return one page, by name. Raises InvalidError."""
     checked_limit(limit)
     start = None if after is None else decode_cursor(after, keys=1)[0]
@@ -66,20 +66,20 @@ def select(groups: Mapping[str, LiveGroup], query: GroupQuery, *, after: str | N
     found = heapq.nsmallest(limit + 1, names)
     page = found[:limit]
     cursor = encode_cursor(page[-1]) if len(found) > limit else None
-    return GroupPage(tuple(groups[name] for name in page), cursor, matching)
+    return GroupListPage(tuple(groups[name] for name in page), cursor, matching)
 
 
-def members_of(group: LiveGroup) -> tuple[GroupMember, ...]:
+def members_of(group: LiveGroup) -> tuple[ListedMember, ...]:
     """By member id."""
     found = _modern_members(group) if group.has_epoch else _classic_members(group)
     return tuple(sorted(found, key=lambda member: member.member_id))
 
 
-def _classic_members(group: LiveGroup) -> Iterable[GroupMember]:
+def _classic_members(group: LiveGroup) -> Iterable[ListedMember]:
     for member in group.classic.members if group.classic is not None else ():
         decoded = decode_assignment(member.assignment)
         owned = () if isinstance(decoded, Undecodable) else decoded
-        yield GroupMember(
+        yield ListedMember(
             member_id=member.member_id,
             instance_id=member.instance_id,
             client_id=member.client_id,
@@ -89,7 +89,7 @@ def _classic_members(group: LiveGroup) -> Iterable[GroupMember]:
         )
 
 
-def _modern_members(group: LiveGroup) -> Iterable[GroupMember]:
+def _modern_members(group: LiveGroup) -> Iterable[ListedMember]:
     # The records of members name topics by id; those of offsets tell both, as does a coordinator.
     names = group.topic_names | {stored.commit.topic_id: topic for (topic, _), stored in group.offsets.items()}
     names.pop(NO_TOPIC_ID, None)
@@ -103,7 +103,7 @@ def _modern_members(group: LiveGroup) -> Iterable[GroupMember]:
 
     for member_id, member in group.members.items():
         said, current = member.metadata, member.current
-        yield GroupMember(
+        yield ListedMember(
             member_id=member_id,
             instance_id=None if said is None else said.instance_id,
             client_id="" if said is None else said.client_id,

@@ -18,7 +18,7 @@ from app.core.observing.live_cluster import Folds
 T = TypeVar("T")
 
 
-class Heard(Enum):
+class FetchOutcome(Enum):
     """READ: batches, perhaps none. GONE: the log no longer has the position; it continues at `next_offset`.
 
     REFUSED: the topic may not be read.
@@ -45,7 +45,7 @@ class LogAnswer(NamedTuple):
     broker_id: the leader, -1 without an answer. stamp: of its newest record, if that is new.
     """
 
-    heard: Heard
+    heard: FetchOutcome
     topic: str
     partition: int
     batches: tuple[RecordBatch | UnreadableBatch, ...]
@@ -56,14 +56,14 @@ class LogAnswer(NamedTuple):
     stamp: Stamp | None = None
 
 
-class Look(NamedTuple):
+class TopicLook(NamedTuple):
     """A topic in the brokers' metadata: its partitions, or none with the reason if there is an error."""
 
     partitions: frozenset[int]
     refusal: str = ""
 
 
-class Polled(NamedTuple, Generic[T]):
+class AdminAnswers(NamedTuple, Generic[T]):
     """found: the ids or groups that may be described. missing: a sentence for each coordinator without an answer."""
 
     found: dict[str, T]
@@ -83,7 +83,7 @@ class Tail(Protocol):
         """The id that the brokers report."""
         ...
 
-    def look_up(self, topic: str) -> Look:
+    def look_up(self, topic: str) -> TopicLook:
         """Return the last metadata; they are requested again in the background if the topic does not exist."""
         ...
 
@@ -97,11 +97,11 @@ class Tail(Protocol):
         """Return the answers since the last call, as soon as there is one."""
         ...
 
-    def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
+    def ask_coordinators(self, *, is_only_open: bool) -> AdminAnswers[LiveTransaction]:
         """Return the coordinators' current answers to ListTransactions and DescribeTransactions."""
         ...
 
-    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
+    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> AdminAnswers[LiveGroup]:
         """Return the coordinators' current answers about groups and their offsets."""
         ...
 

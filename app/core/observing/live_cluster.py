@@ -14,7 +14,7 @@ from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
 from app.core.observing.live_journal import LiveJournal
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 
 JOURNALS = (transaction_state.TOPIC, group_records.TOPIC)
 
@@ -85,7 +85,7 @@ class LiveCluster:
             self._aborts += fold.aborts - aborts
         return changed
 
-    def enter(self, topic: str, phase: Phase, *, problem: str = "", now_ms: int) -> None:
+    def enter(self, topic: str, phase: ReadingPhase, *, problem: str = "", now_ms: int) -> None:
         """Note the phase of one journal."""
         self._is_status_new |= self.journal(topic).enter(phase, problem=problem, now_ms=now_ms)
 

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from app.core.journals.reading import Reading
+from app.core.journals.reading import JournalCounts
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
 from app.core.observing.progress import JournalProgress
-from app.core.observing.snapshot import JournalStatus, Phase
+from app.core.observing.snapshot import JournalStatus, ReadingPhase
 
 
 class Placed(Protocol):
@@ -39,7 +39,7 @@ class LiveJournal(Generic[T]):
         self,
         topic: str,
         *,
-        reading: Reading,
+        reading: JournalCounts,
         values: Mapping[str, T],
         apply: Callable[[int, RecordBatch | UnreadableBatch], Collection[str]],
         forget: Callable[[int], Collection[str]],
@@ -99,12 +99,12 @@ class LiveJournal(Generic[T]):
         """The admin requests have no answer; the last one stays."""
         self.progress.note_not_polled(why)
 
-    def enter(self, phase: Phase, *, problem: str = "", now_ms: int) -> bool:
+    def enter(self, phase: ReadingPhase, *, problem: str = "", now_ms: int) -> bool:
         """Note the phase, and return True if it is new. Values of an absent or refused journal are not shown."""
-        if phase in (Phase.ABSENT, Phase.REFUSED) and self.progress.partition_count:
+        if phase in (ReadingPhase.ABSENT, ReadingPhase.REFUSED) and self.progress.partition_count:
             self.progress.stop()
             self._withdraw()
-        if phase is Phase.LIVE and self._stand_ins:
+        if phase is ReadingPhase.LIVE and self._stand_ins:
             # The partition of some of them is not known.
             self._changed.update(self._stand_ins)
             self._stand_ins = {}

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from app.core.journals.reading import Reading
-from app.core.observing.snapshot import JournalStatus, Phase, Source
+from app.core.journals.reading import JournalCounts
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, SnapshotSource
 
 SILENT_AFTER_MS = 3_000
 
 
-class _Partition(msgspec.Struct):
+class _PartitionProgress(msgspec.Struct):
     """target: the end in the leader's first answer; records before it may be outdated.
 
     as_of_ms: the last time at which it was read to its end. heard_ms: the leader's last answer.
@@ -35,15 +35,15 @@ class JournalProgress:
     def __init__(self, topic: str, *, now_ms: int) -> None:
         self.topic = topic
         self._expected: dict[int, int] = {}
-        self._partitions: dict[int, _Partition] = {}
-        self._phase = Phase.CONNECTING
+        self._partitions: dict[int, _PartitionProgress] = {}
+        self._phase = ReadingPhase.CONNECTING
         self._phase_since_ms = now_ms
         self._problem = ""
         self._polled_ms = -1
         self._missing: tuple[str, ...] = ()
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ReadingPhase:
         return self._phase
 
     @property
@@ -68,7 +68,7 @@ class JournalProgress:
         """Note an answer of the leader; return True if it reaches the target."""
         found = self._partitions.get(partition)
         if found is None:
-            found = self._partitions[partition] = _Partition(-1, max(end, 0), end, -1, now_ms)
+            found = self._partitions[partition] = _PartitionProgress(-1, max(end, 0), end, -1, now_ms)
         was_caught_up = found.is_caught_up
         found.position, found.end, found.heard_ms = next_offset, end, now_ms
         if next_offset >= end:
@@ -92,7 +92,7 @@ class JournalProgress:
         """The admin requests failed; `why` is a sentence part."""
         self._missing = (why,)
 
-    def enter(self, phase: Phase, *, problem: str = "", now_ms: int) -> bool:
+    def enter(self, phase: ReadingPhase, *, problem: str = "", now_ms: int) -> bool:
         """Return True if the phase or the problem is new."""
         is_new = (phase, problem) != (self._phase, self._problem)
         if phase is not self._phase:
@@ -100,7 +100,7 @@ class JournalProgress:
         self._phase, self._problem = phase, problem
         return is_new
 
-    def status(self, reading: Reading, *, now_ms: int) -> JournalStatus:
+    def status(self, reading: JournalCounts, *, now_ms: int) -> JournalStatus:
         partitions = self._partitions.values()
         silent = sum(now_ms - self._heard_ms(number) > SILENT_AFTER_MS for number in self._expected)
         is_read = self.is_caught_up_everywhere
@@ -129,13 +129,13 @@ class JournalProgress:
         found = self._partitions.get(partition)
         return self._expected[partition] if found is None else found.heard_ms
 
-    def _source(self, *, is_read: bool) -> Source:
+    def _source(self, *, is_read: bool) -> SnapshotSource:
         # A cluster without the journal has no transactions, which is certain.
-        if is_read or self._phase is Phase.ABSENT:
-            return Source.JOURNAL
-        return Source.ADMIN_CALLS if self._polled_ms >= 0 else Source.NOTHING
+        if is_read or self._phase is ReadingPhase.ABSENT:
+            return SnapshotSource.JOURNAL
+        return SnapshotSource.ADMIN_CALLS if self._polled_ms >= 0 else SnapshotSource.NOTHING
 
 
-def _complete_since(reading: Reading) -> int | None:
+def _complete_since(reading: JournalCounts) -> int | None:
     gaps = [position.whole_ms for position in reading.positions.values() if not position.is_whole]
     return max(gaps) if gaps else None

@@ -14,7 +14,7 @@ from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_pace import TransactionPace
 
 
-class Source(StrEnum):
+class SnapshotSource(StrEnum):
     """The source of the answers. ADMIN_CALLS have the current state without its history."""
 
     JOURNAL = "journal"
@@ -22,7 +22,7 @@ class Source(StrEnum):
     NOTHING = "nothing"
 
 
-class Phase(StrEnum):
+class ReadingPhase(StrEnum):
     """The phase of the reading of one journal.
 
     CONNECTING ─▶ CATCHING_UP ─▶ LIVE
@@ -53,10 +53,10 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     topic: str
-    phase: Phase
+    phase: ReadingPhase
     phase_since_ms: int
     problem: str = ""
-    source: Source = Source.NOTHING
+    source: SnapshotSource = SnapshotSource.NOTHING
     as_of_ms: int = -1
     complete_since_ms: int | None = -1
     lag_records: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.observing.wording import Quality
 
 TONES: tuple[tuple[str, str], ...] = (
@@ -10,11 +10,11 @@ TONES: tuple[tuple[str, str], ...] = (
     (Quality.PARTIAL, "busy"),
     (Quality.STALE, "warn"),
     (Quality.NOTHING, "idle"),
-    (Phase.OFF, "idle"),
-    (Phase.CONNECTING, "busy"),
-    (Phase.ABSENT, "idle"),
-    (Phase.REFUSED, "bad"),
-    (Phase.CATCHING_UP, "busy"),
-    (Phase.LIVE, "good"),
-    (Phase.LOST, "bad"),
+    (ReadingPhase.OFF, "idle"),
+    (ReadingPhase.CONNECTING, "busy"),
+    (ReadingPhase.ABSENT, "idle"),
+    (ReadingPhase.REFUSED, "bad"),
+    (ReadingPhase.CATCHING_UP, "busy"),
+    (ReadingPhase.LIVE, "good"),
+    (ReadingPhase.LOST, "bad"),
 )

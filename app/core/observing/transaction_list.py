@@ -22,7 +22,7 @@ _Place = tuple[int, str]
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
-class Owner(StrEnum):
+class IdOwnership(StrEnum):
     """OURS: a Fenceline pipeline owns the id."""
 
     OURS = "ours"
@@ -49,11 +49,11 @@ class TransactionQuery(msgspec.Struct, frozen=True, kw_only=True):
     states: frozenset[str] = frozenset()
     is_open: bool | None = None
     min_open_ms: int = 0
-    owner: Owner | None = None
+    owner: IdOwnership | None = None
     sort: TransactionSort = TransactionSort.OLDEST
 
 
-class TransactionPage(NamedTuple):
+class TransactionListPage(NamedTuple):
     """matching: the number of results on all pages."""
 
     items: tuple[LiveTransaction, ...]
@@ -61,7 +61,7 @@ class TransactionPage(NamedTuple):
     matching: int
 
 
-class Tally(NamedTuple):
+class TransactionTally(NamedTuple):
     """The number of ids, the number of open transactions, and the id with the oldest of these."""
 
     ids: int
@@ -69,7 +69,7 @@ class Tally(NamedTuple):
     oldest: LiveTransaction | None
 
 
-class Counted(NamedTuple):
+class CountedTransactions(NamedTuple):
     """All ids, with those that have an open transaction.
 
     shifts: by partition of the journal, the difference of its coordinator's clock to this process's, if there is one.
@@ -86,24 +86,26 @@ class Counted(NamedTuple):
         return live.state.last_update_ms + self.shifts.get(live.partition, 0)
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> TransactionTally:
         oldest = min(self.still_open, key=self.started_ms, default=None)
-        return Tally(len(self.transactions), len(self.still_open), oldest)
+        return TransactionTally(len(self.transactions), len(self.still_open), oldest)
 
 
-def counted(transactions: Mapping[str, LiveTransaction], shifts: Mapping[int, int] | None = None) -> Counted:
-    return Counted(transactions, _open_of(transactions.values()), shifts or {})
+def counted(
+    transactions: Mapping[str, LiveTransaction], shifts: Mapping[int, int] | None = None
+) -> CountedTransactions:
+    return CountedTransactions(transactions, _open_of(transactions.values()), shifts or {})
 
 
 def select(
-    ids: Counted,
+    ids: CountedTransactions,
     query: TransactionQuery,
     *,
     ours: Collection[str],
     now_ms: int,
     after: str | None,
     limit: int,
-) -> TransactionPage:
+) -> TransactionListPage:
     """Return one page. `ours` is used only if the query has an owner. Raises InvalidError."""
     checked_limit(limit)
     start = None if after is None else _position(after, query.sort)
@@ -113,11 +115,13 @@ def select(
     more = len(found) > limit
     page = found[:limit]
     cursor = encode_cursor(query.sort, str(page[-1][0]), page[-1][1]) if more else None
-    return TransactionPage(tuple(ids.transactions[name] for _, name in page), cursor, len(matching))
+    return TransactionListPage(tuple(ids.transactions[name] for _, name in page), cursor, len(matching))
 
 
 # One comprehension for each condition: with 50,000 ids and many views a second, an unused test costs time.
-def _matching(ids: Counted, query: TransactionQuery, ours: Collection[str], now_ms: int) -> Collection[LiveTransaction]:
+def _matching(
+    ids: CountedTransactions, query: TransactionQuery, ours: Collection[str], now_ms: int
+) -> Collection[LiveTransaction]:
     found: Collection[LiveTransaction] = ids.transactions.values()
     if query.min_open_ms > 0 or query.is_open:
         found = ids.still_open
@@ -132,9 +136,9 @@ def _matching(ids: Counted, query: TransactionQuery, ours: Collection[str], now_
     if query.search:
         search = query.search.casefold()
         found = [live for live in found if search in live.transactional_id.casefold()]
-    if query.owner is Owner.OURS:
+    if query.owner is IdOwnership.OURS:
         found = [live for live in found if live.transactional_id in ours]
-    elif query.owner is Owner.FOREIGN:
+    elif query.owner is IdOwnership.FOREIGN:
         found = [live for live in found if live.transactional_id not in ours]
     return found
 
@@ -144,7 +148,7 @@ def _open_of(found: Iterable[LiveTransaction]) -> Sequence[LiveTransaction]:
 
 
 def _first(
-    ids: Counted,
+    ids: CountedTransactions,
     found: Collection[LiveTransaction],
     still_open: Sequence[LiveTransaction] | None,
     sort: TransactionSort,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from app.core.observing.snapshot import JournalStatus, Phase, Source
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, SnapshotSource
 from app.kit.words import duration
 
 _BEHIND_MS = 2_000
@@ -31,24 +31,28 @@ def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
     topic = journal.topic
     behind_ms = now_ms - journal.as_of_ms
     match journal.phase:
-        case Phase.OFF:
+        case ReadingPhase.OFF:
             return Told(Quality.NOTHING, f"The journals are not read: {journal.problem}.")
-        case Phase.CONNECTING:
+        case ReadingPhase.CONNECTING:
             why = f": {journal.problem}" if journal.problem else ""
             return Told(Quality.NOTHING, f"Connecting to the cluster for `{topic}`{why}.")
-        case Phase.ABSENT:
+        case ReadingPhase.ABSENT:
             return Told(Quality.LIVE, f"The cluster has no `{topic}` yet: no client has used it.")
-        case Phase.CATCHING_UP:
+        case ReadingPhase.CATCHING_UP:
             done = f"{journal.partitions_caught_up} of {journal.partitions} partitions of `{topic}` are read"
-            instead = "; the others show their coordinators' answers" if journal.source is Source.ADMIN_CALLS else ""
+            instead = (
+                "; the others show their coordinators' answers" if journal.source is SnapshotSource.ADMIN_CALLS else ""
+            )
             return Told(Quality.PARTIAL, f"{done}{instead}. {journal.lag_records:,} records remain.")
-        case Phase.REFUSED:
-            asked = f" They were asked {duration(behind_ms)} ago." if journal.source is Source.ADMIN_CALLS else ""
+        case ReadingPhase.REFUSED:
+            asked = (
+                f" They were asked {duration(behind_ms)} ago." if journal.source is SnapshotSource.ADMIN_CALLS else ""
+            )
             return Told(Quality.PARTIAL, f"{_capitalised(journal.problem)}.{asked}")
-        case Phase.LOST:
+        case ReadingPhase.LOST:
             age = f" This is the state of {duration(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
             return Told(Quality.STALE, f"Not live: {journal.problem or 'no broker answers'}.{age}")
-        case Phase.LIVE:
+        case ReadingPhase.LIVE:
             if behind_ms > _BEHIND_MS:
                 why = f": {journal.problem}" if journal.problem else ""
                 was_so = f"this is the state of {duration(behind_ms)} ago"

@@ -24,7 +24,7 @@ ANSWER_WITHIN_S = 1.5
 Message = TypeVar("Message", bound=msgspec.Struct)
 
 
-class _Header(msgspec.Struct):
+class _MessageHeader(msgspec.Struct):
     protocol_version: int = -1
 
 
@@ -70,7 +70,7 @@ async def read(request: Request, kind: type[Message]) -> Message:
     """
     body = await request.body()
     try:
-        version = msgspec.json.decode(body, type=_Header).protocol_version
+        version = msgspec.json.decode(body, type=_MessageHeader).protocol_version
         protocol.check(version, peer="the worker")
         message = msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -24,7 +24,7 @@ UNREAD_AFTER = timedelta(seconds=5)
 """A rebalance is faster than this; a partition without an owner for longer is an issue."""
 
 
-class Severity(StrEnum):
+class NeedSeverity(StrEnum):
     WRONG = "wrong"
     STOPPED = "stopped"
     DEGRADED = "degraded"
@@ -40,7 +40,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     pipeline: str
     run_id: str | None
-    severity: Severity
+    severity: NeedSeverity
     sentence: str
     next_step: str | None = None
     explained: str | None = None
@@ -72,15 +72,15 @@ def needs_of(
         found.append(
             _need(
                 run,
-                Severity.NOTICE,
+                NeedSeverity.NOTICE,
                 f"the newest revision changes {', '.join(fields)} and waits for a full restart",
                 "restart the run as a whole",
             )
         )
-    return sorted(found, key=lambda need: list(Severity).index(need.severity))
+    return sorted(found, key=lambda need: list(NeedSeverity).index(need.severity))
 
 
-def _need(run: Run, severity: Severity, sentence: str, next_step: str | None = None) -> Need:
+def _need(run: Run, severity: NeedSeverity, sentence: str, next_step: str | None = None) -> Need:
     return Need(pipeline=run.pipeline, run_id=run.id, severity=severity, sentence=sentence, next_step=next_step)
 
 
@@ -90,7 +90,7 @@ def _ended(run: Run) -> list[Need]:
     return [
         _need(
             run,
-            Severity.STOPPED,
+            NeedSeverity.STOPPED,
             f"the run failed: {run.end_reason or 'no reason is known'}",
             "fix the cause, then start the pipeline again; it continues from its committed offsets",
         )
@@ -104,7 +104,7 @@ def _of_instance(run: Run, instance: Instance) -> list[Need]:
         return [
             _need(
                 run,
-                Severity.STOPPED,
+                NeedSeverity.STOPPED,
                 f"crash-looping: {crash_loop_sentence(instance, bounce_requested_at=run.bounce_requested_at)}",
                 "fix the cause; it is restarted automatically, at once with "
                 f"`fenceline runs restart {run.pipeline}`, and stopped with `fenceline runs drain {run.pipeline}`",
@@ -116,11 +116,14 @@ def _of_instance(run: Run, instance: Instance) -> list[Need]:
         case InstanceState.FAILED | InstanceState.LOST:
             again = f"fix the cause, then restart it: `fenceline runs restart {run.pipeline}`"
             next_step = again if has_permanent_error(instance) else None
-            return [_need(run, Severity.STOPPED, f"{who} is {instance.state}{why}", next_step)]
+            return [_need(run, NeedSeverity.STOPPED, f"{who} is {instance.state}{why}", next_step)]
         case InstanceState.UNREACHABLE:
             return [
                 _need(
-                    run, Severity.DEGRADED, f"{who} is unreachable{why}", "check whether its host and Spark still run"
+                    run,
+                    NeedSeverity.DEGRADED,
+                    f"{who} is unreachable{why}",
+                    "check whether its host and Spark still run",
                 )
             ]
         case _:
@@ -131,7 +134,7 @@ def _of_instance(run: Run, instance: Instance) -> list[Need]:
                 else [
                     _need(
                         run,
-                        Severity.DEGRADED,
+                        NeedSeverity.DEGRADED,
                         f"{who}: {waits}",
                         "add Spark workers or cores, or lower the pipeline's tasks per instance",
                     )
@@ -152,21 +155,23 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
         open_ms = status.last.open_transaction_age_ms or 0
         if status.last.not_progressing_ms is not None:
             step = "fix the cause of the error; checkpoints become smaller automatically, down to one record"
-            found.append(_need(run, Severity.STOPPED, f"not progressing: {not_progressing_sentence(status)}", step))
+            found.append(_need(run, NeedSeverity.STOPPED, f"not progressing: {not_progressing_sentence(status)}", step))
         elif status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF):
             error = status.last.last_error or "no error was given"
-            found.append(_need(run, Severity.DEGRADED, f"{who} is {status.last.state.replace('_', ' ')}: {error}"))
+            found.append(_need(run, NeedSeverity.DEGRADED, f"{who} is {status.last.state.replace('_', ' ')}: {error}"))
         elif _is_kept_out(status, now):
-            found.append(_need(run, Severity.DEGRADED, f"{who} is not a member of its group: {status.last.last_error}"))
+            found.append(
+                _need(run, NeedSeverity.DEGRADED, f"{who} is not a member of its group: {status.last.last_error}")
+            )
         elif age > SILENT_AFTER and status.last.state is not TaskState.DRAINED:
             found.append(
-                _need(run, Severity.DEGRADED, f"{who} has sent no heartbeat for {duration_s(age.total_seconds())}")
+                _need(run, NeedSeverity.DEGRADED, f"{who} has sent no heartbeat for {duration_s(age.total_seconds())}")
             )
         elif open_ms > definition.transaction_timeout_ms / 2:
             found.append(
                 _need(
                     run,
-                    Severity.DEGRADED,
+                    NeedSeverity.DEGRADED,
                     f"{who} has an open transaction for {duration(open_ms)} of at most "
                     f"{duration(definition.transaction_timeout_ms)}",
                 )
@@ -195,7 +200,7 @@ def _of_unread(
     return [
         _need(
             run,
-            Severity.DEGRADED,
+            NeedSeverity.DEGRADED,
             f"no task has read {named}{more} for {duration_s(since_s)}",
             f"check the brokers of {definition.cluster} and the task events",
         )

@@ -58,7 +58,7 @@ class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
         return (self.end if self.committed is None else self.committed) - self.target
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class ResetBounds(msgspec.Struct, frozen=True, kw_only=True):
     earliest: int
     end: int
 
@@ -67,7 +67,7 @@ def plan(
     target: OffsetTarget,
     *,
     committed: Mapping[TopicPartition, int],
-    bounds: Mapping[TopicPartition, Bounds],
+    bounds: Mapping[TopicPartition, ResetBounds],
     at_timestamp: Mapping[TopicPartition, int],
     recorded: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> list[OffsetChange] | list[Problem]:
@@ -107,7 +107,7 @@ def plan(
 
 def _problems(
     target: OffsetTarget,
-    bounds: Mapping[TopicPartition, Bounds],
+    bounds: Mapping[TopicPartition, ResetBounds],
     recorded: Mapping[TopicPartition, int],
     lost: Mapping[TopicPartition, int],
 ) -> list[Problem]:
@@ -136,7 +136,9 @@ def _problems(
 
 
 def _problems_of_recorded(
-    bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int], lost: Mapping[TopicPartition, int]
+    bounds: Mapping[TopicPartition, ResetBounds],
+    recorded: Mapping[TopicPartition, int],
+    lost: Mapping[TopicPartition, int],
 ) -> list[Problem]:
     if not recorded:
         return [Problem(field="kind", message="no committed offset of these topics is recorded: choose another target")]

@@ -6,7 +6,7 @@ and one of them counts everything of half a minute. So such a task's rates are f
 
 from __future__ import annotations
 
-from app.core.runs.task import Counted, Counters, TaskRates, TaskReport, TaskState, TaskStatus
+from app.core.runs.task import CounterReading, Counters, TaskRates, TaskReport, TaskState, TaskStatus
 
 _OFTEN_MS = 1_000
 """Heartbeats come about this often."""
@@ -28,14 +28,14 @@ def rates_between(before: TaskStatus | None, after: TaskReport) -> TaskRates:
     every_ms = after.commits_every_ms or 0
     is_rare = every_ms > _OFTEN_MS
     longest_ms = 2 * every_ms + (after.uploads_within_ms or 0)
-    now = Counted(at_ms=after.sent_at_ms, counters=after.counters)
+    now = CounterReading(at_ms=after.sent_at_ms, counters=after.counters)
     if (
         before is None
         or (before.last.lease, before.last.attempt) != (after.lease, after.attempt)
         or after.sent_at_ms <= before.last.sent_at_ms
     ):
         return TaskRates(since=now if is_rare else None)
-    last = Counted(at_ms=before.last.sent_at_ms, counters=before.last.counters)
+    last = CounterReading(at_ms=before.last.sent_at_ms, counters=before.last.counters)
     if not is_rare:
         return _rates(last, now, over_ms=now.at_ms - last.at_ms, since=None)
     since = before.rates.since or last
@@ -57,7 +57,7 @@ def _ends(counters: Counters) -> tuple[int, ...]:
     )
 
 
-def _rates(before: Counted, after: Counted, *, over_ms: int, since: Counted | None) -> TaskRates:
+def _rates(before: CounterReading, after: CounterReading, *, over_ms: int, since: CounterReading | None) -> TaskRates:
     seconds = over_ms / 1000
     new, old = after.counters, before.counters
     return TaskRates(

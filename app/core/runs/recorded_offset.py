@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from app.core.pipelines.pipeline import StartPosition
-from app.core.runs.offset_reset import Bounds, TopicPartition
+from app.core.runs.offset_reset import ResetBounds, TopicPartition
 from app.kit.errors import ConflictError, Problem
 
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -139,7 +139,7 @@ def compare(
     *,
     committed: Mapping[TopicPartition, int],
     partitions: Collection[TopicPartition],
-    bounds: Mapping[TopicPartition, Bounds | str],
+    bounds: Mapping[TopicPartition, ResetBounds | str],
     topic_ids: Mapping[str, str | None],
     start_position: StartPosition,
 ) -> Compared:

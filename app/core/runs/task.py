@@ -119,7 +119,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     events_dropped: Count = 0
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class CounterReading(msgspec.Struct, frozen=True, kw_only=True):
     """The totals of an attempt, and the time of the report, by its clock."""
 
     at_ms: int
@@ -139,7 +139,7 @@ class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
     commits_per_s: float | None = None
     aborts_per_s: float | None = None
     over_ms: int | None = None
-    since: Counted | None = None
+    since: CounterReading | None = None
 
 
 class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):

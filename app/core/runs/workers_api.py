@@ -30,7 +30,7 @@ from app.core.runs.message_api import (
 )
 from app.core.runs.service import heartbeats, instances, specifications
 from app.core.wire import protocol, specification
-from app.core.wire.heartbeat import Claim, DriverHeartbeat, Outcome, TaskHeartbeat
+from app.core.wire.heartbeat import Claim, DriverHeartbeat, ReportedOutcome, TaskHeartbeat
 from app.core.wiring import Wiring, WiringDep
 from app.kit.errors import UnavailableError
 from app.kit.settings import path_of
@@ -121,7 +121,7 @@ async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Respon
     return answer_with(answer)
 
 
-def _note(wiring: Wiring, heard: heartbeats.Heard) -> None:
+def _note(wiring: Wiring, heard: heartbeats.HeartbeatResult) -> None:
     """Count dropped fields, and ask the brokers for partitions that the server does not know yet."""
     taken, context = heard.taken, heard.context
     sender = f"task {taken.task} of instance {taken.ordinal}"
@@ -187,7 +187,7 @@ async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:
 
 
 async def outcome(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await read(request, Outcome)
+    message = await read(request, ReportedOutcome)
     async with bounded_unit(wiring) as uow:
         await heartbeats.receive_outcome(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()

@@ -17,7 +17,7 @@ _COMPLAINT_LIMIT_S = 1.0
 _ANSWER, _COMPLAINT = 1, 2
 
 
-class Ended(NamedTuple):
+class ProcessEnd(NamedTuple):
     """started: the child wrote its first line. answer: the second one.
 
     exit_code: as in subprocess; None if its time was over, or its answer too long.
@@ -31,7 +31,9 @@ class Ended(NamedTuple):
     reason: str = ""
 
 
-async def ask(command: tuple[str, ...], request: bytes, *, folder: str, start_limit_s: float, limit_s: float) -> Ended:
+async def ask(
+    command: tuple[str, ...], request: bytes, *, folder: str, start_limit_s: float, limit_s: float
+) -> ProcessEnd:
     """Start the child in an empty environment, write the request to it, and wait for its end. Its session ends with it.
 
     Args:
@@ -62,7 +64,7 @@ async def ask(command: tuple[str, ...], request: bytes, *, folder: str, start_li
             async with asyncio.timeout(_COMPLAINT_LIMIT_S):
                 await child.closed[_COMPLAINT].wait()
         transport.close()
-    return Ended(
+    return ProcessEnd(
         started=b"\n" in child.written[_ANSWER],
         answer=child.answer(),
         exit_code=exit_code,

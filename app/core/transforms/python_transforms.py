@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from app.core.pipelines.pipeline import PythonFunction
-from app.core.transforms.asked_process import Ended, ask
+from app.core.transforms.asked_process import ProcessEnd, ask
 from app.core.transforms.isolation import Isolation, isolation
 from app.kit.errors import Problem
 from app.kit.printable import one_line
@@ -121,7 +121,7 @@ async def check_python_transform(
         memory_mb=memory_limit_mb,
     )
     isolated = isolation(secret_paths=secret_paths)
-    ended = Ended(started=False, reason="bubblewrap (`bwrap`) is not installed")
+    ended = ProcessEnd(started=False, reason="bubblewrap (`bwrap`) is not installed")
     async with _checks.setdefault(asyncio.get_running_loop(), _Checks()).place() as is_in:
         if not is_in:
             return [_file_problem(_TOO_MANY.format(file=transform.file_name))]
@@ -148,7 +148,7 @@ async def check_python_transform(
     return [Problem(field=f"transform.{verdict.field}", message=one_line(verdict.message))]
 
 
-async def _run(request: _Request, *, isolated: Isolation | None, time_limit_s: float) -> Ended:
+async def _run(request: _Request, *, isolated: Isolation | None, time_limit_s: float) -> ProcessEnd:
     """Start the child, ask it, and wait for its end. No process of it is left running."""
     prefix, uid = ((), None) if isolated is None else (isolated.prefix, isolated.uid)
     asked = msgspec.structs.replace(request, uid=uid, is_isolated=isolated is not None)
@@ -171,7 +171,7 @@ def _file_problem(message: str) -> Problem:
     return Problem(field="transform.file_name", message=message)
 
 
-def _end(ended: Ended, time_limit_s: float) -> str:
+def _end(ended: ProcessEnd, time_limit_s: float) -> str:
     exit_code = ended.exit_code
     if ended.is_too_long:
         return (

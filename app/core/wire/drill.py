@@ -15,7 +15,7 @@ from app.core.wire import protocol
 DRILL_PATH = "/workers/v1/drill"
 
 
-class Act(StrEnum):
+class DrillAct(StrEnum):
     """The action on a process: SIGSTOP, and SIGCONT after a fixed time; or SIGKILL."""
 
     FREEZE = "freeze"
@@ -39,7 +39,7 @@ class DrillOrder(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     drill_id: str
-    act: Act
+    act: DrillAct
     for_s: float
     begin_within_s: float
 

@@ -41,9 +41,9 @@ __all__ = [
     "GoneAttempt",
     "GoneBy",
     "HeartbeatAnswer",
-    "Outcome",
     "OutcomeKind",
     "PartitionProgress",
+    "ReportedOutcome",
     "TaskEvent",
     "TaskHeartbeat",
     "TaskState",
@@ -159,7 +159,7 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     database_epoch: str
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of the application as it reports it; Spark's master reports FINISHED for every end.
 
     application_id: the reporting application; one whose claim was refused ends nothing.

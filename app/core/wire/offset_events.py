@@ -30,12 +30,12 @@ class Teller(NamedTuple):
     attempt: int
 
 
-class Leaving(StrEnum):
+class PartitionLeaving(StrEnum):
     REVOKED = "revoked"
     LOST = "lost"
 
 
-class Found(StrEnum):
+class StartReason(StrEnum):
     """The reason for the position at which reading continues.
 
     COMMITTED: the group had committed this offset, as its coordinator reports.
@@ -48,7 +48,7 @@ class Found(StrEnum):
     GONE_UNREAD = "gone_unread"
 
 
-class Outcome(StrEnum):
+class CheckpointOutcome(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
@@ -73,7 +73,7 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
     index: int
     number: int
     follows: int | None = None
-    how: Leaving
+    how: PartitionLeaving
     at_ms: int | None = None
 
 
@@ -88,12 +88,12 @@ class Positioned(msgspec.Struct, frozen=True, kw_only=True, tag="positioned"):
     number: int
     follows: int | None = None
     offset: int
-    found: Found = Found.COMMITTED
+    found: StartReason = StartReason.COMMITTED
     gone_from: int | None = None
     at_ms: int | None = None
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
+class RecordedCheckpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
     """The partition's share of one checkpoint, or of several consecutive committed ones without a gap.
 
     begins: the client's position before the first poll with records in it; None if it had not read yet. The outcome of
@@ -114,18 +114,18 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
     last: int | None
     next: int
     records: int | None
-    outcome: Outcome
+    outcome: CheckpointOutcome
     checkpoints: int = 1
     at_ms: int | None = None
     until_ms: int | None = None
 
 
-Event = Assigned | GivenUp | Positioned | Checkpoint
+Event = Assigned | GivenUp | Positioned | RecordedCheckpoint
 
 
 def checkpoints_of(event: Event) -> int:
     """Return its number of checkpoints; 1 for an event that cannot grow."""
-    return event.checkpoints if isinstance(event, Checkpoint) else 1
+    return event.checkpoints if isinstance(event, RecordedCheckpoint) else 1
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):

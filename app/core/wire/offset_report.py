@@ -25,7 +25,7 @@ class Init(NamedTuple):
     transactional_id: str | None = None
 
 
-class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition with new events.
 
     recorded: the number of its events in this attempt, with those that are not reported (any more).
@@ -53,4 +53,4 @@ class OffsetReport(msgspec.Struct, frozen=True, kw_only=True):
     database_epoch: str | None = None
     is_over: bool = False
     inits: tuple[Init, ...] = ()
-    partitions: tuple[PartitionOffsets, ...] = ()
+    partitions: tuple[ReportedPartition, ...] = ()

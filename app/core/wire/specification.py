@@ -16,7 +16,7 @@ class TaskIdentity(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str | None
 
 
-class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
+class MappedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """The transactional id under which a partition is read in `exactly_once`, by any task."""
 
     topic: str
@@ -47,7 +47,7 @@ class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
     definition: PipelineDefinition
     client_config: dict[str, str]
     tasks: tuple[TaskIdentity, ...]
-    mappings: tuple[PartitionMapping, ...] = ()
+    mappings: tuple[MappedPartition, ...] = ()
     recorded: tuple[RecordedOffset, ...] = ()
     server_urls: tuple[str, ...] = ()
     run_token: str = ""
@@ -71,10 +71,10 @@ def encode(specification: InstanceSpecification) -> bytes:
 
 def decode(data: bytes) -> InstanceSpecification:
     """Raises UnsupportedProtocolError before it reads the rest, msgspec.ValidationError on a malformed message."""
-    header = msgspec.json.decode(data, type=_Header)
+    header = msgspec.json.decode(data, type=_SpecificationHeader)
     protocol.check(header.protocol_version, peer="the server")
     return msgspec.json.decode(data, type=InstanceSpecification)
 
 
-class _Header(msgspec.Struct):
+class _SpecificationHeader(msgspec.Struct):
     protocol_version: int = -1

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.core.allow_lists.spark_master import DEFAULT_WEB_PORT, SparkMasterError, parse
-from app.edges.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, is_enough
+from app.edges.embedded.doctor import DoctorFinding, DoctorVerdict, Machine, Purpose, examine, is_enough
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.java import find_java
 from app.edges.embedded.maven import KAFKA_JARS, ensure_jars
@@ -24,7 +24,12 @@ from app.kit.cli.errors import CommandError
 from app.kit.cli.meanwhile import saying_that_it_waits
 from app.kit.cli.output import AsJson, console, print_json
 
-_STYLES = {Verdict.FOUND: "green", Verdict.LATER: "yellow", Verdict.WARNING: "yellow", Verdict.MISSING: "bold red"}
+_STYLES = {
+    DoctorVerdict.FOUND: "green",
+    DoctorVerdict.LATER: "yellow",
+    DoctorVerdict.WARNING: "yellow",
+    DoctorVerdict.MISSING: "bold red",
+}
 
 
 def doctor(
@@ -83,7 +88,7 @@ def _fetch(console: Console) -> list[str]:
     return []
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[DoctorFinding]) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

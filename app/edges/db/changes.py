@@ -24,7 +24,7 @@ BACK_OFF = BackOff(0.2, 5.0)
 _log = logging.getLogger(__name__)
 
 
-class Subscription:
+class ChangeSubscription:
     """One reader's view of the feed. Notices between two calls are combined into one, by noun and name."""
 
     def __init__(self, wants: Callable[[str], bool]) -> None:
@@ -58,13 +58,13 @@ class ChangeFeed:
         url = make_url(database_url)
         self._conninfo = lasting_conninfo(url, application_name="fenceline changes")
         self._where = f"{url.host or 'localhost'}:{url.port or 5432}"
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[ChangeSubscription] = set()
         self.is_listening = False
 
     @asynccontextmanager
-    async def subscribe(self, wants: Callable[[str], bool] = lambda _: True) -> AsyncGenerator[Subscription]:
+    async def subscribe(self, wants: Callable[[str], bool] = lambda _: True) -> AsyncGenerator[ChangeSubscription]:
         """Notices from now on, for as long as the context is open. `wants` selects by `<noun>:<name>`."""
-        subscription = Subscription(wants)
+        subscription = ChangeSubscription(wants)
         self._subscriptions.add(subscription)
         try:
             yield subscription

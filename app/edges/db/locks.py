@@ -21,7 +21,7 @@ SCHEMA_LOCK = "fenceline migrations"
 _TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
 
-class HeldLock:
+class PostgresLock:
     """A lock that was held when this was made; it ends with its connection."""
 
     def __init__(self, connection: psycopg.AsyncConnection[tuple[bool]]) -> None:
@@ -45,7 +45,7 @@ class AdvisoryLocks:
         self._where = f"{self._url.host or 'localhost'}:{self._url.port or 5432}"
 
     @asynccontextmanager
-    async def hold(self, name: str) -> AsyncGenerator[HeldLock]:
+    async def hold(self, name: str) -> AsyncGenerator[PostgresLock]:
         """Wait for the lock, and release it on leaving. Raises UnavailableError without the database.
 
         Raises ValueError for the name of the schema's own lock.
@@ -62,7 +62,7 @@ class AdvisoryLocks:
                 raise
             raise ours from error
         try:
-            yield HeldLock(connection)
+            yield PostgresLock(connection)
         finally:
             # Closing the session releases the lock, also when no request is possible any more.
             await connection.close()

@@ -11,7 +11,7 @@ from app.edges.embedded.ports import LOOPBACK
 PLAINTEXT = "PLAINTEXT"
 
 
-class Listener(NamedTuple):
+class BrokerListener(NamedTuple):
     """A listener for clients beside the plain one.
 
     protocol: as in Kafka's `security.protocol`. advertised: the port on this machine, or `host:port`, that clients get
@@ -52,7 +52,7 @@ def broker_settings(
     voters: str,
     brokers: int,
     data: Path,
-    listeners: Mapping[str, Listener] | None = None,
+    listeners: Mapping[str, BrokerListener] | None = None,
 ) -> dict[str, str]:
     """Return the settings of a node in a cluster of `brokers` nodes; docker-compose.yml has the same for its broker.
 
@@ -60,7 +60,7 @@ def broker_settings(
     """
     replicas = min(brokers, 3)
     in_sync = 2 if replicas == 3 else 1
-    for_clients = {PLAINTEXT: Listener(port, PLAINTEXT), **(listeners or {})}
+    for_clients = {PLAINTEXT: BrokerListener(port, PLAINTEXT), **(listeners or {})}
     bound = ",".join(f"{name}://{one.bound}" for name, one in for_clients.items())
     advertised = ",".join(f"{name}://{one.address}" for name, one in for_clients.items())
     protocols = ",".join(f"{name}:{one.protocol}" for name, one in for_clients.items())

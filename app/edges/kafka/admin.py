@@ -25,10 +25,10 @@ from app.core.clusters.brokers import (
 )
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
-from app.core.journals.log_look import Landmark, Look
+from app.core.journals.log_look import Landmark, LogLook
 from app.core.runs.recorded_offset import TruncatedOffset
 from app.edges.kafka import cluster_client, first_contact, partition_log
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ClusterClient, Settings
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.edges.kafka.group_client import BrokerFacts
@@ -180,7 +180,7 @@ class KafkaBrokers:
         start: int | Landmark,
         limit: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> Look:
+    ) -> LogLook:
         resolved, attempt = await self._begin(connection, timeout_s)
         question = partial(partition_log.read_partition_log, resolved, attempt, at, start=start, limit=limit)
         return await self._bounded(attempt, question)
@@ -193,9 +193,9 @@ class KafkaBrokers:
             attempt, partial(partition_log.read_transactional_ids, resolved, attempt, producer_ids)
         )
 
-    async def _begin(self, connection: Connection, timeout_s: float) -> tuple[Settings, Attempt]:
+    async def _begin(self, connection: Connection, timeout_s: float) -> tuple[Settings, ConnectionAttempt]:
         resolved = await asyncio.to_thread(self._resolve, connection)
-        return resolved, Attempt(resolved[BOOTSTRAP], timeout_s)
+        return resolved, ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
 
     async def _ask(
         self, connection: Connection, timeout_s: float, what: str, question: Callable[[ClusterClient], T]
@@ -203,7 +203,7 @@ class KafkaBrokers:
         resolved, attempt = await self._begin(connection, timeout_s)
         return await self._bounded(attempt, partial(cluster_client.ask, resolved, attempt, what, question))
 
-    async def _bounded(self, attempt: Attempt, question: Callable[[], T]) -> T:
+    async def _bounded(self, attempt: ConnectionAttempt, question: Callable[[], T]) -> T:
         """Return the answer to a blocking question."""
         asked = asyncio.get_running_loop().run_in_executor(self._threads, question)
         try:

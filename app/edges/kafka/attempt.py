@@ -7,7 +7,7 @@ import time
 from app.kit.errors import BrokerUnreachableError, UnavailableError
 
 
-class Attempt:
+class ConnectionAttempt:
     """Counts from its creation. `address`: the cluster's, for the errors."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
@@ -24,9 +24,9 @@ class Attempt:
     def is_over(self) -> bool:
         return time.monotonic() >= self._deadline
 
-    def half(self) -> Attempt:
+    def half(self) -> ConnectionAttempt:
         """Return a part of this question with half of the remaining time."""
-        return Attempt(self.address, self.left_s / 2)
+        return ConnectionAttempt(self.address, self.left_s / 2)
 
     def unreachable(self, error: str, *, is_advertised: bool = False) -> BrokerUnreachableError:
         tried_s = time.monotonic() - self.started

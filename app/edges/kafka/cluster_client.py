@@ -19,10 +19,10 @@ from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[
 from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import Broker, ClusterDescription, PartitionOffsets, TopicPartition
 from app.core.clusters.cluster import TopicFacts
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.group_client import GroupClient
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
-from app.edges.kafka.raw_fetch import LATEST, Isolation
+from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
 from app.edges.kafka.transactions.asking import error_in
 from app.edges.kafka.transactions.leaders import LeaderClient
 from app.kit.errors import UnavailableError
@@ -40,7 +40,7 @@ _Metadata: Any = MetadataRequest
 _Configs: Any = DescribeConfigsRequest
 
 
-def ask(resolved: Settings, attempt: Attempt, what: str, question: Callable[[ClusterClient], T]) -> T:
+def ask(resolved: Settings, attempt: ConnectionAttempt, what: str, question: Callable[[ClusterClient], T]) -> T:
     """Return the answer of a client made for this question, with retries while brokers are not ready. Blocks.
 
     Raises BrokerUnreachableError, UnavailableError with the refusal, and the question's own Fenceline errors.
@@ -115,8 +115,8 @@ class ClusterClient(LeaderClient, GroupClient):
     def offsets_at(self, partitions: Collection[TopicPartition], *, timestamp_ms: int) -> dict[TopicPartition, int]:
         """Return the first offset at or after the timestamp, or the last stable one."""
         # Negative timestamps are names in Kafka: -1 is the end, -2 the beginning.
-        at_time = self._offsets(partitions, max(0, timestamp_ms), Isolation.READ_COMMITTED)
-        end = self._told(self._offsets(partitions, LATEST, Isolation.READ_COMMITTED))
+        at_time = self._offsets(partitions, max(0, timestamp_ms), FetchIsolation.READ_COMMITTED)
+        end = self._told(self._offsets(partitions, LATEST, FetchIsolation.READ_COMMITTED))
         return {at: offset if offset >= 0 else end[at] for at, offset in self._told(at_time).items()}
 
     def _told(self, answers: Mapping[TopicPartition, T | Refused]) -> dict[TopicPartition, T]:

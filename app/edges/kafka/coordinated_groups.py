@@ -20,15 +20,15 @@ from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[report
 
 from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
 from app.core.journals.group_values.consumer import (
+    ConsumerMember,
     CurrentAssignment,
     EpochedPartitions,
-    Member,
     MemberState,
     TargetAssignment,
     TopicIdPartitions,
 )
 from app.core.journals.group_values.offsets import OffsetCommit
-from app.core.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup, LiveMember
+from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState, LiveGroup, LiveMember
 from app.core.observing.group_list import members_of
 from app.edges.kafka.group_client import (
     ConsumerGroupDescribeRequest,
@@ -254,7 +254,7 @@ def _member(
     pattern: str | None = None,
 ) -> LiveMember:
     return LiveMember(
-        metadata=Member(
+        metadata=ConsumerMember(
             instance_id=getattr(member, "instance_id", None),
             rack_id=member.rack_id,
             client_id=member.client_id,
@@ -287,12 +287,12 @@ def _add_offsets(send: Callable[[Any], Any], groups: Mapping[str, LiveGroup], re
             commit = OffsetCommit(
                 part.committed_offset, leader_epoch=part.committed_leader_epoch, metadata=part.metadata or ""
             )
-            groups[name].offsets[topic, part.partition_index] = Committed(commit, -1)
+            groups[name].offsets[topic, part.partition_index] = CommittedOffset(commit, -1)
     positions = {name: _positions(group) for name, group in groups.items()}
     with_positions = {name: found for name, found in positions.items() if found}
     for name, topic, part in _offsets(send, with_positions, refusals, require_stable=True):
         if part.error_code == _UNSTABLE_OFFSET_COMMIT:
-            groups[name].pending[topic, part.partition_index, -1] = Committed(OffsetCommit(-1), -1)
+            groups[name].pending[topic, part.partition_index, -1] = CommittedOffset(OffsetCommit(-1), -1)
 
 
 def _positions(group: LiveGroup) -> dict[str, list[int]]:

@@ -21,12 +21,12 @@ from app.core.journals import group_records, transaction_state
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
-from app.core.observing.journals import Heard, LogAnswer, Look, Polled, Stamp, Tail
+from app.core.observing.journals import AdminAnswers, FetchOutcome, LogAnswer, Stamp, Tail, TopicLook
 from app.edges.kafka import coordinated_groups, open_transactions
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
-from app.edges.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher, offset_after
+from app.edges.kafka.raw_fetch import EARLIEST, FetchIsolation, RawFetcher, offset_after
 from app.kit.errors import UnavailableError
 from app.kit.words import duration_s
 
@@ -43,7 +43,7 @@ _OFFSET_OUT_OF_RANGE = 1
 _NOT_ALLOWED = frozenset({29, 31})
 
 
-class _Answer(NamedTuple):
+class _LeaderAnswer(NamedTuple):
     """The result from one leader: the message or an error."""
 
     broker_id: int
@@ -72,7 +72,7 @@ class KafkaJournals:
 
     def open(self, connection: Mapping[str, str], *, timeout_s: float) -> AbstractContextManager[Tail]:
         resolved = self._resolve(connection)
-        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
         try:
             return JournalTail(resolved, attempt, self._topics, timeout_s=timeout_s)
         except errors.KafkaError as error:
@@ -83,7 +83,7 @@ class JournalTail(RawFetcher):
     """The Tail port; a context manager."""
 
     def __init__(
-        self, resolved: Mapping[str, str], attempt: Attempt, topics: Collection[str], *, timeout_s: float
+        self, resolved: Mapping[str, str], attempt: ConnectionAttempt, topics: Collection[str], *, timeout_s: float
     ) -> None:
         super().__init__(resolved, attempt)
         self._timeout_s = timeout_s
@@ -92,7 +92,7 @@ class JournalTail(RawFetcher):
         self._at_end: dict[TopicPartition, tuple[int, float]] = {}
         self._in_flight: set[int] = set()
         self._not_before: dict[int, float] = {}
-        self._answered: SimpleQueue[_Answer] = SimpleQueue()
+        self._answered: SimpleQueue[_LeaderAnswer] = SimpleQueue()
         self._heard_at = time.monotonic()
         self._leaders_asked_at = self._heard_at
         self._cluster = self._manager.cluster
@@ -110,16 +110,16 @@ class JournalTail(RawFetcher):
     def kafka_cluster_id(self) -> str:
         return str(self._cluster.cluster_id)
 
-    def look_up(self, topic: str) -> Look:
+    def look_up(self, topic: str) -> TopicLook:
         is_any_absent = any(not self._cluster.partitions_for_topic(one) for one in self._wanted)
         # For a missing topic, the library refreshes its metadata by itself, up to ten times a second.
         self._cluster.config["retry_backoff_ms"] = _LOOK_FOR_ABSENT_MS if is_any_absent else _LOOK_FOR_LEADERS_MS
         found = self._cluster.partitions_for_topic(topic)
         if found:
-            return Look(frozenset(found))
+            return TopicLook(frozenset(found))
         self._ask_for_leaders()
         refusal = "its description is not allowed" if topic in self._cluster.unauthorized_topics else ""
-        return Look(frozenset(), refusal)
+        return TopicLook(frozenset(), refusal)
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
         self._positions[TopicPartition(topic, partition)] = offset
@@ -159,19 +159,19 @@ class JournalTail(RawFetcher):
                 f"last seen: {self.last_failure or 'nothing'}"
             )
 
-    def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
+    def ask_coordinators(self, *, is_only_open: bool) -> AdminAnswers[LiveTransaction]:
         described = open_transactions.describe_all(self._bounded, self.broker_ids(), is_only_open=is_only_open)
         found = {
             name: LiveTransaction(name, state, self._partition_of(name, transaction_state.TOPIC), -1)
             for name, state in described.states.items()
         }
-        return Polled(found, described.missing)
+        return AdminAnswers(found, described.missing)
 
-    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
+    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> AdminAnswers[LiveGroup]:
         described = coordinated_groups.describe_all(self._bounded, self.broker_ids(), is_wanted=is_wanted)
         for name, group in described.groups.items():
             group.partition = self._partition_of(name, group_records.TOPIC)
-        return Polled(described.groups, described.missing)
+        return AdminAnswers(described.groups, described.missing)
 
     def _partition_of(self, name: str, topic: str) -> int:
         """Return the partitions of the journal of this name; -1 while they are unknown."""
@@ -186,8 +186,8 @@ class JournalTail(RawFetcher):
 
         return self._manager.run(sent)
 
-    def _others(self) -> list[_Answer]:
-        found: list[_Answer] = []
+    def _others(self) -> list[_LeaderAnswer]:
+        found: list[_LeaderAnswer] = []
         while True:
             try:
                 found.append(self._answered.get_nowait())
@@ -216,13 +216,13 @@ class JournalTail(RawFetcher):
         sent_at = time.monotonic()
         message, problem = None, None
         try:
-            request = self._request(positions, _LONG_POLL_MS, Isolation.READ_UNCOMMITTED)
+            request = self._request(positions, _LONG_POLL_MS, FetchIsolation.READ_UNCOMMITTED)
             message = await self._sent_to(request, broker_id, _LONG_POLL_MS + self._timeout_s * 1000)
         except Exception as error:  # noqa: BLE001 - raised by the polling thread
             problem = error
-        self._answered.put(_Answer(broker_id, positions, sent_at, time.monotonic(), message, problem))
+        self._answered.put(_LeaderAnswer(broker_id, positions, sent_at, time.monotonic(), message, problem))
 
-    def _read(self, answer: _Answer) -> list[LogAnswer]:
+    def _read(self, answer: _LeaderAnswer) -> list[LogAnswer]:
         """Treat an unreadable answer like a failed connection: its broker misses a turn."""
         try:
             with reading_answers():
@@ -231,7 +231,7 @@ class JournalTail(RawFetcher):
             self._note_failure(answer.broker_id, str(error))
             return []
 
-    def _taken(self, answer: _Answer) -> list[LogAnswer]:
+    def _taken(self, answer: _LeaderAnswer) -> list[LogAnswer]:
         self._in_flight.discard(answer.broker_id)
         error = answer.error
         if error is None and answer.message.error_code != 0:
@@ -254,7 +254,7 @@ class JournalTail(RawFetcher):
         self._not_before[answer.broker_id] = answer.sent_at + (_PACE_S if found else 0.0)
         return found
 
-    def _heard(self, at: TopicPartition, part: Any, answer: _Answer) -> list[LogAnswer]:
+    def _heard(self, at: TopicPartition, part: Any, answer: _LeaderAnswer) -> list[LogAnswer]:
         code: int = part.error_code
         if code == 0:
             batches = tuple(split_batches(bytes(part.records or b"")))
@@ -263,15 +263,17 @@ class JournalTail(RawFetcher):
             end: int = part.high_watermark
             stamp = self._stamp(at, batches, answer, is_at_end=next_offset >= end)
             return [
-                LogAnswer(Heard.READ, at.topic, at.partition, batches, next_offset, end, "", answer.broker_id, stamp)
+                LogAnswer(
+                    FetchOutcome.READ, at.topic, at.partition, batches, next_offset, end, "", answer.broker_id, stamp
+                )
             ]
         if code == _OFFSET_OUT_OF_RANGE:
             start = self._earliest(at)
             self._positions[at] = start
-            return [LogAnswer(Heard.GONE, at.topic, at.partition, (), start, -1)]
+            return [LogAnswer(FetchOutcome.GONE, at.topic, at.partition, (), start, -1)]
         error = error_of(code, f"{at.topic}-{at.partition}")
         if code in _NOT_ALLOWED:
-            return [LogAnswer(Heard.REFUSED, at.topic, at.partition, (), -1, -1, str(error))]
+            return [LogAnswer(FetchOutcome.REFUSED, at.topic, at.partition, (), -1, -1, str(error))]
         # After a leader's move, or another error of one partition, the others continue.
         self._note_failure(answer.broker_id, str(error))
         return []
@@ -280,7 +282,7 @@ class JournalTail(RawFetcher):
         self,
         at: TopicPartition,
         batches: tuple[RecordBatch | UnreadableBatch, ...],
-        answer: _Answer,
+        answer: _LeaderAnswer,
         *,
         is_at_end: bool,
     ) -> Stamp | None:
@@ -294,7 +296,7 @@ class JournalTail(RawFetcher):
         return Stamp(max(stamps), before[1], answer.heard_at) if stamps and max(stamps) >= 0 else None
 
     def _earliest(self, at: TopicPartition) -> int:
-        self._attempt = Attempt(self._attempt.address, self._timeout_s)
+        self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s)
         try:
             return self.list_offsets([at], EARLIEST)[at]
         except errors.KafkaError as error:

@@ -25,14 +25,16 @@ ListMessage: Any = ListTransactionsRequest
 DescribeMessage: Any = DescribeTransactionsRequest
 
 
-class Described(NamedTuple):
+class DescribedTransactions(NamedTuple):
     """states: by transactional id. missing: a sentence for each broker without an answer."""
 
     states: dict[str, TransactionState]
     missing: tuple[str, ...]
 
 
-def describe_all(send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, is_only_open: bool) -> Described:
+def describe_all(
+    send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, is_only_open: bool
+) -> DescribedTransactions:
     """Read every id that this client may describe, or the open ones only.
 
     Args:
@@ -59,7 +61,7 @@ def describe_all(send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, 
                     }
         except errors.KafkaError as error:
             missing.append(f"broker {broker_id}: {str(error) or type(error).__name__}")
-    return Described(states, tuple(missing))
+    return DescribedTransactions(states, tuple(missing))
 
 
 def _in_parts(names: Sequence[str]) -> Iterator[Sequence[str]]:

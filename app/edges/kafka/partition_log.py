@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping
 
 from app.core.clusters.brokers import TopicPartition, TransactionalIds
 from app.core.journals import transaction_state
-from app.core.journals.log_look import AbortedTransaction, Landmark, LogBounds, Look, first_offset_of
+from app.core.journals.log_look import AbortedTransaction, Landmark, LogBounds, LogLook, first_offset_of
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, read_records
 from app.core.journals.transaction_state import TransactionState
 from app.core.journals.wire_message import Undecodable
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import errors, failure, reading_answers
-from app.edges.kafka.raw_fetch import EARLIEST, LATEST, Isolation, RawFetcher, read_logs
+from app.edges.kafka.raw_fetch import EARLIEST, LATEST, FetchIsolation, RawFetcher, read_logs
 from app.edges.kafka.transactions.client import TransactionClient
 from app.kit.errors import BrokerUnreachableError, NotFoundError, UnavailableError
 
@@ -24,8 +24,8 @@ _MAX_WAIT_MS = 100
 
 
 def read_partition_log(
-    resolved: Mapping[str, str], attempt: Attempt, at: TopicPartition, *, start: int | Landmark, limit: int
-) -> Look:
+    resolved: Mapping[str, str], attempt: ConnectionAttempt, at: TopicPartition, *, start: int | Landmark, limit: int
+) -> LogLook:
     """Return at least `limit` batches from `start` on; fewer at the log's end, or if they are very large.
 
     Raises BrokerUnreachableError, NotFoundError for a missing topic or partition, InvalidError for an offset outside of
@@ -52,7 +52,7 @@ def read_partition_log(
         raise failure(attempt, f"return records of {at.topic}", error) from error
 
 
-def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, limit: int) -> Look:
+def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, limit: int) -> LogLook:
     bounds = _bounds(fetcher, at)
     first = position = first_offset_of(start, bounds, limit=limit, name=f"{at.topic}-{at.partition}")
     last_stable, high_watermark = bounds.last_stable_offset, bounds.high_watermark
@@ -62,7 +62,7 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
     size_bytes = 0
     while position < high_watermark and len(batches) < limit and size_bytes < MAX_LOOK_BYTES:
         fetcher.raise_if_late(f"offset {position} of {at.topic}-{at.partition}")
-        isolation = Isolation.READ_COMMITTED if position < last_stable else Isolation.READ_UNCOMMITTED
+        isolation = FetchIsolation.READ_COMMITTED if position < last_stable else FetchIsolation.READ_UNCOMMITTED
         found = fetcher.fetch({at: position}, max_wait_ms=_MAX_WAIT_MS, isolation=isolation).get(at)
         if found is None:
             continue
@@ -70,12 +70,12 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
         size_bytes += sum(batch.size_bytes for batch in found.batches)
         aborted.update(found.aborted)
         position = found.next_offset
-        if isolation is Isolation.READ_COMMITTED:
+        if isolation is FetchIsolation.READ_COMMITTED:
             decided_until = position
         # Both are of one moment here. A newly elected leader may report less than its predecessor (KIP-207).
         last_stable = max(last_stable, found.last_stable_offset)
         high_watermark = max(high_watermark, found.high_watermark)
-    return Look(
+    return LogLook(
         start=first,
         next_offset=position,
         bounds=LogBounds(
@@ -94,14 +94,14 @@ def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
     # between (ADR 0018).
     earliest = fetcher.list_offsets([at], EARLIEST)[at]
     high_watermark = fetcher.list_offsets([at], LATEST)[at]
-    last_stable = fetcher.list_offsets([at], LATEST, isolation=Isolation.READ_COMMITTED)[at]
+    last_stable = fetcher.list_offsets([at], LATEST, isolation=FetchIsolation.READ_COMMITTED)[at]
     return LogBounds(
         first_offset=earliest, last_stable_offset=last_stable, high_watermark=max(high_watermark, last_stable)
     )
 
 
 def read_transactional_ids(
-    resolved: Mapping[str, str], attempt: Attempt, producer_ids: Collection[int]
+    resolved: Mapping[str, str], attempt: ConnectionAttempt, producer_ids: Collection[int]
 ) -> TransactionalIds:
     """Find the transactional ids of these producer ids: from `__transaction_state`, else from the coordinators.
 
@@ -123,7 +123,7 @@ def read_transactional_ids(
     return TransactionalIds(ids, f"transactional ids are the present ones of ListTransactions, since {why}")
 
 
-def _ids_in_journal(resolved: Mapping[str, str], attempt: Attempt, wanted: set[int]) -> dict[int, str]:
+def _ids_in_journal(resolved: Mapping[str, str], attempt: ConnectionAttempt, wanted: set[int]) -> dict[int, str]:
     found: dict[int, str] = {}
     for _, batch in read_logs(resolved, attempt, transaction_state.TOPIC):
         records = [] if isinstance(batch, UnreadableBatch) or batch.is_control else read_records(batch)

@@ -20,7 +20,7 @@ from kafka.future import Future  # pyright: ignore[reportMissingTypeStubs]
 
 from app.core.clusters.cluster_entry import sent_on
 from app.edges.kafka import first_contact
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import is_allowed, to_kafka_python
 from app.edges.kafka.raw_connections import (
     LARGEST_ANSWER_BYTES,
@@ -58,7 +58,7 @@ _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticErr
 class RawClient:
     """A connection to the cluster; a context manager."""
 
-    def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
+    def __init__(self, resolved: Mapping[str, str], attempt: ConnectionAttempt) -> None:
         left_ms = max(1, int(attempt.left_s * 1000))
         # A long question does not wait for its whole time until a wrong address is reported.
         bootstrap_s = min(_BOOTSTRAP_S, attempt.left_s * _SHARE_OF_BOOTSTRAP)
@@ -229,7 +229,7 @@ def reading_answers() -> Generator[None]:
         raise MalformedAnswerError(f"an answer cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _explained_s(attempt: Attempt) -> float:
+def _explained_s(attempt: ConnectionAttempt) -> float:
     return min(_EXPLAINED_WITHIN_S, max(LEAST_EXPLAINING_S, attempt.left_s))
 
 
@@ -246,7 +246,7 @@ def _without_class(error: Exception) -> str:
     return str(error).rpartition("Error: ")[2]
 
 
-def failure(attempt: Attempt, what: str, error: Exception) -> FencelineError:
+def failure(attempt: ConnectionAttempt, what: str, error: Exception) -> FencelineError:
     if isinstance(error, NotAllowedError):
         return InvalidError(str(error), field="bootstrap_servers")
     if isinstance(error, UnreachedBrokersError):

@@ -17,7 +17,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest  # pyright:
 from app.core.clusters.brokers import TopicPartition
 from app.core.journals.log_look import AbortedTransaction
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import RawClient, error_of, errors, failure, is_transient, reading_answers
 from app.edges.kafka.raw_connections import MalformedAnswerError
 from app.kit.errors import UnavailableError
@@ -38,7 +38,7 @@ FetchMessage: Any = FetchRequest
 ListOffsetsMessage: Any = ListOffsetsRequest
 
 
-class Isolation(IntEnum):
+class FetchIsolation(IntEnum):
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
@@ -70,7 +70,7 @@ def offset_after(batches: Sequence[RecordBatch | UnreadableBatch], position: int
 
 
 def read_logs(
-    resolved: Mapping[str, str], attempt: Attempt, topic: str, *, since: Mapping[int, int] | None = None
+    resolved: Mapping[str, str], attempt: ConnectionAttempt, topic: str, *, since: Mapping[int, int] | None = None
 ) -> Iterator[tuple[int, RecordBatch | UnreadableBatch]]:
     """Yield the batches of a topic with their partition: from the beginning to the present end. Blocks.
 
@@ -108,7 +108,7 @@ def read_logs(
 class RawFetcher(RawClient):
     """Fetches from the leaders, and finds them again when they have moved."""
 
-    def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
+    def __init__(self, resolved: Mapping[str, str], attempt: ConnectionAttempt) -> None:
         super().__init__(resolved, attempt)
         self._topics: set[str] = set()
         self.last_failure = ""
@@ -132,7 +132,7 @@ class RawFetcher(RawClient):
         positions: Mapping[TopicPartition, int],
         *,
         max_wait_ms: int = 100,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: FetchIsolation = FetchIsolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedLog]:
         """Return one answer of each leader, after `max_wait_ms` at the latest. Partitions without a leader are missing.
 
@@ -154,7 +154,7 @@ class RawFetcher(RawClient):
         partitions: Collection[TopicPartition],
         which: int,
         *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: FetchIsolation = FetchIsolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, int]:
         """Return the EARLIEST or LATEST offset of each, LATEST being the high watermark, or the last stable offset.
 
@@ -177,7 +177,7 @@ class RawFetcher(RawClient):
                 self._forget_leaders()
         return found
 
-    def _list_request(self, partitions: Collection[TopicPartition], which: int, isolation: Isolation) -> Any:
+    def _list_request(self, partitions: Collection[TopicPartition], which: int, isolation: FetchIsolation) -> Any:
         message = ListOffsetsMessage
         topic = message.ListOffsetsTopic
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
@@ -203,7 +203,7 @@ class RawFetcher(RawClient):
         self.last_failure = str(error)
         return False
 
-    def _request(self, positions: Mapping[TopicPartition, int], max_wait_ms: int, isolation: Isolation) -> Any:
+    def _request(self, positions: Mapping[TopicPartition, int], max_wait_ms: int, isolation: FetchIsolation) -> Any:
         topic = FetchMessage.FetchTopic
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
         for at, offset in positions.items():

@@ -22,7 +22,7 @@ _Struct: Any = StructField
 _emit_copying: Any = _Struct._emit_tagged_decode  # noqa: SLF001 - there is no public way
 
 
-class _Window:
+class _CopyingView:
     """Reads a memoryview as the library's BytesIO is read, and copies what is read only."""
 
     def __init__(self, data: memoryview) -> None:
@@ -44,8 +44,8 @@ def _emit_reading(self: Any, ctx: Any, var_name: str, indent: str, version: int)
     before = len(ctx.lines)
     _emit_copying(self, ctx, var_name, indent, version)
     emitted = cast("list[str]", ctx.lines[before:])
-    ctx.lines[before:] = [line.replace(_COPYING, "_Window(data[pos:])") for line in emitted]
-    ctx.globs["_Window"] = _Window
+    ctx.lines[before:] = [line.replace(_COPYING, "_CopyingView(data[pos:])") for line in emitted]
+    ctx.globs["_CopyingView"] = _CopyingView
 
 
 def read_without_copies() -> None:

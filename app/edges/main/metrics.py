@@ -10,7 +10,7 @@ from app.core.fencing.fencing_event import Cause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds
 from app.core.hanging.report import SearchReport
-from app.core.observing.snapshot import Phase, Snapshot, Source
+from app.core.observing.snapshot import ReadingPhase, Snapshot, SnapshotSource
 from app.core.overview import service as overview
 from app.core.overview.service import PipelineLine
 from app.core.runs.crash_loop import failures_so_far
@@ -90,7 +90,7 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
             behind.labels(snapshot.cluster, str(broker)).set(offset.middle_ms / 1000)
         for status in (snapshot.transaction_journal, snapshot.group_journal):
             at = (snapshot.cluster, status.topic)
-            for one in Phase:
+            for one in ReadingPhase:
                 phase.labels(*at, one.value).set(status.phase is one)
             lag.labels(*at).set(status.lag_records)
             records.labels(*at).inc(status.records_read)
@@ -99,18 +99,18 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
             for reason, count in status.unreadable.items():
                 unreadable.labels(*at, reason).inc(count)
         told = snapshot.transaction_journal
-        if told.source is Source.JOURNAL:
+        if told.source is SnapshotSource.JOURNAL:
             # Coordinators that are asked instead report states, and no counts of changes.
             ended.labels(snapshot.cluster, "committed").inc(snapshot.commits)
             ended.labels(snapshot.cluster, "aborted").inc(snapshot.aborts)
-        if told.source is Source.NOTHING:
+        if told.source is SnapshotSource.NOTHING:
             # Open transactions are unknown: a zero would mean none.
             continue
         ours = (snapshot.clocks.ours(one) for one in snapshot.transactions.values() if one.is_open)
         started = [one.state.start_ms for one in ours]
         still_open.labels(snapshot.cluster).set(len(started))
         # Without news a transaction's known age does not grow; the journal's own age does.
-        seen_ms = told.as_of_ms if told.phase is Phase.LOST else now_ms
+        seen_ms = told.as_of_ms if told.phase is ReadingPhase.LOST else now_ms
         oldest.labels(snapshot.cluster).set(max(0, seen_ms - min(started)) / 1000 if started else 0)
 
 
@@ -135,7 +135,7 @@ def _hanging(
         "fenceline_oldest_pending_offset_seconds", "Age of the oldest pending offset", ["cluster"], registry=registry
     )
     for snapshot in snapshots:
-        if snapshot.group_journal.source is Source.NOTHING:
+        if snapshot.group_journal.source is SnapshotSource.NOTHING:
             continue
         holds = pending_holds(snapshot, (), now_ms=now_ms)
         pending.labels(snapshot.cluster).set(max(0, now_ms - holds[0].since_ms) / 1000 if holds else 0)

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 from app.core.access.service import tokens
 from app.core.access.store.identity import IdentityStore
-from app.core.alerts.conditions import Bounds
+from app.core.alerts.conditions import AlertBounds
 from app.core.alerts.loop import AlertWatch
 from app.core.blocked.loop import DeadTasks
 from app.core.clusters.surveys import Surveys
@@ -191,7 +191,7 @@ class Server:
             unit_of_work=self._database.unit_of_work,
             observations=self._observations,
             clock=self._clock,
-            bounds=Bounds(
+            bounds=AlertBounds(
                 transaction_open=timedelta(seconds=self._settings.alert_transaction_open_s),
                 observer=timedelta(seconds=self._settings.alert_observer_s),
             ),

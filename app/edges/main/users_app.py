@@ -18,7 +18,7 @@ from app.kit.web.api.documented import document
 from app.kit.web.base_path import BasePath
 from app.kit.web.bugs import BugBarrier
 from app.kit.web.connection_limit import limits_of_process
-from app.kit.web.pages.admission import Admission
+from app.kit.web.pages.admission import StreamAdmission
 from app.kit.web.pages.assets import Static
 from app.kit.web.pages.errors import error_page
 from app.kit.web.pages.shared_looks import SharedLooks
@@ -42,7 +42,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     app.state.looks = SharedLooks()
     users, _ = limits_of_process()
     app.state.stream_limit = StreamLimit(connections=users.most_of_a_peer)
-    app.state.admission = Admission(lambda secrets: principals_of(wiring, secrets))
+    app.state.admission = StreamAdmission(lambda secrets: principals_of(wiring, secrets))
     app.router.routes.extend(_routes())
     app.mount("/static", Static(), name="static")
     errors.install(app, page=error_page)

@@ -24,7 +24,7 @@ def is_for_a_person(request: Request) -> bool:
     return not request.url.path.startswith(("/api/", "/workers/")) and "text/html" in request.headers.get("accept", "")
 
 
-class Page(Protocol):
+class ErrorPage(Protocol):
     """Renders an error for a user (app/kit/web/pages/errors.py)."""
 
     def __call__(
@@ -32,7 +32,7 @@ class Page(Protocol):
     ) -> Response: ...
 
 
-def install(app: FastAPI, *, page: Page | None = None) -> None:
+def install(app: FastAPI, *, page: ErrorPage | None = None) -> None:
     """Render every error of `app` as RFC 9457, or as a page for a user's browser if `page` is given."""
     app.state.error_page = page
     app.add_exception_handler(FencelineError, _on_fenceline_error)
@@ -127,7 +127,7 @@ def _rendered(
     problems: Sequence[Mapping[str, Any]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    page: Page | None = request.app.state.error_page
+    page: ErrorPage | None = request.app.state.error_page
     if page is None or not is_for_a_person(request):
         return ProblemResponse(status, detail, problems=problems, headers=headers)
     return page(request, status=status, title=title_of(status), detail=detail, headers=headers)

@@ -6,13 +6,13 @@ from datetime import datetime
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
 from app.products.audits.audit import Audit
-from app.products.audits.result import AuditResult, Finding
+from app.products.audits.result import AuditResult, IdFinding
 from app.products.audits.telling import verdict_sentence
 
 
 def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now: datetime) -> Alert:
     """Return the alert of a broken audit."""
-    proof = (Finding.LOST, Finding.DUPLICATED, Finding.UNEXPECTED, Finding.DANGLING)
+    proof = (IdFinding.LOST, IdFinding.DUPLICATED, IdFinding.UNEXPECTED, IdFinding.DANGLING)
     places = dict.fromkeys(f"{one.topic}-{one.partition}" for one in result.partitions if one.finding in proof)
     return Alert(
         kind=AlertKind.AUDIT,

@@ -22,7 +22,7 @@ import msgspec
 
 from app.kit.errors import IllegalTransitionError
 from app.kit.storable import moment_of_ms
-from app.products.audits.result import AuditResult, Verdict, verdict
+from app.products.audits.result import AuditResult, AuditVerdict, verdict
 from app.products.audits.specification import IdPlace, TimeWindow, Window
 
 KEPT_FOR = timedelta(days=90)
@@ -120,7 +120,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         return moment_of_ms(self.window.start_ms), moment_of_ms(self.window.end_ms)
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> AuditVerdict | None:
         """The verdict; None without a result."""
         return None if self.result is None else verdict(self.result)
 
@@ -133,7 +133,7 @@ def moved(audit: Audit, to: AuditState, *, now: datetime, reason: str | None = N
 
 
 COUNTED = (
-    *(f"audits_{end}" for end in (*Verdict, *sorted(ENDED - {_S.DONE}))),
+    *(f"audits_{end}" for end in (*AuditVerdict, *sorted(ENDED - {_S.DONE}))),
     *(f"outputs_{finding}" for finding in ("expected", "lost", "duplicated", "unexpected", "late", "dangling")),
 )
 """The names of a pipeline's counters: its audits by verdict or end, and outputs by finding."""

@@ -14,7 +14,7 @@ import msgspec
 from app.core.pipelines.pipeline import FileSink, StartPosition
 from app.core.pipelines.pipeline_record import Revision
 from app.kit.storable import moment_of_ms
-from app.products.audits.result import Gap, GapReason, Side
+from app.products.audits.result import AuditSide, Gap, GapReason
 from app.products.audits.specification import Everything, TimeWindow, Window
 
 
@@ -55,7 +55,7 @@ def doubts_of(window: Window, in_force: InForce, *, judged_by: Revision, others:
         named = ", ".join(f"revision {number}" for number in different)
         doubts.append(
             Gap(
-                side=Side.SINK,
+                side=AuditSide.SINK,
                 topic=definition.sink_topic,
                 partition=None,
                 reason=GapReason.REVISION_CHANGED,
@@ -69,7 +69,7 @@ def doubts_of(window: Window, in_force: InForce, *, judged_by: Revision, others:
         when = "" if in_force.begun_at is None else f" at {in_force.begun_at:%Y-%m-%d %H:%M} UTC"
         doubts.append(
             Gap(
-                side=Side.SOURCE,
+                side=AuditSide.SOURCE,
                 topic=definition.source_topics[0],
                 partition=None,
                 reason=GapReason.NOT_BEGUN,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.runs.needs import Need, Severity
+from app.core.runs.needs import Need, NeedSeverity
 
 
 def broken_audit_need(pipeline: str, audits: int) -> Need:
@@ -11,7 +11,7 @@ def broken_audit_need(pipeline: str, audits: int) -> Need:
     return Need(
         pipeline=pipeline,
         run_id=None,
-        severity=Severity.WRONG,
+        severity=NeedSeverity.WRONG,
         sentence=f"{many} proven outputs lost, duplicated or unexpected",
         next_step="see its audits for the records with topic, partition and offset",
         explained="audits",

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 
-class Finding(StrEnum):
+class IdFinding(StrEnum):
     """The finding about an id.
 
     LOST: fewer outputs than the input requires. DUPLICATED: more. UNEXPECTED: an output without an input.
@@ -31,12 +31,12 @@ class Finding(StrEnum):
     DANGLING = "dangling"
 
 
-class Side(StrEnum):
+class AuditSide(StrEnum):
     SOURCE = "source"
     SINK = "sink"
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class FindingTally(msgspec.Struct, frozen=True, kw_only=True):
     """Number of ids, and number of their outputs that are missing, surplus or late."""
 
     ids: int = 0
@@ -73,17 +73,17 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     repeated: int = 0
     unreadable_input: int = 0
     unreadable_output: int = 0
-    lost: Tally = Tally()
-    duplicated: Tally = Tally()
-    unexpected: Tally = Tally()
-    late: Tally = Tally()
-    missing: Tally = Tally()
-    unexplained: Tally = Tally()
+    lost: FindingTally = FindingTally()
+    duplicated: FindingTally = FindingTally()
+    unexpected: FindingTally = FindingTally()
+    late: FindingTally = FindingTally()
+    missing: FindingTally = FindingTally()
+    unexplained: FindingTally = FindingTally()
     files: int | None = None
-    dangling: Tally = Tally()
+    dangling: FindingTally = FindingTally()
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RecordPlace(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a record, or for an output in a file, of its reference.
 
     timestamp_ms: None if it has none, or was deleted meanwhile. file: the path below its root.
@@ -104,13 +104,13 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     why: the difference of a dangling reference's file.
     """
 
-    finding: Finding
+    finding: IdFinding
     id: str | None
     topic: str
     expected: int
     found: int
-    inputs: tuple[Place, ...] = ()
-    outputs: tuple[Place, ...] = ()
+    inputs: tuple[RecordPlace, ...] = ()
+    outputs: tuple[RecordPlace, ...] = ()
     why: str | None = None
 
 
@@ -120,10 +120,10 @@ class PartitionTally(msgspec.Struct, frozen=True, kw_only=True):
     Lost and missing outputs count in the partition of their (first) input, others in the partition of the output.
     """
 
-    side: Side
+    side: AuditSide
     topic: str
     partition: int
-    finding: Finding
+    finding: IdFinding
     records: int
 
 
@@ -133,7 +133,7 @@ class RangeRead(msgspec.Struct, frozen=True, kw_only=True):
     records: received records, so without control records, aborted records and compacted ones.
     """
 
-    side: Side
+    side: AuditSide
     topic: str
     partition: int
     read_start: int
@@ -175,7 +175,7 @@ class GapReason(StrEnum):
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets from `start` up to `end` were not read; both None if not known. `sentence` describes it."""
 
-    side: Side
+    side: AuditSide
     topic: str
     partition: int | None
     reason: GapReason
@@ -208,7 +208,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     versions: AuditVersions
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """BROKEN: an id is proven lost, duplicated or unexpected, or a committed reference dangles.
 
     NOT_SHOWN: no violation is proven, but not all could be read. EMPTY: the window has no records.
@@ -221,15 +221,15 @@ class Verdict(StrEnum):
     CLEAN = "clean"
 
 
-def verdict(result: AuditResult) -> Verdict:
+def verdict(result: AuditResult) -> AuditVerdict:
     """Return the verdict that the counts and gaps prove."""
     counts = result.counts
     if counts.lost.ids or counts.duplicated.ids or counts.unexpected.ids or counts.dangling.ids:
-        return Verdict.BROKEN
+        return AuditVerdict.BROKEN
     unclear = counts.unreadable_input + counts.unreadable_output + counts.elsewhere + counts.stopping
     if result.gaps or unclear:
-        return Verdict.NOT_SHOWN
-    return Verdict.CLEAN if counts.inputs or counts.outputs else Verdict.EMPTY
+        return AuditVerdict.NOT_SHOWN
+    return AuditVerdict.CLEAN if counts.inputs or counts.outputs else AuditVerdict.EMPTY
 
 
 _MOST_COUNTED = 2**53
@@ -245,12 +245,12 @@ def possible(result: AuditResult) -> AuditResult:
     )
 
 
-_Counts = TypeVar("_Counts", AuditCounts, Tally, PartitionTally)
+_Counts = TypeVar("_Counts", AuditCounts, FindingTally, PartitionTally)
 
 
 def _possible(counts: _Counts) -> _Counts:
     def one(value: object) -> object:
-        if isinstance(value, Tally):
+        if isinstance(value, FindingTally):
             return _possible(value)
         return min(max(value, 0), _MOST_COUNTED) if type(value) is int else value
 

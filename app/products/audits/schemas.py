@@ -18,7 +18,7 @@ from app.products.audits import audit as domain_audit
 from app.products.audits import plan as domain_plan
 from app.products.audits import result, specification
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, next_due_at, time_window
-from app.products.audits.result import AuditResult, Verdict
+from app.products.audits.result import AuditResult, AuditVerdict
 from app.products.audits.telling import audit_sentence
 
 Seconds = Annotated[int, Field(ge=0, lt=2**31)]
@@ -32,8 +32,8 @@ class JsonField:
     path: Annotated[str, Field(min_length=1, max_length=1000, description="A path such as `order.id`.")]
 
 
-@takes(specification.Header)
-class Header:
+@takes(specification.HeaderId)
+class HeaderId:
     """The id is the last header of this name."""
 
     name: Annotated[str, Field(min_length=1, max_length=1000)]
@@ -122,7 +122,7 @@ class AuditPlan:
     next_due_at: datetime | None = made(next_due_at)
 
 
-@shows(result.Tally)
+@shows(result.FindingTally)
 class Tally:
     """Number of ids, and number of their outputs."""
 
@@ -142,7 +142,7 @@ class AuditCounts:
     """
 
 
-@shows(result.Place, optional=True)
+@shows(result.RecordPlace, optional=True)
 class Place:
     """The place of a record, or for an output in a file, of its reference. file: its path below the root."""
 
@@ -188,7 +188,7 @@ class Audit:
     """sentence: its state or result as a sentence. verdict: only if it is done."""
 
     sentence: str = made(audit_sentence)
-    verdict: Verdict | None
+    verdict: AuditVerdict | None
     result: Shown[AuditResult] | None = made(_without_ids)
 
 

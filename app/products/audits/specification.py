@@ -24,7 +24,7 @@ class JsonField(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     path: str
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
+class HeaderId(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     """The id is the last header of this name."""
 
     name: str
@@ -34,7 +34,7 @@ class RecordKey(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     """The id is the record's key."""
 
 
-IdPlace = JsonField | Header | RecordKey
+IdPlace = JsonField | HeaderId | RecordKey
 
 
 class TimeWindow(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="time"):

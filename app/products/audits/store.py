@@ -23,7 +23,7 @@ from app.kit.storable import storable
 from app.products.audits.audit import KEPT_FOR, Audit, AuditProgress, AuditState
 from app.products.audits.doubts import InForce
 from app.products.audits.plan import AuditPlan
-from app.products.audits.result import AuditResult, Verdict
+from app.products.audits.result import AuditResult, AuditVerdict
 from app.products.audits.specification import IdPlace, Window
 from app.products.audits.tables import audit_counts, audit_plans, audits
 
@@ -103,7 +103,7 @@ class AuditStore(DatabaseStore):
             sa.select(pipelines.c.name, sa.func.count().label("found"))
             .join(pipelines, pipelines.c.id == _A.pipeline_id)
             # A literal, as in the predicate of the partial index.
-            .where(_A.verdict == sa.literal_column(f"'{Verdict.BROKEN}'"), _A.ended_at >= since)
+            .where(_A.verdict == sa.literal_column(f"'{AuditVerdict.BROKEN}'"), _A.ended_at >= since)
             .group_by(pipelines.c.name)
         )
         return {row.name: row.found for row in rows}

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from app.kit.db.columns import UUID, generated_uuid, integer, json, metadata, moment, one_of, quoted, text
 from app.products.audits.audit import ENDED, AuditState
-from app.products.audits.result import Verdict
+from app.products.audits.result import AuditVerdict
 
 audits = sa.Table(
     "audits",
@@ -49,7 +49,7 @@ audits = sa.Table(
         "ix_audits_broken",
         "ended_at",
         "pipeline_id",
-        postgresql_where=sa.text(f"verdict = '{Verdict.BROKEN}'"),
+        postgresql_where=sa.text(f"verdict = '{AuditVerdict.BROKEN}'"),
     ),
 )
 sa.Index(

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from app.products.audits.audit import Audit, AuditState
-from app.products.audits.result import AuditCounts, AuditResult, Tally, Verdict, verdict
+from app.products.audits.result import AuditCounts, AuditResult, AuditVerdict, FindingTally, verdict
 
 
 def verdict_sentence(result: AuditResult) -> str:
     """Return the verdict with its figures."""
     counts = result.counts
     match verdict(result):
-        case Verdict.BROKEN:
+        case AuditVerdict.BROKEN:
             return f"{_capitalised(_wrong(counts))}.{_not_all(result)}"
-        case Verdict.NOT_SHOWN:
+        case AuditVerdict.NOT_SHOWN:
             return f"Not shown: {_why_not(result)}. {_unproven(counts)}"
-        case Verdict.EMPTY:
+        case AuditVerdict.EMPTY:
             pending = f": {counts.pending:,} record{_s(counts.pending)} not processed yet" if counts.pending else ""
             return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
-        case Verdict.CLEAN:
+        case AuditVerdict.CLEAN:
             late = f", {counts.late.records:,} of them late" if counts.late.records else ""
             where = "" if counts.files is None else ", in files that match their references"
             return f"Every output exists once{where}: {counts.expected:,} expected and found{late}, {_read(counts)}."
@@ -45,13 +45,13 @@ def audit_sentence(audit: Audit) -> str:
             return f"Failed, so the window has no verdict{reason}."
 
 
-def figure(result: AuditResult, tally: Tally) -> int | None:
+def figure(result: AuditResult, tally: FindingTally) -> int | None:
     """Return the number of outputs to show; None if it is zero and not all could be compared."""
-    is_all = verdict(result) is not Verdict.NOT_SHOWN and not _why_not(result)
+    is_all = verdict(result) is not AuditVerdict.NOT_SHOWN and not _why_not(result)
     return tally.records if tally.records or is_all else None
 
 
-def tally_words(tally: Tally, noun: str) -> str:
+def tally_words(tally: FindingTally, noun: str) -> str:
     """Return a text such as `3 outputs lost (of 2 ids)`."""
     of_ids = f" (of {tally.ids:,} id{_s(tally.ids)})" if tally.ids != tally.records else ""
     return f"{tally.records:,} output{_s(tally.records)} {noun}{of_ids}"
@@ -68,7 +68,7 @@ def _wrong(counts: AuditCounts) -> str:
     return f"{_joined(found)}, of {counts.expected:,} expected"
 
 
-def dangling_words(dangling: Tally) -> str:
+def dangling_words(dangling: FindingTally) -> str:
     """Return a text such as `2 references to files that are missing or differ (of 40 records)`."""
     files = "a file that is missing or differs" if dangling.ids == 1 else "files that are missing or differ"
     records = f"{dangling.records:,} record{_s(dangling.records)}"

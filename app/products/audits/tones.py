@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.products.audits.audit import AuditState
-from app.products.audits.result import Finding, Verdict
+from app.products.audits.result import AuditVerdict, IdFinding
 
 TONES: tuple[tuple[str, str], ...] = (
     (AuditState.PENDING, "busy"),
@@ -14,17 +14,17 @@ TONES: tuple[tuple[str, str], ...] = (
     (AuditState.FAILED, "bad"),
     (AuditState.STOPPED, "idle"),
     (AuditState.SKIPPED, "warn"),
-    (Verdict.CLEAN, "good"),
-    (Verdict.BROKEN, "bad"),
-    (Verdict.NOT_SHOWN, "warn"),
-    (Verdict.EMPTY, "idle"),
-    (Finding.LOST, "bad"),
-    (Finding.DUPLICATED, "bad"),
-    (Finding.UNEXPECTED, "bad"),
-    (Finding.LATE, "warn"),
-    (Finding.MISSING, "warn"),
-    (Finding.UNEXPLAINED, "warn"),
-    (Finding.UNREADABLE_INPUT, "warn"),
-    (Finding.UNREADABLE_OUTPUT, "warn"),
-    (Finding.DANGLING, "bad"),
+    (AuditVerdict.CLEAN, "good"),
+    (AuditVerdict.BROKEN, "bad"),
+    (AuditVerdict.NOT_SHOWN, "warn"),
+    (AuditVerdict.EMPTY, "idle"),
+    (IdFinding.LOST, "bad"),
+    (IdFinding.DUPLICATED, "bad"),
+    (IdFinding.UNEXPECTED, "bad"),
+    (IdFinding.LATE, "warn"),
+    (IdFinding.MISSING, "warn"),
+    (IdFinding.UNEXPLAINED, "warn"),
+    (IdFinding.UNREADABLE_INPUT, "warn"),
+    (IdFinding.UNREADABLE_OUTPUT, "warn"),
+    (IdFinding.DANGLING, "bad"),
 )

@@ -64,7 +64,7 @@ class AuditStage(StrEnum):
     DESCRIBING = "describing"
 
 
-class AuditProgress(msgspec.Struct, frozen=True, kw_only=True):
+class AuditProgressReport(msgspec.Struct, frozen=True, kw_only=True):
     """`offsets`: number of offsets to read in total, 0 until it is known. Records are counted as tasks end."""
 
     protocol_version: int = protocol.CURRENT
@@ -113,10 +113,10 @@ def decode(data: bytes) -> AuditOrder:
 
     Raises UnsupportedProtocolError first, then msgspec.ValidationError for a malformed message.
     """
-    header = msgspec.json.decode(data, type=_Header)
+    header = msgspec.json.decode(data, type=_AuditOrderHeader)
     protocol.check(header.protocol_version, peer="the server")
     return msgspec.json.decode(data, type=AuditOrder)
 
 
-class _Header(msgspec.Struct):
+class _AuditOrderHeader(msgspec.Struct):
     protocol_version: int = -1

@@ -6,7 +6,7 @@ from datetime import UTC
 
 from app.kit.moments import WordsError
 from app.kit.storable import moment_of_ms
-from app.products.audits.specification import Header, IdPlace, JsonField, OffsetWindow, RecordKey, TimeWindow, Window
+from app.products.audits.specification import HeaderId, IdPlace, JsonField, OffsetWindow, RecordKey, TimeWindow, Window
 
 
 def id_place_of(text: str) -> IdPlace:
@@ -17,7 +17,7 @@ def id_place_of(text: str) -> IdPlace:
     if kind == "json" and name:
         return JsonField(path=name)
     if kind == "header" and name:
-        return Header(name=name)
+        return HeaderId(name=name)
     raise WordsError(f"`{text}`: expected key, json:PATH or header:NAME")
 
 
@@ -26,7 +26,7 @@ def id_place_text(place: IdPlace) -> str:
     match place:
         case JsonField():
             return f"json:{place.path}"
-        case Header():
+        case HeaderId():
             return f"header:{place.name}"
         case RecordKey():
             return "key"
@@ -36,7 +36,7 @@ def id_place_words(place: IdPlace) -> str:
     match place:
         case JsonField():
             return f"the field {place.path}"
-        case Header():
+        case HeaderId():
             return f"the header {place.name}"
         case RecordKey():
             return "the key"

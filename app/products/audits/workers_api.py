@@ -11,7 +11,7 @@ from app.core.wiring import WiringDep
 from app.kit.errors import UnauthenticatedError
 from app.kit.web.http_protocol import authenticated
 from app.products.audits.service import carrying_out
-from app.products.audits.wire import AuditClaim, AuditOutcome, AuditProgress
+from app.products.audits.wire import AuditClaim, AuditOutcome, AuditProgressReport
 
 
 async def _audit_id(request: Request, wiring: WiringDep) -> str:
@@ -40,7 +40,7 @@ async def claim_audit(request: Request, wiring: WiringDep, audit_id: AuditId) ->
 
 
 async def audit_progress(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
-    message = await read(request, AuditProgress)
+    message = await read(request, AuditProgressReport)
     carrying_out.check_scope(audit_id, named=message.audit_id)
     async with bounded_unit(wiring) as uow:
         answer = await carrying_out.receive_progress(uow, message, now=wiring.clock.now())

@@ -23,16 +23,24 @@ from app.edges.kafka.cli.cluster import DirectCluster, as_document
 from app.edges.kafka.cli.direct import ClientConfig, ask
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.output import AsJson, console, print_json, say, table
-from app.products.conformance.checking.bench import Place
+from app.products.conformance.checking.bench import BenchPlace
 from app.products.conformance.checking.checks import CHECKS, Check, results_of
-from app.products.conformance.report import Broker, Report, Result, Setting, Verdict, summary, words
+from app.products.conformance.report import (
+    CheckResult,
+    ConformanceVerdict,
+    Report,
+    Setting,
+    TestedBroker,
+    summary,
+    words,
+)
 
 _STYLES = {
-    Verdict.KEPT: "green",
-    Verdict.BROKEN: "bold red",
-    Verdict.AT_RISK: "yellow",
-    Verdict.NOT_SHOWN: "cyan",
-    Verdict.NOT_CHECKED: "magenta",
+    ConformanceVerdict.KEPT: "green",
+    ConformanceVerdict.BROKEN: "bold red",
+    ConformanceVerdict.AT_RISK: "yellow",
+    ConformanceVerdict.NOT_SHOWN: "cyan",
+    ConformanceVerdict.NOT_CHECKED: "magenta",
 }
 _REPLICAS = 3
 _STOPPED = 130
@@ -65,14 +73,14 @@ def conformance(
     cluster = DirectCluster(bootstrap_server, config)
     survey = ask(lambda brokers: brokers.survey(cluster.connection))
     settings = tuple(Setting(name=line.name, values=line.values) for line in setting_lines(survey))
-    place = Place(
+    place = BenchPlace(
         cluster.resolved(),
         prefix=f"{prefix}-{secrets.token_hex(4)}",
         replication_factor=min(_REPLICAS, len(survey.brokers)),
         brokers={setting.name: setting.values for setting in settings},
         patience_s=timeout,
     )
-    results: list[Result] = []
+    results: list[CheckResult] = []
     try:
         is_complete = _run(place, checks, results, is_shown=not as_json)
     finally:
@@ -84,7 +92,7 @@ def conformance(
         _say_report(report)
     if not is_complete:
         raise typer.Exit(_STOPPED)
-    if any(one.verdict in (Verdict.BROKEN, Verdict.NOT_CHECKED) for one in results):
+    if any(one.verdict in (ConformanceVerdict.BROKEN, ConformanceVerdict.NOT_CHECKED) for one in results):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -96,7 +104,7 @@ def _chosen(only: Sequence[str]) -> list[Check]:
     return [check for check in CHECKS if not only or {check.name, str(check.promise)} & set(only)]
 
 
-def _run(place: Place, checks: Sequence[Check], results: list[Result], *, is_shown: bool) -> bool:
+def _run(place: BenchPlace, checks: Sequence[Check], results: list[CheckResult], *, is_shown: bool) -> bool:
     """Add results to `results` one after another; False after an interrupt. Its topics are deleted in both cases."""
     with _terminated_as_interrupted() as is_told, _progress(checks, results, is_shown=is_shown) as progress:
         try:
@@ -132,7 +140,7 @@ def _terminated_as_interrupted() -> Generator[Callable[[], bool]]:
 class _Progress:
     """Update the table; without a terminal it is shown once, at the end."""
 
-    def __init__(self, live: Live | None, checks: Sequence[Check], results: Sequence[Result]) -> None:
+    def __init__(self, live: Live | None, checks: Sequence[Check], results: Sequence[CheckResult]) -> None:
         self._live = live
         self._checks = checks
         self._results = results
@@ -143,7 +151,7 @@ class _Progress:
 
 
 @contextmanager
-def _progress(checks: Sequence[Check], results: Sequence[Result], *, is_shown: bool) -> Generator[_Progress]:
+def _progress(checks: Sequence[Check], results: Sequence[CheckResult], *, is_shown: bool) -> Generator[_Progress]:
     if not is_shown:
         yield _Progress(None, checks, results)
         return
@@ -151,7 +159,7 @@ def _progress(checks: Sequence[Check], results: Sequence[Result], *, is_shown: b
         yield _Progress(live, checks, results)
 
 
-def progress_of(checks: Sequence[Check], results: Sequence[Result]) -> RenderableType:
+def progress_of(checks: Sequence[Check], results: Sequence[CheckResult]) -> RenderableType:
     """Show completed, current and pending checks."""
     rows: list[tuple[RenderableType | str | None, ...]] = [
         (
@@ -183,8 +191,8 @@ def _say_checks(checks: Sequence[Check], *, as_json: bool) -> None:
 def _report(
     survey: Survey,
     settings: tuple[Setting, ...],
-    place: Place,
-    results: Sequence[Result],
+    place: BenchPlace,
+    results: Sequence[CheckResult],
     *,
     address: str,
     is_complete: bool,
@@ -196,7 +204,7 @@ def _report(
         bootstrap_servers=address,
         cluster_id=survey.cluster_id,
         brokers=tuple(
-            Broker(id=one.id, version=None if one.version is None else ".".join(map(str, one.version)))
+            TestedBroker(id=one.id, version=None if one.version is None else ".".join(map(str, one.version)))
             for one in survey.brokers
         ),
         features={one.name: one.level for one in survey.features},

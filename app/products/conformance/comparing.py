@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from app.products.conformance.report import Finding, broken, kept
+from app.products.conformance.report import ConformanceFinding, broken, kept
 
 _NAMED = 5
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """A record as a consumer got it."""
 
     partition: int
@@ -19,7 +19,7 @@ class Seen(NamedTuple):
     value: str
 
 
-def judge(seen: Sequence[Seen], expected: Mapping[int, Sequence[str]], said: str) -> Finding:
+def judge(seen: Sequence[SeenRecord], expected: Mapping[int, Sequence[str]], said: str) -> ConformanceFinding:
     """Return kept, with `said`, if each partition returned these values in this order; else broken."""
     found = [
         f"partition {partition}: {what}"
@@ -52,5 +52,5 @@ def named(values: Sequence[str]) -> str:
     return ", ".join(values[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def values_of(seen: Sequence[Seen], partition: int) -> list[str]:
+def values_of(seen: Sequence[SeenRecord], partition: int) -> list[str]:
     return [record.value for record in seen if record.partition == partition]

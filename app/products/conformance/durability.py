@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app.kit.words import count
-from app.products.conformance.report import Finding, at_risk, not_shown
+from app.products.conformance.report import ConformanceFinding, at_risk, not_shown
 
 _MIN_ISR = "min.insync.replicas"
 _UNCLEAN = "unclean.leader.election.enable"
@@ -15,7 +15,7 @@ _JOURNAL_MIN_ISR = "transaction.state.log.min.isr"
 
 def judge_settings(
     *, replication_factor: int, topic: Mapping[str, str], brokers: Mapping[str, Sequence[str]]
-) -> Finding:
+) -> ConformanceFinding:
     """Never return kept, as no loss was observed; at risk if the loss of a single broker may lose committed records.
 
     Args:

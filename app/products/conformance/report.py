@@ -29,7 +29,7 @@ class Promise(StrEnum):
     COMPACTION = "compaction"
 
 
-class Verdict(StrEnum):
+class ConformanceVerdict(StrEnum):
     """The verdict of a check.
 
     kept: tried and observed. broken: the opposite was observed. at_risk: the cluster's settings allow a violation.
@@ -43,25 +43,25 @@ class Verdict(StrEnum):
     NOT_CHECKED = "not_checked"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ConformanceFinding(msgspec.Struct, frozen=True):
     """A verdict with the observation, or the reason why there is none."""
 
-    verdict: Verdict
+    verdict: ConformanceVerdict
     said: str
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """One check. `check` is its stable name; `claim` is the guarantee that it checks."""
 
     check: str
     promise: Promise
     claim: str
-    verdict: Verdict
+    verdict: ConformanceVerdict
     said: str
     took_s: float
 
 
-class Broker(msgspec.Struct, frozen=True, kw_only=True):
+class TestedBroker(msgspec.Struct, frozen=True, kw_only=True):
     """version: derived from the API versions that it offers, such as `4.3`; None: unknown."""
 
     id: int
@@ -88,41 +88,41 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     client_version: str
     bootstrap_servers: str
     cluster_id: str
-    brokers: tuple[Broker, ...]
+    brokers: tuple[TestedBroker, ...]
     features: dict[str, int]
     settings: tuple[Setting, ...]
     replication_factor: int
-    results: tuple[Result, ...]
+    results: tuple[CheckResult, ...]
     left_behind: tuple[str, ...]
     is_complete: bool
     schema_version: int = SCHEMA_VERSION
 
 
-def kept(said: str) -> Finding:
-    return Finding(Verdict.KEPT, said)
+def kept(said: str) -> ConformanceFinding:
+    return ConformanceFinding(ConformanceVerdict.KEPT, said)
 
 
-def broken(said: str) -> Finding:
-    return Finding(Verdict.BROKEN, said)
+def broken(said: str) -> ConformanceFinding:
+    return ConformanceFinding(ConformanceVerdict.BROKEN, said)
 
 
-def at_risk(said: str) -> Finding:
-    return Finding(Verdict.AT_RISK, said)
+def at_risk(said: str) -> ConformanceFinding:
+    return ConformanceFinding(ConformanceVerdict.AT_RISK, said)
 
 
-def not_shown(said: str) -> Finding:
-    return Finding(Verdict.NOT_SHOWN, said)
+def not_shown(said: str) -> ConformanceFinding:
+    return ConformanceFinding(ConformanceVerdict.NOT_SHOWN, said)
 
 
-def not_checked(said: str) -> Finding:
-    return Finding(Verdict.NOT_CHECKED, said)
+def not_checked(said: str) -> ConformanceFinding:
+    return ConformanceFinding(ConformanceVerdict.NOT_CHECKED, said)
 
 
-def summary(results: Sequence[Result]) -> str:
+def summary(results: Sequence[CheckResult]) -> str:
     """`9 kept, 1 at risk, 2 not shown`: every verdict that occurs, in their order."""
     counts = Counter(one.verdict for one in results)
-    return ", ".join(f"{counts[verdict]} {words(verdict)}" for verdict in Verdict if counts[verdict])
+    return ", ".join(f"{counts[verdict]} {words(verdict)}" for verdict in ConformanceVerdict if counts[verdict])
 
 
-def words(verdict: Verdict) -> str:
+def words(verdict: ConformanceVerdict) -> str:
     return verdict.replace("_", " ")

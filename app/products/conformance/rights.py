@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.products.conformance.report import Finding, not_checked
+from app.products.conformance.report import ConformanceFinding, not_checked
 
 TOPIC = 29
 GROUP = 30
@@ -17,7 +17,7 @@ _RESOURCES = {
 """Kafka's error codes of authorization, with the checks' usual operation and resource."""
 
 
-def refusal(code: int, reason: str, *, prefix: str, operation: str | None = None, what: str = "") -> Finding:
+def refusal(code: int, reason: str, *, prefix: str, operation: str | None = None, what: str = "") -> ConformanceFinding:
     """Return not checked, with the missing permission or the broker's own reason.
 
     Args:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from app.core.runs.run import RunState
 from app.edges.embedded.errors import EmbeddedError
-from app.products.demo.proof import Verdict
-from app.products.demo.server import Run
+from app.products.demo.proof import SinkVerdict
+from app.products.demo.server import DemoRun
 
 _LOOK_EVERY_S = 0.25
 _AT_WORK = frozenset(
@@ -25,18 +25,20 @@ _AT_WORK = frozenset(
 )
 
 
-def is_at_work(run: Run) -> bool:
+def is_at_work(run: DemoRun) -> bool:
     """Return whether it reads, or will as soon as it can: it is not paused, drained or stopped."""
     return run.state in _AT_WORK
 
 
-def refuse_failed(run: Run) -> None:
+def refuse_failed(run: DemoRun) -> None:
     """Raise EmbeddedError if the run has failed. A run that a user stopped is no failure."""
     if run.state is RunState.FAILED:
         raise EmbeddedError(_failure(run))
 
 
-def wait_until_read(fed: int, *, count_read: Callable[[], int], get_run: Callable[[], Run], within_s: float) -> None:
+def wait_until_read(
+    fed: int, *, count_read: Callable[[], int], get_run: Callable[[], DemoRun], within_s: float
+) -> None:
     """Wait until all of the input is committed, the run has ended, or `within_s` is over; the last check judges."""
     deadline = time.monotonic() + within_s
     while count_read() != fed and time.monotonic() < deadline:
@@ -45,7 +47,9 @@ def wait_until_read(fed: int, *, count_read: Callable[[], int], get_run: Callabl
         time.sleep(_LOOK_EVERY_S)
 
 
-def complaints(verdict: Verdict, *, before: Run, after: Run, may_end_early: bool = False) -> tuple[str, ...]:
+def complaints(
+    verdict: SinkVerdict, *, before: DemoRun, after: DemoRun, may_end_early: bool = False
+) -> tuple[str, ...]:
     """Return the problems at the end; empty when all was read and each flight counts once.
 
     Args:
@@ -68,5 +72,5 @@ def complaints(verdict: Verdict, *, before: Run, after: Run, may_end_early: bool
     return tuple(found)
 
 
-def _failure(run: Run) -> str:
+def _failure(run: DemoRun) -> str:
     return f"the run has failed: {run.end_reason or 'no reason was reported'}"

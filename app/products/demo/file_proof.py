@@ -6,21 +6,21 @@ from typing import Self
 from app.products.demo import file_pipeline
 from app.products.demo.feed import Feed
 from app.products.demo.file_outputs import FlightsInFiles
-from app.products.demo.proof import Proof, Verdict
-from app.products.demo.stage import Stage
+from app.products.demo.proof import SinkProof, SinkVerdict
+from app.products.demo.stage import DemoStage
 
 
 @dataclass(frozen=True, slots=True)
 class FileProof:
     """The check, with the references and files that it read."""
 
-    proof: Proof
+    proof: SinkProof
     outputs: FlightsInFiles
 
     @classmethod
-    def of(cls, stage: Stage, feed: Feed) -> Self:
+    def of(cls, stage: DemoStage, feed: Feed) -> Self:
         outputs = FlightsInFiles(stage.files_root)
-        proof = Proof(
+        proof = SinkProof(
             bootstrap_servers=stage.bootstrap_servers,
             group=file_pipeline.NAME,
             feed=feed,
@@ -33,6 +33,6 @@ class FileProof:
         """Return the number of flights that the group has committed."""
         return sum(self.proof.committed())
 
-    def sentence(self, verdict: Verdict) -> str:
+    def sentence(self, verdict: SinkVerdict) -> str:
         """Return the newest result as one line for people."""
         return f"{self.outputs.files:,} files by carrier and day · {verdict.sentence()}"

@@ -27,7 +27,7 @@ WORKER_WORD = "pyspark"
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class KilledWorker:
     """A killed worker: its instance, its transactional id, and the epoch of its open transaction."""
 
     ordinal: int
@@ -36,7 +36,7 @@ class Kill:
     epoch: int
 
 
-class JournalTail:
+class IdTail:
     """A reader of some ids' partitions of `__transaction_state`, which answers within milliseconds."""
 
     def __init__(self, *, bootstrap_servers: str, transactional_ids: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class JournalTail:
                         self._committed[record.transactional_id] = record.state.producer_epoch
         return self._states.get(transactional_id)
 
-    def has_committed_since(self, kill: Kill) -> bool:
+    def has_committed_since(self, kill: KilledWorker) -> bool:
         """Return whether a later incarnation of the killed worker's id has committed by now."""
         self.state_of(kill.transactional_id)
         return self._committed.get(kill.transactional_id, -1) > kill.epoch
@@ -89,7 +89,7 @@ class JournalTail:
         self._admin.__exit__(None, None, None)
 
 
-def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport]) -> Kill | None:
+def kill_inside_a_transaction(journal: IdTail, workers: Sequence[TaskReport]) -> KilledWorker | None:
     """SIGKILL the first of `workers` whose transaction is open according to the broker; None if none is open now.
 
     1. SIGSTOP            the worker can neither commit nor begin a transaction
@@ -109,7 +109,7 @@ def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport
             if last is not None and last.status is TransactionStatus.ONGOING and last.partitions:
                 os.kill(report.pid, signal.SIGKILL)
                 killed = True
-                return Kill(report.ordinal, report.pid, report.transactional_id, last.producer_epoch)
+                return KilledWorker(report.ordinal, report.pid, report.transactional_id, last.producer_epoch)
         finally:
             if not killed:
                 with contextlib.suppress(ProcessLookupError):
@@ -117,7 +117,7 @@ def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport
     return None
 
 
-def aftermath(records: Sequence[JournalRecord], kill: Kill) -> "Aftermath":
+def aftermath(records: Sequence[JournalRecord], kill: KilledWorker) -> "Aftermath":
     """Judge the kill from all journal records of the killed worker's id, in order."""
     states = [record.state for record in records if record.transactional_id == kill.transactional_id]
     was_aborted, committed_again = False, False

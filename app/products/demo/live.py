@@ -16,9 +16,9 @@ from app.products.demo.file_proof import FileProof
 from app.products.demo.flights import read_flights
 from app.products.demo.once import progress_bar
 from app.products.demo.outputs import LateFlights
-from app.products.demo.proof import Proof, Verdict
-from app.products.demo.server import Run
-from app.products.demo.stage import Stage, open_stage
+from app.products.demo.proof import SinkProof, SinkVerdict
+from app.products.demo.server import DemoRun
+from app.products.demo.stage import DemoStage, open_stage
 from app.products.demo.starting import CORES, TOPICS, create_file_pipeline, start_pipeline, wait_for_partitions
 
 FULL_SPEED_FLIGHTS = 250_000
@@ -55,7 +55,7 @@ def play_live(console: Console) -> None:
                 on_progress=lambda count: progress.update(bar, completed=count),
             )
         wait_for_partitions(stage, run, console)
-        proof = Proof(
+        proof = SinkProof(
             bootstrap_servers=stage.bootstrap_servers,
             group=pipeline.NAME,
             feed=feed,
@@ -95,7 +95,7 @@ def play_live(console: Console) -> None:
         raise EmbeddedError("; ".join(found))
 
 
-def _end(console: Console, stage: Stage, run: Run, feed: Feed, proof: Proof, files: FileProof) -> list[str]:
+def _end(console: Console, stage: DemoStage, run: DemoRun, feed: Feed, proof: SinkProof, files: FileProof) -> list[str]:
     """Wait until all is read, drain the runs, and check a last time. Returns the problems."""
     files_run = stage.server.latest_run(file_pipeline.NAME)
     _wait_until_read(stage, run, feed, lambda: sum(proof.committed()))
@@ -118,13 +118,13 @@ def _end(console: Console, stage: Stage, run: Run, feed: Feed, proof: Proof, fil
     return found
 
 
-def _wait_until_read(stage: Stage, run: Run, feed: Feed, count_read: Callable[[], int]) -> None:
+def _wait_until_read(stage: DemoStage, run: DemoRun, feed: Feed, count_read: Callable[[], int]) -> None:
     wait_until_read(
         feed.sent, count_read=count_read, get_run=lambda: stage.server.get_run(run.id), within_s=_READ_WITHIN_S
     )
 
 
-def _say_address(console: Console, stage: Stage) -> None:
+def _say_address(console: Console, stage: DemoStage) -> None:
     console.print()
     console.print("[bold]The dashboard[/]; the link logs you in once:", highlight=False, soft_wrap=True)
     # Not wrapped, as a wrapped link does not work.
@@ -132,7 +132,7 @@ def _say_address(console: Console, stage: Stage) -> None:
     console.print()
 
 
-def _invite(console: Console, stage: Stage) -> None:
+def _invite(console: Console, stage: DemoStage) -> None:
     """Suggest a drill as the first thing to try."""
     console.print()
     console.print("[bold]Try it:[/] freeze or kill an instance, or freeze the server, and watch the recovery:")
@@ -150,7 +150,7 @@ def _invite(console: Console, stage: Stage) -> None:
     console.print()
 
 
-def _catch_up(console: Console, stage: Stage, run: Run, proof: Proof) -> None:
+def _catch_up(console: Console, stage: DemoStage, run: DemoRun, proof: SinkProof) -> None:
     """Wait until the full-speed part is processed, and print its rate."""
     started = time.monotonic()
     with progress_bar(console) as progress:
@@ -167,7 +167,7 @@ def _catch_up(console: Console, stage: Stage, run: Run, proof: Proof) -> None:
 
 def stay(
     *,
-    get_run: Callable[[], Run],
+    get_run: Callable[[], DemoRun],
     prove: Callable[[], object],
     feeding: threading.Thread,
     prove_every_s: float = PROOF_EVERY_S,
@@ -188,31 +188,31 @@ def stay(
             proven_at = time.monotonic()
 
 
-def _refuse_ended(stage: Stage, run: Run) -> None:
+def _refuse_ended(stage: DemoStage, run: DemoRun) -> None:
     now = stage.server.get_run(run.id)
     if now.state in (RunState.FAILED, RunState.STOPPED):
         raise EmbeddedError(f"the run has {now.state}: {now.end_reason or 'no reason was reported'}")
 
 
-def _prove_all(console: Console, stage: Stage, proof: Proof, files: FileProof) -> None:
+def _prove_all(console: Console, stage: DemoStage, proof: SinkProof, files: FileProof) -> None:
     when = time.strftime("%H:%M:%S")
     _prove(console, when, proof)
     if stage.server.latest_run(file_pipeline.NAME) is not None:
         _prove_files(console, when, files)
 
 
-def _prove(console: Console, when: str, proof: Proof) -> Verdict:
+def _prove(console: Console, when: str, proof: SinkProof) -> SinkVerdict:
     verdict = proof.look()
     _say(console, when, verdict, verdict.sentence())
     return verdict
 
 
-def _prove_files(console: Console, when: str, files: FileProof) -> Verdict:
+def _prove_files(console: Console, when: str, files: FileProof) -> SinkVerdict:
     verdict = files.proof.look()
     _say(console, when, verdict, files.sentence(verdict))
     return verdict
 
 
-def _say(console: Console, when: str, verdict: Verdict, sentence: str) -> None:
+def _say(console: Console, when: str, verdict: SinkVerdict, sentence: str) -> None:
     mark = "[green]✔[/]" if verdict.is_exactly_once else "[bold red]✘[/]"
     console.print(f"{mark} {when}: {sentence}", highlight=False, soft_wrap=True)

@@ -18,11 +18,11 @@ from app.products.demo import ending, file_pipeline, pipeline
 from app.products.demo.feed import Feed, laps
 from app.products.demo.file_proof import FileProof
 from app.products.demo.flights import Flight, read_flights
-from app.products.demo.kill import JournalTail, Kill, aftermath, kill_inside_a_transaction
+from app.products.demo.kill import IdTail, KilledWorker, aftermath, kill_inside_a_transaction
 from app.products.demo.outputs import LateFlights
-from app.products.demo.proof import Proof, Verdict
-from app.products.demo.server import Run
-from app.products.demo.stage import Stage, open_stage
+from app.products.demo.proof import SinkProof, SinkVerdict
+from app.products.demo.server import DemoRun
+from app.products.demo.stage import DemoStage, open_stage
 from app.products.demo.starting import (
     CORES,
     TOPICS,
@@ -55,7 +55,7 @@ class FilesResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DemoResult:
     """The line that the demo ends with.
 
     files: of the second pipeline; everything else is of the first.
@@ -83,14 +83,14 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """The figures, and the problems: empty when the demo succeeded."""
 
-    result: Result
+    result: DemoResult
     complaints: tuple[str, ...]
 
 
-def play_once(console: Console) -> Outcome:
+def play_once(console: Console) -> DemoOutcome:
     """Start everything, run both pipelines over the input with one kill, and judge. Ends all its processes.
 
     Both run before the feed begins: the start of an application would take the cores of the recovering instance.
@@ -110,7 +110,7 @@ def play_once(console: Console) -> Outcome:
         feed = Feed(
             bootstrap_servers=stage.bootstrap_servers, topic=pipeline.SOURCE_TOPIC, partitions=pipeline.PARTITIONS
         )
-        proof = Proof(
+        proof = SinkProof(
             bootstrap_servers=stage.bootstrap_servers,
             group=pipeline.NAME,
             feed=feed,
@@ -162,7 +162,7 @@ def play_once(console: Console) -> Outcome:
             soft_wrap=True,
         )
     took_s = last_committed - first_fed
-    result = Result(
+    result = DemoResult(
         records_in=verdict.records_in,
         expected=verdict.expected,
         found=verdict.found,
@@ -182,12 +182,12 @@ def play_once(console: Console) -> Outcome:
             duplicated=files_verdict.duplicated,
         ),
     )
-    return Outcome(result, tuple(complaints))
+    return DemoOutcome(result, tuple(complaints))
 
 
 def _process(
-    stage: Stage, run: Run, proof: Proof, console: Console, feeding: "_Feeding"
-) -> tuple[Kill | None, int | None, float]:
+    stage: DemoStage, run: DemoRun, proof: SinkProof, console: Console, feeding: "_Feeding"
+) -> tuple[KilledWorker | None, int | None, float]:
     """Watch the group's offsets to the end of the input and kill one worker on the way.
 
     The feed continues, slowly, until the killed instance has committed again or the time is over.
@@ -198,8 +198,8 @@ def _process(
         for status in stage.server.tasks(run.id)
         if status.last.transactional_id is not None
     ]
-    journal = JournalTail(bootstrap_servers=stage.bootstrap_servers, transactional_ids=ids)
-    kill: Kill | None = None
+    journal = IdTail(bootstrap_servers=stage.bootstrap_servers, transactional_ids=ids)
+    kill: KilledWorker | None = None
     killed_at: int | None = None
     began = time.monotonic()
     deadline = began + FEED_S + BUSY_MACHINE_S
@@ -289,7 +289,7 @@ class _Feeding:
             self._failures.append(error)
 
 
-def _complaints(verdict: Verdict, *, fed: int, flights_late: int, killed_at: int | None) -> list[str]:
+def _complaints(verdict: SinkVerdict, *, fed: int, flights_late: int, killed_at: int | None) -> list[str]:
     complaints: list[str] = []
     if not verdict.is_exactly_once:
         complaints.append(f"not exactly once: {verdict.sentence()}")

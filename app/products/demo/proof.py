@@ -19,7 +19,7 @@ from app.products.demo.sink_reader import SinkReader
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SinkVerdict:
     """The result of one check of the sink.
 
     fed: flights handed to the producer by then; those between `records_in` and `fed` were not judged.
@@ -53,7 +53,7 @@ class Verdict:
         return line
 
 
-class Proof:
+class SinkProof:
     """Compares input and output, repeatedly; each check reads only new records."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Proof:
             offsets[partition.partition] = max(partition.offset, 0)
         return offsets
 
-    def look(self) -> Verdict:
+    def look(self) -> SinkVerdict:
         """Judge all flights whose input offsets are committed by now.
 
         1. the committed offsets    outputs of earlier flights are in the sink, or about to be: same transaction
@@ -134,7 +134,7 @@ class Proof:
                 break
             time.sleep(0.1)
         seen = self._reader.seen
-        return Verdict(
+        return SinkVerdict(
             fed=fed_by_now,
             records_in=sum(committed),
             expected=len(self._expected),

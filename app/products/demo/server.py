@@ -25,7 +25,7 @@ LONGEST_DRILL_S = 120.0
 """A drill may freeze the server for at most so long; a request must not time out before."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class DemoRun(msgspec.Struct, frozen=True):
     """The fields of a run that the demo uses."""
 
     id: str
@@ -38,7 +38,7 @@ class _Tasks(msgspec.Struct, frozen=True):
 
 
 class _Runs(msgspec.Struct, frozen=True):
-    items: list[Run]
+    items: list[DemoRun]
 
 
 class _Announcement(msgspec.Struct, frozen=True):
@@ -106,13 +106,13 @@ class DemoServer:
     def plan_audits(self, pipeline: str, plan: Mapping[str, Any]) -> None:
         self._ask("PUT", f"/pipelines/{pipeline}/audit-plan", {**plan, "why": "the demo"})
 
-    def start_run(self, pipeline: str) -> Run:
+    def start_run(self, pipeline: str) -> DemoRun:
         return self._run(self._ask("POST", f"/pipelines/{pipeline}/runs", {"why": "the demo"}))
 
-    def get_run(self, run_id: str) -> Run:
+    def get_run(self, run_id: str) -> DemoRun:
         return self._run(self._ask("GET", f"/runs/{run_id}"))
 
-    def latest_run(self, pipeline: str) -> Run | None:
+    def latest_run(self, pipeline: str) -> DemoRun | None:
         """Return the newest run, live or ended; None: it was never started."""
         listed = msgspec.json.decode(self._ask("GET", f"/runs?pipeline={pipeline}&limit=1"), type=_Runs)
         return listed.items[0] if listed.items else None
@@ -121,17 +121,17 @@ class DemoServer:
         """Return the newest report of each task, by ordinal and task."""
         return msgspec.json.decode(self._ask("GET", f"/runs/{run_id}/tasks"), type=_Tasks, strict=False).items
 
-    def end_run(self, run_id: str, how: str, *, timeout_s: float) -> Run:
+    def end_run(self, run_id: str, how: str, *, timeout_s: float) -> DemoRun:
         """`drain` or `kill` the run and wait until it has ended. Raises EmbeddedError when it does not."""
         return self.end_runs([run_id], how, timeout_s=timeout_s)[0]
 
-    def end_runs(self, run_ids: Sequence[str], how: str, *, timeout_s: float) -> list[Run]:
+    def end_runs(self, run_ids: Sequence[str], how: str, *, timeout_s: float) -> list[DemoRun]:
         """Do `end_run` for all at once, as each mostly waits."""
         deadline = time.monotonic() + timeout_s
         for run_id in run_ids:
             if self.get_run(run_id).state not in _ENDED:
                 self._ask("POST", f"/runs/{run_id}/{how}", {"why": "the demo ends"})
-        ended: list[Run] = []
+        ended: list[DemoRun] = []
         for run_id in run_ids:
             while (run := self.get_run(run_id)).state not in _ENDED:
                 if time.monotonic() > deadline:
@@ -145,8 +145,8 @@ class DemoServer:
         self._http.close()
         self.process.stop(timeout_s=10)
 
-    def _run(self, body: bytes) -> Run:
-        return msgspec.json.decode(body, type=Run)
+    def _run(self, body: bytes) -> DemoRun:
+        return msgspec.json.decode(body, type=DemoRun)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """Return the answer; repeated while the server or its database does not answer.

@@ -40,7 +40,7 @@ _ANSWER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoStage:
     """The running services.
 
     files_root: a folder for files, which is deleted at the end.
@@ -72,7 +72,7 @@ class Stage:
 
 
 @contextmanager
-def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
+def open_stage(console: Console, *, cores: int) -> Generator[DemoStage]:
     """Start everything and yield it; on exit, end all of its processes.
 
     Args:
@@ -120,7 +120,7 @@ def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
         server.register_cluster(CLUSTER, kafka.bootstrap_servers)
         console.print(f"Fenceline at {server.users_url}", highlight=False, soft_wrap=True)
         stack.callback(_ignore_interrupts)
-        yield Stage(kafka, spark, server, files_root=folder / "files")
+        yield DemoStage(kafka, spark, server, files_root=folder / "files")
 
 
 class _Stoppable(Protocol):

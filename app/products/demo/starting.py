@@ -9,14 +9,14 @@ from app.core.runs.task import TaskReport, TaskState
 from app.edges.embedded.errors import EmbeddedError
 from app.kit.patience import BUSY_MACHINE_S
 from app.products.demo import file_pipeline, pipeline
-from app.products.demo.server import Run
-from app.products.demo.stage import CLUSTER, Stage
+from app.products.demo.server import DemoRun
+from app.products.demo.stage import CLUSTER, DemoStage
 
 TOPICS = (pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC, file_pipeline.SINK_TOPIC)
 CORES = pipeline.CORES + file_pipeline.CORES
 
 
-def start_pipeline(stage: Stage) -> Run:
+def start_pipeline(stage: DemoStage) -> DemoRun:
     """Create the first pipeline and start it."""
     stage.server.create_pipeline(
         pipeline.NAME, pipeline.definition(cluster=CLUSTER, spark_master=stage.spark.master_url)
@@ -25,7 +25,7 @@ def start_pipeline(stage: Stage) -> Run:
     return stage.server.start_run(pipeline.NAME)
 
 
-def create_file_pipeline(stage: Stage) -> None:
+def create_file_pipeline(stage: DemoStage) -> None:
     """Create the second pipeline, which the user starts."""
     stage.server.create_pipeline(
         file_pipeline.NAME,
@@ -33,7 +33,7 @@ def create_file_pipeline(stage: Stage) -> None:
     )
 
 
-def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
+def wait_for_partitions(stage: DemoStage, run: DemoRun, console: Console) -> None:
     """Wait until the tasks hold all partitions between them, and each instance some."""
     with console.status("Spark starts two applications"):
         started = time.monotonic()
@@ -50,7 +50,7 @@ def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
     )
 
 
-def wait_for_file_partitions(stage: Stage, run: Run, console: Console) -> None:
+def wait_for_file_partitions(stage: DemoStage, run: DemoRun, console: Console) -> None:
     """Wait until the task of the second pipeline holds all partitions."""
     with console.status("Spark starts the second pipeline"):
 
@@ -64,7 +64,7 @@ def wait_for_file_partitions(stage: Stage, run: Run, console: Console) -> None:
 
 
 def wait_for_tasks(
-    stage: Stage, run: Run, condition: Callable[[list[TaskReport]], bool], *, timeout_s: float, what: str
+    stage: DemoStage, run: DemoRun, condition: Callable[[list[TaskReport]], bool], *, timeout_s: float, what: str
 ) -> None:
     """Wait until the newest reports of all tasks fulfil the condition; the error has the newest reports."""
     deadline = time.monotonic() + timeout_s

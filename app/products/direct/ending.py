@@ -8,7 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.core.blocked.ending import Plan
+from app.core.blocked.ending import EndingPlan
 from app.edges.kafka.cli.cluster import as_document
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig
 from app.kit.cli.errors import CommandError, ExitCode
@@ -75,7 +75,7 @@ def end(
     say(f"ended it in {topic}-{partition}. {done.after.headline}")
 
 
-def _may_begin(plan: Plan, *, execute: bool, force: bool, why: str | None, as_json: bool) -> bool:
+def _may_begin(plan: EndingPlan, *, execute: bool, force: bool, why: str | None, as_json: bool) -> bool:
     """Show the plan, and return whether to execute it. Raises CommandError if it is refused."""
     if force and not (why or "").strip():
         raise CommandError("--force needs a reason: --why TEXT", code=ExitCode.USAGE)
@@ -93,7 +93,7 @@ def _may_begin(plan: Plan, *, execute: bool, force: bool, why: str | None, as_js
     return execute
 
 
-def _shown(plan: Plan) -> RenderableType:
+def _shown(plan: EndingPlan) -> RenderableType:
     lines: list[Any] = [Text(plan.what, style="bold")]
     lines += [Text.assemble("  lost: ", (loss, "yellow")) for loss in plan.losses]
     lines += [Text.assemble("  objection: ", (objection, "red")) for objection in plan.objections]

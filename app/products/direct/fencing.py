@@ -52,7 +52,7 @@ class ToldEvent(msgspec.Struct, frozen=True, kw_only=True):
     runbook: tuple[str, ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str | None
     cause: Cause | None
     hours: float | None
@@ -69,7 +69,7 @@ class EventSource(Protocol):
     source: str
     remark: str
 
-    def events(self, wanted: Wanted) -> list[ToldEvent]:
+    def events(self, wanted: EventSelection) -> list[ToldEvent]:
         """Return the events, newest first."""
         ...
 
@@ -86,7 +86,7 @@ class OfServer:
         self._pipeline = pipeline
         self._group = group
 
-    def events(self, wanted: Wanted) -> list[ToldEvent]:
+    def events(self, wanted: EventSelection) -> list[ToldEvent]:
         since = wanted.since()
         found = self._client.items(
             "/fencing",
@@ -115,7 +115,7 @@ class OfJournal:
         self._live = LiveTransactions()
         self.remark = ""
 
-    def events(self, wanted: Wanted) -> list[ToldEvent]:
+    def events(self, wanted: EventSelection) -> list[ToldEvent]:
         answered(lambda: catch_up_transactions(self._live, self._resolved, timeout_s=self._timeout_s))
         unread = self._live.reading.unreadable
         self.remark = "; ".join(
@@ -201,7 +201,7 @@ def fencing(
                 "--cluster, --pipeline and --group need the server: omit --bootstrap-server", code=ExitCode.USAGE
             )
         source = OfJournal(DirectCluster(bootstrap_server, config), timeout_s=timeout)
-    wanted = Wanted(
+    wanted = EventSelection(
         transactional_id=transactional_id, cause=cause, hours=hours, with_what_is_none=with_what_is_none, limit=limit
     )
 

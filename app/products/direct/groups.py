@@ -12,7 +12,7 @@ from rich.text import Text
 
 from app.core.journals import group_records
 from app.core.journals.group_fold import LiveGroups
-from app.core.journals.live_groups import Committed, LiveGroup
+from app.core.journals.live_groups import CommittedOffset, LiveGroup
 from app.core.observing.group_list import members_of
 from app.edges.kafka.cli.cluster import DirectClocks, DirectCluster, Within, now_ms
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, answered
@@ -26,7 +26,7 @@ from app.products.direct.operations import RegisteredCluster, check_named
 from app.products.direct.served import ServedCluster, group_detail, groups_table, members_table
 
 
-class Look:
+class GroupLook:
     """The groups of a cluster as they are now; each call reads only new records of the journal.
 
     source: of the newest call. remark: what it lacks.
@@ -95,7 +95,7 @@ def groups(
     def is_wanted(name: str) -> bool:
         return name == group if group is not None else match in name
 
-    look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout, is_wanted=is_wanted)
+    look = GroupLook(DirectCluster(bootstrap_server, config), timeout_s=timeout, is_wanted=is_wanted)
 
     def read() -> dict[str, LiveGroup]:
         found = answered(look.groups)
@@ -192,7 +192,7 @@ def _members(one: LiveGroup) -> list[dict[str, Any]]:
     ]
 
 
-def _positions(one: LiveGroup) -> list[tuple[str, int, Committed | None, list[Committed]]]:
+def _positions(one: LiveGroup) -> list[tuple[str, int, CommittedOffset | None, list[CommittedOffset]]]:
     names = sorted({*one.offsets, *((topic, partition) for topic, partition, _ in one.pending)})
     return [
         (
@@ -205,11 +205,11 @@ def _positions(one: LiveGroup) -> list[tuple[str, int, Committed | None, list[Co
     ]
 
 
-def _pending_offset(pending: Committed) -> str:
+def _pending_offset(pending: CommittedOffset) -> str:
     return number(pending.commit.offset) if pending.commit.offset >= 0 else "not known"
 
 
-def _producer(committed: Committed) -> str | None:
+def _producer(committed: CommittedOffset) -> str | None:
     return f"{committed.producer_id}:{committed.producer_epoch}" if committed.producer_id >= 0 else None
 
 
@@ -241,7 +241,7 @@ def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
     return document
 
 
-def _offset(committed: Committed) -> dict[str, Any]:
+def _offset(committed: CommittedOffset) -> dict[str, Any]:
     return {
         "offset": committed.commit.offset if committed.commit.offset >= 0 else None,
         "commit_ms": committed.commit.commit_ms if committed.commit.commit_ms >= 0 else None,

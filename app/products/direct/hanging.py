@@ -17,7 +17,7 @@ from app.kit.words import count, moment, number
 _ALL_WELL = "No hanging transactions: a coordinator will end each transaction that blocks consumers."
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A hanging transaction, from REST or from this command."""
 
     topic: str
@@ -51,14 +51,14 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     journal_partition: int
 
 
-class Unclear(msgspec.Struct, frozen=True, kw_only=True):
+class UnclearRow(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     since: datetime | None
     reason: str
 
 
-class Search(msgspec.Struct, frozen=True, kw_only=True):
+class SearchRow(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     swept_at: datetime | None
     age_ms: int | None
@@ -67,17 +67,17 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     held_back: int
     asked: int
     silent: tuple[str, ...]
-    unclear: tuple[Unclear, ...]
+    unclear: tuple[UnclearRow, ...]
     unclear_count: int
 
 
 class HangingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a search, by the server or by this command."""
 
-    items: tuple[Found, ...]
+    items: tuple[FoundTransaction, ...]
     pending_offsets: tuple[Waiting, ...]
     pending_problem: str
-    search: Search
+    search: SearchRow
 
 
 def answer_of(report: SearchReport, bootstrap_servers: str) -> HangingAnswer:
@@ -86,7 +86,7 @@ def answer_of(report: SearchReport, bootstrap_servers: str) -> HangingAnswer:
         items=tuple(_found(one, bootstrap_servers) for one in report.hanging),
         pending_offsets=(),
         pending_problem="pending offsets need a server (--cluster), or the name of their group",
-        search=Search(
+        search=SearchRow(
             problem=report.problem,
             swept_at=moment(report.swept_ms),
             age_ms=0,
@@ -96,7 +96,7 @@ def answer_of(report: SearchReport, bootstrap_servers: str) -> HangingAnswer:
             asked=report.asked,
             silent=report.silent,
             unclear=tuple(
-                Unclear(topic=one.topic, partition=one.partition, since=moment(one.since_ms), reason=one.reason)
+                UnclearRow(topic=one.topic, partition=one.partition, since=moment(one.since_ms), reason=one.reason)
                 for one in report.unclear
             ),
             unclear_count=report.unclear_count,
@@ -159,11 +159,11 @@ def beside_ids(found: HangingAnswer) -> list[RenderableType]:
     return parts
 
 
-def _is_told(search: Search) -> bool:
+def _is_told(search: SearchRow) -> bool:
     return search.swept_at is not None and not (search.problem or search.silent or search.unclear)
 
 
-def _hanging(items: Iterable[Found]) -> Iterable[RenderableType]:
+def _hanging(items: Iterable[FoundTransaction]) -> Iterable[RenderableType]:
     for one in items:
         yield Text(one.sentence, style="bold")
         whose = one.transactional_id or "an id unknown to every coordinator"
@@ -200,9 +200,9 @@ def _end_of(one: Waiting) -> str:
     return "–" if one.times_out_at is None else f"at {one.times_out_at:%H:%M:%S} UTC"
 
 
-def _found(one: HangingTransaction, bootstrap_servers: str) -> Found:
+def _found(one: HangingTransaction, bootstrap_servers: str) -> FoundTransaction:
     key = one.key
-    return Found(
+    return FoundTransaction(
         topic=key.topic,
         partition=key.partition,
         start_offset=key.start_offset,

@@ -15,7 +15,7 @@ from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.journals import transaction_state
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort, counted, select
+from app.core.observing.transaction_list import IdOwnership, TransactionQuery, TransactionSort, counted, select
 from app.edges.kafka.cli.cluster import DirectClocks, DirectCluster, Within, as_document, now_ms
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, answered
 from app.edges.kafka.transactions.journals import ask_coordinators, catch_up_transactions
@@ -32,7 +32,7 @@ from app.products.direct.served import ServedCluster, transaction_detail, transa
 _BY_WORD = {status.word: status for status in TransactionStatus}
 
 
-class Look:
+class TransactionLook:
     """The ids of a cluster as they are now; each call reads only new records of the journal.
 
     source: of the newest call. remark: what it lacks.
@@ -77,7 +77,7 @@ def transactions(
     only_open: Annotated[bool, typer.Option("--open", help="Only ids with an open transaction.")] = False,
     open_for: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Open for at least this time.")] = 0.0,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="A state of Kafka, such as Ongoing.")] = None,
-    owner: Annotated[Owner | None, typer.Option(help="With --cluster: only ids of this owner.")] = None,
+    owner: Annotated[IdOwnership | None, typer.Option(help="With --cluster: only ids of this owner.")] = None,
     pipeline: Annotated[str | None, typer.Option(help="With --cluster: only this pipeline's ids.")] = None,
     hanging: Annotated[
         bool,
@@ -130,7 +130,7 @@ def transactions(
     if owner is not None or pipeline is not None:
         raise CommandError("the owners of ids need the server: name it with --cluster", code=ExitCode.USAGE)
     search = DirectOperations(bootstrap_server, config).hanging if hanging else None
-    look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout)
+    look = TransactionLook(DirectCluster(bootstrap_server, config), timeout_s=timeout)
 
     def ids() -> dict[str, LiveTransaction]:
         found = answered(look.ids)

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import typer
 
-from app.core.blocked.diagnosis import Explanation, Kind
-from app.core.blocked.ending import EndPlan, Plan
+from app.core.blocked.diagnosis import DiagnosisKind, Explanation
+from app.core.blocked.ending import EndingPlan, EndPlan
 from app.core.blocked.service import ending, explaining
-from app.core.blocked.service.ending import Ended, Fenced
+from app.core.blocked.service.ending import EndedTransaction, FenceResult
 from app.core.hanging.search_once import search_once
 from app.edges.kafka.cli.cluster import DirectCluster, now_ms
 from app.kit.cli.client import as_record, connect
@@ -37,15 +37,17 @@ class Operations(Protocol):
 
     def hanging(self) -> HangingAnswer: ...
 
-    def explain(self, target: str, kind: Kind | None) -> Explanation: ...
+    def explain(self, target: str, kind: DiagnosisKind | None) -> Explanation: ...
 
-    def plan_fence(self, transactional_id: str) -> Plan: ...
+    def plan_fence(self, transactional_id: str) -> EndingPlan: ...
 
-    def fence(self, transactional_id: str, *, force: bool, why: str | None) -> Fenced: ...
+    def fence(self, transactional_id: str, *, force: bool, why: str | None) -> FenceResult: ...
 
     def plan_end(self, topic: str, partition: int, start_offset: int | None) -> EndPlan: ...
 
-    def end(self, topic: str, partition: int, planned: EndPlan, *, force: bool, why: str | None) -> Ended: ...
+    def end(
+        self, topic: str, partition: int, planned: EndPlan, *, force: bool, why: str | None
+    ) -> EndedTransaction: ...
 
 
 def operations_of(bootstrap_server: str | None, config: list[str] | None, cluster: str | None) -> Operations:
@@ -73,13 +75,13 @@ class DirectOperations(DirectCluster):
         found = self.run(lambda: search_once(self.brokers, self.connection, now_ms=at_ms, limit=LOOKED_AT_ONCE))
         return answer_of(found, self.bootstrap_server)
 
-    def explain(self, target: str, kind: Kind | None) -> Explanation:
+    def explain(self, target: str, kind: DiagnosisKind | None) -> Explanation:
         return self.run(lambda: explaining.explain(self.brokers, self.connection, target, self.asked, kind=kind))
 
-    def plan_fence(self, transactional_id: str) -> Plan:
+    def plan_fence(self, transactional_id: str) -> EndingPlan:
         return self.run(lambda: ending.plan_fencing(self.brokers, self.connection, transactional_id, self.asked))
 
-    def fence(self, transactional_id: str, *, force: bool, why: str | None) -> Fenced:
+    def fence(self, transactional_id: str, *, force: bool, why: str | None) -> FenceResult:
         del why
         return self.run(lambda: ending.fence(self.brokers, self.connection, transactional_id, self.asked, force=force))
 
@@ -90,7 +92,7 @@ class DirectOperations(DirectCluster):
             )
         )
 
-    def end(self, topic: str, partition: int, planned: EndPlan, *, force: bool, why: str | None) -> Ended:
+    def end(self, topic: str, partition: int, planned: EndPlan, *, force: bool, why: str | None) -> EndedTransaction:
         del why
         return self.run(
             lambda: ending.end(
@@ -107,27 +109,29 @@ class ServerOperations:
     def hanging(self) -> HangingAnswer:
         return as_record(self._client.get(f"{self._path}/hanging"), HangingAnswer)
 
-    def explain(self, target: str, kind: Kind | None) -> Explanation:
+    def explain(self, target: str, kind: DiagnosisKind | None) -> Explanation:
         return as_record(self._client.get(f"{self._path}/stuck", target=target, kind=kind), Explanation)
 
-    def plan_fence(self, transactional_id: str) -> Plan:
-        return as_record(self._post("preview-fence", transactional_id=transactional_id), Plan)
+    def plan_fence(self, transactional_id: str) -> EndingPlan:
+        return as_record(self._post("preview-fence", transactional_id=transactional_id), EndingPlan)
 
-    def fence(self, transactional_id: str, *, force: bool, why: str | None) -> Fenced:
-        return as_record(self._post("fence", transactional_id=transactional_id, force=force, why=why), Fenced)
+    def fence(self, transactional_id: str, *, force: bool, why: str | None) -> FenceResult:
+        return as_record(self._post("fence", transactional_id=transactional_id, force=force, why=why), FenceResult)
 
     def plan_end(self, topic: str, partition: int, start_offset: int | None) -> EndPlan:
         found = self._post("preview-end", topic=topic, partition=partition, start_offset=start_offset)
         return as_record(found, EndPlan)
 
-    def end(self, topic: str, partition: int, planned: EndPlan, *, force: bool, why: str | None) -> Ended:
+    def end(self, topic: str, partition: int, planned: EndPlan, *, force: bool, why: str | None) -> EndedTransaction:
         assert planned.target is not None  # noqa: S101 - a plan without one is impossible, and was refused
         seen = {
             "producer_id": planned.target.producer_id,
             "producer_epoch": planned.target.producer_epoch,
             "start_offset": planned.target.start_offset,
         }
-        return as_record(self._post("end", topic=topic, partition=partition, force=force, why=why, **seen), Ended)
+        return as_record(
+            self._post("end", topic=topic, partition=partition, force=force, why=why, **seen), EndedTransaction
+        )
 
     def _post(self, what: str, **body: object) -> object:
         return self._client.post(f"{self._path}/transactions/{what}", body)

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.core.blocked.chain import clause
-from app.core.blocked.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, ChainLink, Diagnosis, DiagnosisKind, Explanation
 from app.edges.kafka.cli.cluster import as_document, now_ms
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig
 from app.kit.cli.output import AsJson, Watch, present
@@ -18,18 +18,18 @@ from app.products.direct import hanging
 from app.products.direct.operations import RegisteredCluster, operations_of
 
 _STYLES = {
-    Verdict.END: "red",
-    Verdict.FENCE: "red",
-    Verdict.OWNER: "yellow",
-    Verdict.WAIT: "yellow",
-    Verdict.NO_MEMBERS: "yellow",
-    Verdict.BEHIND: "yellow",
-    Verdict.CANNOT_TELL: "magenta",
-    Verdict.UNSETTLED: "cyan",
-    Verdict.ONLY_MARKERS: "green",
-    Verdict.FREE: "green",
+    AdviceVerdict.END: "red",
+    AdviceVerdict.FENCE: "red",
+    AdviceVerdict.OWNER: "yellow",
+    AdviceVerdict.WAIT: "yellow",
+    AdviceVerdict.NO_MEMBERS: "yellow",
+    AdviceVerdict.BEHIND: "yellow",
+    AdviceVerdict.CANNOT_TELL: "magenta",
+    AdviceVerdict.UNSETTLED: "cyan",
+    AdviceVerdict.ONLY_MARKERS: "green",
+    AdviceVerdict.FREE: "green",
 }
-_QUIET = (Verdict.ONLY_MARKERS, Verdict.FREE)
+_QUIET = (AdviceVerdict.ONLY_MARKERS, AdviceVerdict.FREE)
 
 
 def stuck(
@@ -42,7 +42,8 @@ def stuck(
     ] = None,
     *,
     kind: Annotated[
-        Kind | None, typer.Option("--as", help="The kind of TARGET, if a group and a topic have the same name.")
+        DiagnosisKind | None,
+        typer.Option("--as", help="The kind of TARGET, if a group and a topic have the same name."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -97,7 +98,7 @@ def _told(one: Diagnosis, at_ms: int) -> RenderableType:
     return Group(*lines)
 
 
-def _link(link: Link, at_ms: int) -> Text:
+def _link(link: ChainLink, at_ms: int) -> Text:
     said = Text(f"  {clause(link)}  ")
     said.append(f"{link.source}, {duration(at_ms - link.seen_ms)} ago", style="dim")
     return said

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.core.audit_figures import AuditFigures
-from app.core.wire.drill import Act
+from app.core.wire.drill import DrillAct
 from app.kit.errors import IllegalTransitionError
 from app.products.drills.timeline import Entry, Watched
 
@@ -128,7 +128,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class DrillPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of a drill with its expectations, made at its order.
 
     stands_still_s: longest expected recovery time of a partition; None without a known bound.
@@ -157,7 +157,7 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
     kind: DrillKind
     ordinal: int | None
     lease: int | None
-    plan: Plan
+    plan: DrillPlan
     state: DrillState
     targets: tuple[Target, ...]
     ordered_at: datetime
@@ -183,8 +183,8 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
         return self.ordered_at + BEGIN_WITHIN
 
     @property
-    def act(self) -> Act:
-        return Act.KILL if self.kind is DrillKind.KILL_INSTANCE else Act.FREEZE
+    def act(self) -> DrillAct:
+        return DrillAct.KILL if self.kind is DrillKind.KILL_INSTANCE else DrillAct.FREEZE
 
     @property
     def is_open(self) -> bool:

@@ -21,7 +21,7 @@ from app.products.drills.drill import (
     TargetState,
 )
 from app.products.drills.planning import RETURNS_WITHIN_S
-from app.products.drills.timeline import MAX_ENTRIES, Entry, EntryKind, Look, flows, follow
+from app.products.drills.timeline import MAX_ENTRIES, DrillLook, Entry, EntryKind, flows, follow
 
 _DONE = frozenset({TargetState.FROZEN, TargetState.THAWED, TargetState.KILLED})
 WELL_FOR = timedelta(seconds=3)
@@ -62,7 +62,7 @@ def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message:
     return said(drill, EntryKind.ACT, words[to], now=now)
 
 
-def see(drill: Drill, look: Look) -> Drill:
+def see(drill: Drill, look: DrillLook) -> Drill:
     """Return the drill with the new events of a view."""
     watched, entries = follow(drill.watched, look, commits_every_s=drill.plan.commits_every_s)
     return _with_entries(replace(drill, watched=watched), entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, PipelineDefinition, ProcessingGuarantee
-from app.products.drills.drill import DrillKind, Expectation, Plan
+from app.products.drills.drill import DrillKind, DrillPlan, Expectation
 
 MARGIN_S = 3.0
 """Allowance for rebalances, polls of the client, and the interval of observation."""
@@ -42,13 +42,13 @@ def plan_of(
     others: int,
     own: int,
     times: BrokerTimes = UNKNOWN,
-) -> Plan:
+) -> DrillPlan:
     """Return the plan of a drill.
 
     own, others: numbers of drilled tasks, and of other tasks of the group.
     """
     bound_s = _stands_still_s(definition, kind, for_s=for_s, others=others, times=times)
-    return Plan(
+    return DrillPlan(
         for_s=for_s,
         group=definition.group_id,
         cluster=cluster,

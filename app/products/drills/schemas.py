@@ -27,8 +27,8 @@ class Expectation:
     """within_s: seconds after the start of the action; null without a known bound."""
 
 
-@shows(drill.Plan)
-class Plan:
+@shows(drill.DrillPlan)
+class DrillPlan:
     """The plan with its expectations, made at the order. stands_still_s: longest expected recovery time."""
 
 

@@ -65,7 +65,7 @@ class FencingLook(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class DrillLook(msgspec.Struct, frozen=True, kw_only=True):
     """The known state at one moment. generation: None if unknown. tasks: by `ordinal/task`. epochs: by id."""
 
     at: datetime
@@ -132,7 +132,7 @@ STANDS_STILL_S = 2.0
 """Time without a commit after which an entry is written."""
 
 
-def follow(before: Watched, look: Look, *, commits_every_s: float = 0.0) -> tuple[Watched, list[Entry]]:
+def follow(before: Watched, look: DrillLook, *, commits_every_s: float = 0.0) -> tuple[Watched, list[Entry]]:
     """Return the state after the view, and its new events in the order of their kinds."""
     if before.at is None:
         # Targets may have acted before the first view; all these fencing events are later than the order.
@@ -181,7 +181,7 @@ def _fencings(found: Iterable[FencingLook]) -> list[Entry]:
     return [Entry(at=one.at, kind=EntryKind.FENCING, sentence=one.sentence, fencing_id=one.id) for one in found]
 
 
-def _first(look: Look, commits_every_s: float) -> Watched:
+def _first(look: DrillLook, commits_every_s: float) -> Watched:
     flows_within = max(FLOWS_WITHIN, timedelta(seconds=2 * commits_every_s))
     return Watched(
         at=look.at,
@@ -205,7 +205,7 @@ def _first(look: Look, commits_every_s: float) -> Watched:
 
 
 def _follow_partitions(
-    before: Watched, look: Look, entries: list[Entry], *, unseen: bool
+    before: Watched, look: DrillLook, entries: list[Entry], *, unseen: bool
 ) -> tuple[dict[str, PartitionWatched], int]:
     partitions = dict(before.partitions)
     advanced = 0
@@ -248,7 +248,7 @@ def _follow_partitions(
     return partitions, advanced
 
 
-def _follow_group(before: Watched, look: Look, entries: list[Entry]) -> tuple[int | None, int | None]:
+def _follow_group(before: Watched, look: DrillLook, entries: list[Entry]) -> tuple[int | None, int | None]:
     """Return the newest generation, and the number of rebalances; both None while it is not known."""
     if look.generation is None or look.generation == before.generation:
         return before.generation, before.rebalances
@@ -260,7 +260,7 @@ def _follow_group(before: Watched, look: Look, entries: list[Entry]) -> tuple[in
     return look.generation, (before.rebalances or 0) + max(1, look.generation - before.generation)
 
 
-def _follow_epochs(before: Watched, look: Look, entries: list[Entry]) -> None:
+def _follow_epochs(before: Watched, look: DrillLook, entries: list[Entry]) -> None:
     for name, epoch in sorted(look.epochs.items()):
         known = before.epochs.get(name)
         if known is not None and known != epoch:
@@ -268,7 +268,7 @@ def _follow_epochs(before: Watched, look: Look, entries: list[Entry]) -> None:
             entries.append(Entry(at=look.at, kind=EntryKind.EPOCH, sentence=sentence))
 
 
-def _follow_tasks(before: Watched, look: Look, entries: list[Entry]) -> None:
+def _follow_tasks(before: Watched, look: DrillLook, entries: list[Entry]) -> None:
     for name, task in sorted(look.tasks.items()):
         known = before.tasks.get(name)
         if known is None:

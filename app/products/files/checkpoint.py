@@ -17,7 +17,7 @@ MOST_CHECKPOINTS = 20_000
 """Most checkpoints of one pipeline; the oldest are deleted first."""
 
 
-class Phase(StrEnum):
+class CheckpointPhase(StrEnum):
     """The phases of a checkpoint.
 
     FILL: from the first record of its first file to the last record of its last file; by the task's clock.
@@ -52,12 +52,12 @@ class FileCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     committed_at: datetime | None
     seen_at: datetime
 
-    def lengths_ms(self) -> dict[Phase, float | None]:
+    def lengths_ms(self) -> dict[CheckpointPhase, float | None]:
         """Return the duration of each phase; None: not measured. Never below 0, also with a difference of clocks."""
         times = (self.opened_at, self.closed_at, self.uploaded_at, self.referenced_at, self.committed_at)
         return {
             phase: None if end is None or begin is None else max(0.0, (end - begin) / timedelta(milliseconds=1))
-            for phase, (begin, end) in zip(Phase, pairwise(times), strict=True)
+            for phase, (begin, end) in zip(CheckpointPhase, pairwise(times), strict=True)
         }
 
     @property

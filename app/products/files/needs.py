@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.runs.needs import Need, Severity
+from app.core.runs.needs import Need, NeedSeverity
 
 
 def repeated_file_need(pipeline: str, references: int) -> Need:
@@ -11,7 +11,7 @@ def repeated_file_need(pipeline: str, references: int) -> Need:
     return Need(
         pipeline=pipeline,
         run_id=None,
-        severity=Severity.WRONG,
+        severity=NeedSeverity.WRONG,
         sentence=f"{many} a file that an earlier one names: consumers of references read its records twice",
         next_step="see the page of its files for them, and check for other writers to its sink topic",
         explained="files",

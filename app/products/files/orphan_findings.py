@@ -39,7 +39,7 @@ class DanglingReference(msgspec.Struct, frozen=True, kw_only=True):
     place: str
 
 
-class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
+class UndecidedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction that was open before the end of a sink topic, so that nothing was judged.
 
     since: time of its first record; transactional_id: from the reference in that record.
@@ -103,7 +103,7 @@ class OrphanFindings(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[RootFindings, ...] = ()
     oldest: tuple[OrphanFile, ...] = ()
     dangling: tuple[DanglingReference, ...] = ()
-    blocked: tuple[OpenTransaction, ...] = ()
+    blocked: tuple[UndecidedTransaction, ...] = ()
 
     @property
     def orphans(self) -> Amount:
@@ -171,7 +171,7 @@ class ConfirmedRoot(msgspec.Struct, frozen=True, kw_only=True):
     judged_until: datetime
 
 
-class Confirmed(msgspec.Struct, frozen=True, kw_only=True):
+class ConfirmedOrphans(msgspec.Struct, frozen=True, kw_only=True):
     """The findings that a user confirmed; no more is deleted."""
 
     look_id: str
@@ -180,8 +180,8 @@ class Confirmed(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[ConfirmedRoot, ...]
 
 
-def confirmed(look_id: str, findings: OrphanFindings) -> Confirmed:
-    return Confirmed(
+def confirmed(look_id: str, findings: OrphanFindings) -> ConfirmedOrphans:
+    return ConfirmedOrphans(
         look_id=look_id,
         orphans=findings.orphans,
         open_uploads=findings.open_uploads,

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.products.files.orphan_findings import NO_FILES, Amount, Collected, Confirmed, OrphanFindings
+from app.products.files.orphan_findings import NO_FILES, Amount, Collected, ConfirmedOrphans, OrphanFindings
 
 KEPT = 5
 """Scans and collections that are kept of a pipeline, by act and end."""
@@ -59,7 +59,7 @@ class OrphanLook(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     reason: str | None = None
     findings: OrphanFindings | None = None
-    confirmed: Confirmed | None = None
+    confirmed: ConfirmedOrphans | None = None
     collected: Collected | None = None
 
     @property

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from app.core.pipelines.pipeline import PipelineDefinition
-from app.products.files.orphan_findings import Amount, Confirmed
+from app.products.files.orphan_findings import Amount, ConfirmedOrphans
 from app.products.files.orphan_look import OrphanResult
 
 
@@ -24,10 +24,10 @@ class OrphanOrder(NamedTuple):
     definitions: tuple[PipelineDefinition, ...]
     connections: Mapping[str, Mapping[str, str]]
     kafka_cluster_ids: Mapping[str, str]
-    confirmed: Confirmed | None
+    confirmed: ConfirmedOrphans | None
 
 
-class Progress(NamedTuple):
+class CollectionProgress(NamedTuple):
     """steps: number of actions so far, which grows with every one."""
 
     told: str
@@ -39,7 +39,7 @@ class OrphanJob(Protocol):
     """An order that runs in the background. No method blocks."""
 
     @property
-    def progress(self) -> Progress: ...
+    def progress(self) -> CollectionProgress: ...
 
     @property
     def result(self) -> OrphanResult | None:

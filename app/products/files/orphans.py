@@ -27,7 +27,7 @@ _PARTIAL = rf"\.{_NAME}\.[0-9a-f]{{8}}\.part"
 _FOLDERS = r"(?:[^/]+=[^/]*/)*"
 
 
-class Standing(StrEnum):
+class OrphanStanding(StrEnum):
     """The status of a file.
 
     REFERENCED: a committed reference names it. TOO_YOUNG: its transaction may follow.
@@ -173,14 +173,14 @@ def form_of(pipeline: str) -> re.Pattern[str]:
     return re.compile(rf"{re.escape(pipeline)}/{_FOLDERS}(?:{_NAME}|(?P<partial>{_PARTIAL}))")
 
 
-def judge(stored: Stored, *, form: re.Pattern[str], now_ms: int, margin: Margin, since: KnownSince) -> Standing:
+def judge(stored: Stored, *, form: re.Pattern[str], now_ms: int, margin: Margin, since: KnownSince) -> OrphanStanding:
     """Judge a file without a committed reference. now_ms: by the store's clock, before the listing."""
     matched = form.fullmatch(stored.path)
     if matched is None:
-        return Standing.NOT_OURS
+        return OrphanStanding.NOT_OURS
     if stored.modified_ms > now_ms - margin.total_ms:
-        return Standing.TOO_YOUNG
+        return OrphanStanding.TOO_YOUNG
     # An incomplete file has no reference.
     if matched["partial"] is None and (since.at_ms is None or stored.modified_ms < since.at_ms):
-        return Standing.UNKNOWN
-    return Standing.ORPHAN
+        return OrphanStanding.UNKNOWN
+    return OrphanStanding.ORPHAN

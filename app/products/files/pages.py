@@ -22,7 +22,7 @@ from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.products.files.charts import file_records_chart_of, file_sizes_chart_of
-from app.products.files.checkpoint import FileCheckpoint, Phase
+from app.products.files.checkpoint import CheckpointPhase, FileCheckpoint
 from app.products.files.schema_history import SchemaInHistory
 from app.products.files.service import orphans, showing
 from app.products.files.totals import PartitionTotal
@@ -56,7 +56,7 @@ class PartitionBar:
 class PhaseBar:
     """left, width: percent of the line, on a logarithmic scale that shows milliseconds beside half a minute."""
 
-    phase: Phase
+    phase: CheckpointPhase
     left: float
     width: float
 
@@ -64,7 +64,7 @@ class PhaseBar:
 @dataclass(frozen=True, kw_only=True)
 class CheckpointLine:
     checkpoint: FileCheckpoint
-    lengths: Mapping[Phase, float | None]
+    lengths: Mapping[CheckpointPhase, float | None]
     bars: tuple[PhaseBar, ...]
 
 

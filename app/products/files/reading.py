@@ -84,7 +84,7 @@ class TopicReading(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.topic}-{self.partition}"
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """A log: a topic of a cluster, with its topic id."""
 
     kafka_cluster_id: str
@@ -131,7 +131,7 @@ def asked_offset(known: TopicReading | None, topic_id: str) -> int:
     return 0 if known is None or known.topic_id != topic_id else known.next_offset
 
 
-def moved(known: TopicReading | None, portion: Portion, *, place: Place, now: datetime) -> TopicReading:
+def moved(known: TopicReading | None, portion: Portion, *, place: LogPlace, now: datetime) -> TopicReading:
     """Return the progress after the portion is stored."""
     if known is None:
         return _begun(portion, place, now, why="")
@@ -150,7 +150,7 @@ def moved(known: TopicReading | None, portion: Portion, *, place: Place, now: da
     )
 
 
-def _begun(portion: Portion, place: Place, now: datetime, *, why: str) -> TopicReading:
+def _begun(portion: Portion, place: LogPlace, now: datetime, *, why: str) -> TopicReading:
     return TopicReading(
         kafka_cluster_id=place.kafka_cluster_id,
         topic=place.topic,

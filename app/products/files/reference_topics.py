@@ -16,10 +16,10 @@ from uuid import UUID
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
 from app.core.clusters.brokers import TopicPartition
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
-from app.edges.kafka.raw_fetch import FetchedLog, Isolation, RawFetcher
+from app.edges.kafka.raw_fetch import FetchedLog, FetchIsolation, RawFetcher
 from app.edges.kafka.transactions.asking import AskingClient
 from app.products.files.committed import committed_messages
 from app.products.files.reading import Portion
@@ -53,7 +53,7 @@ class KafkaReferenceTopics:
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[ReferenceConnection]:
         resolved = self._resolve(connection)
-        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
         try:
             return ReferenceClient(resolved, attempt, timeout_s=timeout_s)
         except errors.KafkaError as error:
@@ -63,7 +63,7 @@ class KafkaReferenceTopics:
 class ReferenceClient(RawFetcher, AskingClient):
     """Implement ReferenceConnection. Close it as a context manager."""
 
-    def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
+    def __init__(self, resolved: Mapping[str, str], attempt: ConnectionAttempt, *, timeout_s: float) -> None:
         super().__init__(resolved, attempt)
         # The library requests a deleted topic again and again, by default ten times a second.
         self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
@@ -89,7 +89,7 @@ class ReferenceClient(RawFetcher, AskingClient):
 
     def _asked(self, what: str, question: Callable[[], T]) -> T:
         """Send a request with its own time limit."""
-        self._attempt = Attempt(self._attempt.address, self._timeout_s)
+        self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s)
         try:
             with reading_answers():
                 return question()
@@ -124,7 +124,7 @@ class ReferenceClient(RawFetcher, AskingClient):
         if self._led(wanted) < len(wanted):
             # Partitions were added, or leaders elected, since the last request for leaders.
             self._forget_leaders()
-        found = self.fetch(wanted, max_wait_ms=0, isolation=Isolation.READ_COMMITTED)
+        found = self.fetch(wanted, max_wait_ms=0, isolation=FetchIsolation.READ_COMMITTED)
         share = max(1, most_messages // max(1, len(wanted)))
         portions = [_portion(at.partition, wanted[at], log, most=share) for at, log in found.items()]
         missing = sorted(at.partition for at in wanted if at not in found)

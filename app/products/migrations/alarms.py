@@ -9,7 +9,7 @@ import msgspec
 
 from app.core.runs.mode import Mode
 from app.products.migrations.evidence import partition_ids, task_ids
-from app.products.migrations.look import Look, Member
+from app.products.migrations.look import MigrationLook, MigrationMember
 from app.products.migrations.migration import Migration, Stage
 
 
@@ -29,12 +29,12 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
-def alarms_of(migration: Migration, look: Look) -> list[Alarm]:
+def alarms_of(migration: Migration, look: MigrationLook) -> list[Alarm]:
     """Return every alert that the state shows. The caller reports each key once."""
     return [*_given_up_ids(migration, look), *_older_members(migration, look), *_silent_members(migration, look)]
 
 
-def _given_up_ids(migration: Migration, look: Look) -> list[Alarm]:
+def _given_up_ids(migration: Migration, look: MigrationLook) -> list[Alarm]:
     """Find retired ids that another producer has initialised since Fenceline's fence."""
     found: list[Alarm] = []
     for name in _given_up(migration, look):
@@ -59,7 +59,7 @@ def _given_up_ids(migration: Migration, look: Look) -> list[Alarm]:
     return found
 
 
-def _older_members(migration: Migration, look: Look) -> list[Alarm]:
+def _older_members(migration: Migration, look: MigrationLook) -> list[Alarm]:
     forbidden = _forbidden(migration)
     return [
         Alarm(
@@ -76,7 +76,7 @@ def _older_members(migration: Migration, look: Look) -> list[Alarm]:
     ]
 
 
-def _silent_members(migration: Migration, look: Look) -> list[Alarm]:
+def _silent_members(migration: Migration, look: MigrationLook) -> list[Alarm]:
     """Find members of ended leases in the coordinator's list; their processes may be alive without heartbeats."""
     forbidden = _forbidden(migration)
     current = {(one.ordinal, one.lease) for one in look.instances}
@@ -95,11 +95,11 @@ def _silent_members(migration: Migration, look: Look) -> list[Alarm]:
     ]
 
 
-def _process(member: Member) -> str:
+def _process(member: MigrationMember) -> str:
     return "" if member.pid is None else f" {member.pid}"
 
 
-def _given_up(migration: Migration, look: Look) -> tuple[str, ...]:
+def _given_up(migration: Migration, look: MigrationLook) -> tuple[str, ...]:
     """Return the retired ids of this stage, which no client may initialise."""
     match migration.stage:
         case Stage.SECOND_BOUNCE | Stage.VERIFY if migration.goal is Mode.V2:

@@ -6,32 +6,32 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from app.products.migrations.judged import Judged, Standing
-from app.products.migrations.look import Look
-from app.products.migrations.migration import Migration, Step, StepKind
+from app.products.migrations.judged import ClauseStanding, Judged
+from app.products.migrations.look import MigrationLook
+from app.products.migrations.migration import Migration, MigrationStep, MigrationStepKind
 
 NAMED = 5
 """More items than this are counted in a sentence, not named."""
 
 
-class Finding(msgspec.Struct, frozen=True):
-    standing: Standing
+class ClauseFinding(msgspec.Struct, frozen=True):
+    standing: ClauseStanding
     seen: str
 
 
-def open_(seen: str) -> Finding:
-    return Finding(Standing.OPEN, seen)
+def open_(seen: str) -> ClauseFinding:
+    return ClauseFinding(ClauseStanding.OPEN, seen)
 
 
-def closed(seen: str) -> Finding:
-    return Finding(Standing.CLOSED, seen)
+def closed(seen: str) -> ClauseFinding:
+    return ClauseFinding(ClauseStanding.CLOSED, seen)
 
 
-def unknown(seen: str) -> Finding:
-    return Finding(Standing.UNKNOWN, seen)
+def unknown(seen: str) -> ClauseFinding:
+    return ClauseFinding(ClauseStanding.UNKNOWN, seen)
 
 
-def closed_unless(missing: Sequence[str], otherwise: str) -> Finding:
+def closed_unless(missing: Sequence[str], otherwise: str) -> ClauseFinding:
     """Closed with the missing items, of which the first few are named; open if none is missing."""
     return closed(few(missing)) if missing else open_(otherwise)
 
@@ -49,14 +49,14 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     asks: str
-    judge: Callable[[Migration, Look], Finding]
-    remedy: StepKind | None = None
+    judge: Callable[[Migration, MigrationLook], ClauseFinding]
+    remedy: MigrationStepKind | None = None
     is_waivable: bool = False
 
-    def judged(self, migration: Migration, look: Look) -> Judged:
+    def judged(self, migration: Migration, look: MigrationLook) -> Judged:
         found = self.judge(migration, look)
         reason = migration.waived.get(self.name)
-        if self.is_waivable and reason is not None and found.standing is not Standing.OPEN:
+        if self.is_waivable and reason is not None and found.standing is not ClauseStanding.OPEN:
             found = open_(f"{found.seen}; waived: {reason}")
         return Judged(name=self.name, asks=self.asks, standing=found.standing, seen=found.seen)
 
@@ -66,9 +66,9 @@ class StepClause(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     asks: str
-    judge: Callable[[Migration, Look, Step], Finding]
+    judge: Callable[[Migration, MigrationLook, MigrationStep], ClauseFinding]
 
-    def judged(self, migration: Migration, look: Look, step: Step) -> Judged:
+    def judged(self, migration: Migration, look: MigrationLook, step: MigrationStep) -> Judged:
         found = self.judge(migration, look, step)
         return Judged(name=self.name, asks=self.asks, standing=found.standing, seen=found.seen)
 

@@ -19,7 +19,7 @@ from app.kit.cli.names import PipelineName, names_of
 from app.kit.cli.output import AsJson, Watch, Why, Yes, ago, confirm_or_exit, present, print_json, say, state, table
 from app.kit.cli.watching import watching
 from app.kit.words import duration_s, words
-from app.products.migrations.migration import ENDED, Migration, MigrationState, Step
+from app.products.migrations.migration import ENDED, Migration, MigrationState, MigrationStep
 from app.products.migrations.plan import WAY_BACK
 
 app = typer.Typer(
@@ -267,7 +267,7 @@ def _clauses(clauses: Sequence[Any]) -> RenderableType:
     )
 
 
-def _step(step: Step) -> Sequence[RenderableType | str | None]:
+def _step(step: MigrationStep) -> Sequence[RenderableType | str | None]:
     took = None if step.ended_at is None else duration_s((step.ended_at - step.began_at).total_seconds())
     return (
         str(step.number),

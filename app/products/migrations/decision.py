@@ -17,9 +17,9 @@ from app.core.runs.mode import Mode
 from app.kit.errors import IllegalTransitionError
 from app.products.migrations.clause import missing_of
 from app.products.migrations.gates import GATES, Gates, ids_to_fence
-from app.products.migrations.judged import Judged, Standing
-from app.products.migrations.look import InstanceNow, Look
-from app.products.migrations.migration import Migration, MigrationState, Stage, Step, StepKind
+from app.products.migrations.judged import ClauseStanding, Judged
+from app.products.migrations.look import InstanceNow, MigrationLook
+from app.products.migrations.migration import Migration, MigrationState, MigrationStep, MigrationStepKind, Stage
 
 TARGETS: dict[Stage, Mode] = {
     Stage.FIRST_BOUNCE: Mode.GENERATION,
@@ -30,7 +30,7 @@ TARGETS: dict[Stage, Mode] = {
 """The mode to which a stage bounces."""
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class EvidencePatience(msgspec.Struct, frozen=True, kw_only=True):
     """The time limits for evidence. bounce: a drain with its SIGTERM and SIGKILL, and a start."""
 
     preflight: timedelta = timedelta(seconds=60)
@@ -39,8 +39,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     gate: timedelta = timedelta(minutes=2)
     verify: timedelta = timedelta(minutes=60)
 
-    def of_step(self, kind: StepKind) -> timedelta:
-        return self.bounce if kind is StepKind.BOUNCE else self.fence
+    def of_step(self, kind: MigrationStepKind) -> timedelta:
+        return self.bounce if kind is MigrationStepKind.BOUNCE else self.fence
 
     def of_gate(self, stage: Stage) -> timedelta:
         return {Stage.PREFLIGHT: self.preflight, Stage.VERIFY: self.verify}.get(stage, self.gate)
@@ -53,14 +53,14 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    step: Step
+    step: MigrationStep
     clauses: tuple[Judged, ...]
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """The step has reached its evidence."""
 
-    step: Step
+    step: MigrationStep
     clauses: tuple[Judged, ...]
 
 
@@ -87,9 +87,11 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 Decision = Wait | Begin | Finish | Enter | Complete | Stop
 
 
-def decide(migration: Migration, look: Look, *, patience: Patience | None = None, gates: Gates = GATES) -> Decision:
+def decide(
+    migration: Migration, look: MigrationLook, *, patience: EvidencePatience | None = None, gates: Gates = GATES
+) -> Decision:
     """Return the next action; at most one, so that the next view includes its result."""
-    patience = patience or Patience()
+    patience = patience or EvidencePatience()
     if migration.state is not MigrationState.ACTIVE:
         return Wait()
     if not look.run_is_live:
@@ -103,18 +105,18 @@ def decide(migration: Migration, look: Look, *, patience: Patience | None = None
         stage = next_stage(migration.stage, migration.goal)
         return Complete(clauses=clauses) if stage is None else Enter(stage=stage, clauses=clauses)
     remedy = by_name[blocking.name].remedy
-    if remedy is not None and blocking.standing is Standing.CLOSED:
+    if remedy is not None and blocking.standing is ClauseStanding.CLOSED:
         clauses = (*clauses, *_before(remedy, migration, look, gates))
         step = _next_step(blocking.name, remedy, migration, look)
         if step is not None and all(one.is_open for one in clauses[len(by_name) :]):
-            if step.kind is StepKind.BOUNCE and look.lost_offsets:
+            if step.kind is MigrationStepKind.BOUNCE and look.lost_offsets:
                 return Stop(missing=look.lost_offsets, clauses=clauses)
             return Begin(step=step, clauses=clauses)
     since = migration.waits_since(migration.last_step_at)
     return _wait(clauses, since=since, now=look.at, longest=patience.of_gate(migration.stage))
 
 
-def judged(migration: Migration, look: Look, *, gates: Gates = GATES) -> tuple[Judged, ...]:
+def judged(migration: Migration, look: MigrationLook, *, gates: Gates = GATES) -> tuple[Judged, ...]:
     """Return the conditions that are checked now: of the step that is underway or late, else of the stage's gate."""
     step = migration.step
     if step is not None:
@@ -150,7 +152,7 @@ def go_back(migration: Migration, *, to: Mode, now: datetime) -> Migration:
     return msgspec.structs.replace(stage, goal=to)
 
 
-def to_bounce(migration: Migration, look: Look) -> list[InstanceNow]:
+def to_bounce(migration: Migration, look: MigrationLook) -> list[InstanceNow]:
     """The instances that the stage still has to move, by ordinal."""
     wrong = left_by(migration.stage, migration.goal)
     return sorted((one for one in look.instances if one.mode in wrong), key=lambda one: one.ordinal)
@@ -167,7 +169,7 @@ def left_by(stage: Stage, goal: Mode) -> frozenset[Mode]:
     return frozenset(Mode) - {TARGETS[stage]}
 
 
-def settled_targets(look: Look) -> dict[int, Mode]:
+def settled_targets(look: MigrationLook) -> dict[int, Mode]:
     """Return the mode of each instance after a rollback or abort in the middle of a stage.
 
     A running instance keeps its mode, and its target is dropped. An instance between two leases begins in GENERATION,
@@ -180,7 +182,9 @@ def settled_targets(look: Look) -> dict[int, Mode]:
     }
 
 
-def _follow(migration: Migration, step: Step, look: Look, patience: Patience, gates: Gates) -> Decision:
+def _follow(
+    migration: Migration, step: MigrationStep, look: MigrationLook, patience: EvidencePatience, gates: Gates
+) -> Decision:
     clauses = judged(migration, look, gates=gates)
     if all(one.is_open for one in clauses):
         return Finish(step=step, clauses=clauses)
@@ -190,14 +194,14 @@ def _follow(migration: Migration, step: Step, look: Look, patience: Patience, ga
     return _wait(clauses, since=since, now=look.at, longest=patience.of_step(step.kind))
 
 
-def _before(remedy: StepKind, migration: Migration, look: Look, gates: Gates) -> tuple[Judged, ...]:
-    if remedy is not StepKind.BOUNCE:
+def _before(remedy: MigrationStepKind, migration: Migration, look: MigrationLook, gates: Gates) -> tuple[Judged, ...]:
+    if remedy is not MigrationStepKind.BOUNCE:
         return ()
     return tuple(clause.judged(migration, look) for clause in gates.before_bounce)
 
 
-def _next_step(clause: str, kind: StepKind, migration: Migration, look: Look) -> Step | None:
-    if kind is StepKind.FENCE:
+def _next_step(clause: str, kind: MigrationStepKind, migration: Migration, look: MigrationLook) -> MigrationStep | None:
+    if kind is MigrationStepKind.FENCE:
         return migration.next_step(kind, began_at=look.at, ids=ids_to_fence(clause, migration, look))
     waiting = to_bounce(migration, look)
     if not waiting:

@@ -8,16 +8,16 @@ from datetime import timedelta
 from app.core.runs.instance import InstanceState
 from app.core.runs.mode import Mode
 from app.kit.words import duration_s
-from app.products.migrations.clause import Finding, closed, closed_unless, open_, unknown
-from app.products.migrations.look import STABLE, Incarnation, InstanceNow, Look, Member, TaskNow
-from app.products.migrations.migration import Migration, Step
+from app.products.migrations.clause import ClauseFinding, closed, closed_unless, open_, unknown
+from app.products.migrations.look import STABLE, Incarnation, InstanceNow, MigrationLook, MigrationMember, TaskNow
+from app.products.migrations.migration import Migration, MigrationStep
 
 STABLE_FOR = timedelta(seconds=5)
 """A rebalance between two checks changes the generation, so two equal checks exclude one."""
 _UNREAD = "`__transaction_state` has not been read"
 
 
-def seen_since(_: Migration, look: Look) -> Finding:
+def seen_since(_: Migration, look: MigrationLook) -> ClauseFinding:
     """Require reads and heartbeats after the newest end of a lease; older ones may describe that lease."""
     if look.read_at is None:
         return unknown(_UNREAD)
@@ -31,7 +31,7 @@ def seen_since(_: Migration, look: Look) -> Finding:
     return open_("the journal was read, and every task sent a heartbeat, since the newest end of a lease")
 
 
-def all_run(_: Migration, look: Look) -> Finding:
+def all_run(_: Migration, look: MigrationLook) -> ClauseFinding:
     missing: list[str] = []
     for ordinal in range(look.ordinals):
         one = look.instance(ordinal)
@@ -42,7 +42,7 @@ def all_run(_: Migration, look: Look) -> Finding:
     return closed_unless(missing, f"all {look.ordinals} run, with all of their tasks")
 
 
-def group_is_stable(migration: Migration, look: Look) -> Finding:
+def group_is_stable(migration: Migration, look: MigrationLook) -> ClauseFinding:
     """Compare the checks of the last seconds: a group that rebalances constantly is Stable now and then."""
     seen = migration.group_seen
     if look.group is None or seen is None:
@@ -56,7 +56,7 @@ def group_is_stable(migration: Migration, look: Look) -> Finding:
     return open_(f"{what}, the same for {duration_s(lasts.total_seconds())}")
 
 
-def members_known(_: Migration, look: Look) -> Finding:
+def members_known(_: Migration, look: MigrationLook) -> ClauseFinding:
     """Require that each member is a live task of a current lease; the other conditions know the mode of those.
 
     A process of an ended lease may be alive and in the group. It would get partitions and initialise their ids.
@@ -69,7 +69,7 @@ def members_known(_: Migration, look: Look) -> Finding:
     return closed_unless(missing, f"all {len(look.group.members)} are live tasks of current leases")
 
 
-def no_instance_in(unwanted: Mode, look: Look) -> Finding:
+def no_instance_in(unwanted: Mode, look: MigrationLook) -> ClauseFinding:
     missing = [
         f"instance {one.ordinal} (lease {one.lease}) is {unwanted}, or on its way there"
         for one in look.instances
@@ -78,7 +78,7 @@ def no_instance_in(unwanted: Mode, look: Look) -> Finding:
     return closed_unless(missing, f"none is {unwanted} any more, or on its way there")
 
 
-def all_instances_in(wanted: Mode, look: Look) -> Finding:
+def all_instances_in(wanted: Mode, look: MigrationLook) -> ClauseFinding:
     missing = [
         f"instance {one.ordinal} (lease {one.lease}) is {one.mode or 'in no known mode'}, its next lease {one.target}"
         for one in look.instances
@@ -88,7 +88,7 @@ def all_instances_in(wanted: Mode, look: Look) -> Finding:
     return closed_unless(missing, f"all {look.ordinals} are {wanted}")
 
 
-def ids_taken_over(migration: Migration, look: Look) -> Finding:
+def ids_taken_over(migration: Migration, look: MigrationLook) -> ClauseFinding:
     """Require that each input partition's id belongs to a task that sends its generation, or to Fenceline's fence.
 
     A higher epoch is not enough: a task in GROUP_ONLY may have raised it last. The owner of the newest incarnation has
@@ -110,7 +110,7 @@ def ids_taken_over(migration: Migration, look: Look) -> Finding:
     return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks that send their generation")
 
 
-def ids_held(migration: Migration, look: Look) -> Finding:
+def ids_held(migration: Migration, look: MigrationLook) -> ClauseFinding:
     """Require that each input partition's id belongs to a live task of any mode, or to Fenceline's fence."""
     if look.read_at is None:
         return unknown(_UNREAD)
@@ -124,7 +124,7 @@ def ids_held(migration: Migration, look: Look) -> Finding:
     return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks")
 
 
-def ids_fenced(migration: Migration, look: Look, ids: Sequence[str]) -> Finding:
+def ids_fenced(migration: Migration, look: MigrationLook, ids: Sequence[str]) -> ClauseFinding:
     """Require that Fenceline's fence is the newest initialisation of each of these ids."""
     if look.read_at is None:
         return unknown(_UNREAD)
@@ -142,7 +142,7 @@ def ids_fenced(migration: Migration, look: Look, ids: Sequence[str]) -> Finding:
     return closed_unless(missing, f"the newest incarnation of all {len(ids)} is Fenceline's fence")
 
 
-def nothing_open_under(look: Look, ids: Iterable[str]) -> Finding:
+def nothing_open_under(look: MigrationLook, ids: Iterable[str]) -> ClauseFinding:
     if look.read_at is None:
         return unknown(_UNREAD)
     names = list(ids)
@@ -150,7 +150,7 @@ def nothing_open_under(look: Look, ids: Iterable[str]) -> Finding:
     return closed_unless(missing, f"none is open under {len(names)} ids")
 
 
-def readers_reach_the_end(migration: Migration, look: Look) -> Finding:
+def readers_reach_the_end(migration: Migration, look: MigrationLook) -> ClauseFinding:
     """Require that the LSO has passed the end of the log as it was when consumers were first found blocked.
 
     Under load some transaction is always open, so the LSO never reaches the current end.
@@ -165,7 +165,7 @@ def readers_reach_the_end(migration: Migration, look: Look) -> Finding:
     return closed_unless(missing, "the LSO reached the recorded end of every partition")
 
 
-def audited(_: Migration, look: Look) -> Finding:
+def audited(_: Migration, look: MigrationLook) -> ClauseFinding:
     audit = look.audit
     if audit is None:
         return unknown("the time of the migration has no audit")
@@ -181,7 +181,7 @@ def audited(_: Migration, look: Look) -> Finding:
     return open_(f"audit {audit.audit_id}: lost 0, duplicated 0 of {audit.expected:,} expected records")
 
 
-def moved(_: Migration, look: Look, step: Step) -> Finding:
+def moved(_: Migration, look: MigrationLook, step: MigrationStep) -> ClauseFinding:
     one = look.instance(step.ordinal or 0)
     if one is None or one.lease <= (step.lease or 0):
         return closed(f"instance {step.ordinal} has no lease after {step.lease} yet")
@@ -193,7 +193,7 @@ def moved(_: Migration, look: Look, step: Step) -> Finding:
     )
 
 
-def drained(migration: Migration, look: Look, step: Step) -> Finding:
+def drained(migration: Migration, look: MigrationLook, step: MigrationStep) -> ClauseFinding:
     """Require that no transaction of the replaced leases can still be open.
 
     An id passes if it is idle, or open at a higher epoch than they held and a live task reports that epoch. The
@@ -215,7 +215,7 @@ def drained(migration: Migration, look: Look, step: Step) -> Finding:
     return closed_unless(missing, f"nothing is open of {sum(len(one.ids) for one in ended)} ids that it held")
 
 
-def step_fenced(migration: Migration, look: Look, step: Step) -> Finding:
+def step_fenced(migration: Migration, look: MigrationLook, step: MigrationStep) -> ClauseFinding:
     done = {one.incarnation.transactional_id for one in migration.fenced if one.step == step.number}
     missing = [
         f"{name} is not fenced: {look.refused_fences[name]}" if name in look.refused_fences else f"{name} is not fenced"
@@ -225,19 +225,19 @@ def step_fenced(migration: Migration, look: Look, step: Step) -> Finding:
     return closed_unless(missing, f"all {len(step.ids)} were initialised by the server")
 
 
-def partition_ids(migration: Migration, look: Look) -> tuple[str, ...]:
+def partition_ids(migration: Migration, look: MigrationLook) -> tuple[str, ...]:
     """Every id of a producer for one partition: of the partitions now, and those that some lease held."""
     held = {one.transactional_id for lease in migration.held if lease.mode is not Mode.V2 for one in lease.ids}
     return tuple(sorted(held | set(look.partitions.values())))
 
 
-def task_ids(migration: Migration, look: Look) -> tuple[str, ...]:
+def task_ids(migration: Migration, look: MigrationLook) -> tuple[str, ...]:
     """Every id of a producer for one task."""
     held = {one.transactional_id for lease in migration.held if lease.mode is Mode.V2 for one in lease.ids}
     return tuple(sorted(held | set(look.task_ids)))
 
 
-def _undrained(migration: Migration, look: Look, held: Incarnation) -> str | None:
+def _undrained(migration: Migration, look: MigrationLook, held: Incarnation) -> str | None:
     now = look.ids.get(held.transactional_id)
     if now is None:
         # The id has expired at its coordinator, which rejects its older producers.
@@ -256,7 +256,7 @@ def _undrained(migration: Migration, look: Look, held: Incarnation) -> str | Non
     return f"{held.words} was held, and a transaction of {newest.words} is open, which no known task holds"
 
 
-def _not_known(look: Look, member: Member) -> str | None:
+def _not_known(look: MigrationLook, member: MigrationMember) -> str | None:
     if member.task is None:
         return f"{member.name} is a member, and no task of Fenceline"
     task = look.task_of(member)
@@ -268,7 +268,7 @@ def _not_known(look: Look, member: Member) -> str | None:
     return None
 
 
-def _not_fenced(migration: Migration, look: Look) -> Iterator[tuple[str, Incarnation]]:
+def _not_fenced(migration: Migration, look: MigrationLook) -> Iterator[tuple[str, Incarnation]]:
     """Yield the newest incarnation of each input partition's id that is not from Fenceline's fence."""
     for partition, name in sorted(look.partitions.items()):
         now = look.now_of(name)
@@ -281,7 +281,7 @@ def _is_our_fence(migration: Migration, now: Incarnation) -> bool:
     return fence is not None and fence.incarnation == now
 
 
-def _not_running(look: Look, one: InstanceNow) -> str | None:
+def _not_running(look: MigrationLook, one: InstanceNow) -> str | None:
     if one.state is not InstanceState.RUNNING:
         return f"instance {one.ordinal} (lease {one.lease}) is {one.state}"
     live = [task for task in _tasks_of(look, one) if task.is_live]
@@ -290,5 +290,5 @@ def _not_running(look: Look, one: InstanceNow) -> str | None:
     return None
 
 
-def _tasks_of(look: Look, one: InstanceNow) -> list[TaskNow]:
+def _tasks_of(look: MigrationLook, one: InstanceNow) -> list[TaskNow]:
     return [task for task in look.tasks if (task.ordinal, task.lease) == (one.ordinal, one.lease)]

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.kit.words import duration
-from app.products.migrations.clause import Finding, closed, closed_unless, open_, unknown
+from app.products.migrations.clause import ClauseFinding, closed, closed_unless, open_, unknown
 from app.products.migrations.judged import Judged
 from app.products.migrations.look import STABLE, IdNow, Incarnation
 
@@ -146,7 +146,7 @@ class ForeignMigration(msgspec.Struct, frozen=True, kw_only=True):
 class _Clause(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     asks: str
-    judge: Callable[[ForeignMigration, ForeignLook], Finding]
+    judge: Callable[[ForeignMigration, ForeignLook], ClauseFinding]
 
 
 def judged_foreign(migration: ForeignMigration, look: ForeignLook) -> tuple[Judged, ...]:
@@ -158,7 +158,7 @@ def judged_foreign(migration: ForeignMigration, look: ForeignLook) -> tuple[Judg
     )
 
 
-def _brokers(_: ForeignMigration, look: ForeignLook) -> Finding:
+def _brokers(_: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     if not look.versions:
         return unknown("no broker has reported its version")
     old = [name for name, version in look.versions.items() if version is not None and version < NEEDED_VERSION]
@@ -168,7 +168,7 @@ def _brokers(_: ForeignMigration, look: ForeignLook) -> Finding:
     return unknown(f"broker {silent[0]} has not reported its version") if silent else open_("all have 2.5 or later")
 
 
-def _ids_found(migration: ForeignMigration, look: ForeignLook) -> Finding:
+def _ids_found(migration: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     if look.read_at is None:
         return unknown("`__transaction_state` has not been read")
     if not look.ids:
@@ -176,13 +176,13 @@ def _ids_found(migration: ForeignMigration, look: ForeignLook) -> Finding:
     return open_(f"{len(look.ids)} ids begin with {migration.prefix}")
 
 
-def _timeouts(_: ForeignMigration, look: ForeignLook) -> Finding:
+def _timeouts(_: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     slow = [(name, one.timeout_ms) for name, one in look.ids.items() if one.timeout_ms > LONGEST_TIMEOUT_MS]
     long = [f"{name}: {timeout_ms / 1000:g} s" for name, timeout_ms in slow]
     return closed_unless(long, "every transaction times out within 10 s")
 
 
-def _stable(_: ForeignMigration, look: ForeignLook) -> Finding:
+def _stable(_: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     if look.group_state is None:
         return unknown("the group's coordinator has not answered")
     if look.group_state != STABLE:
@@ -190,7 +190,7 @@ def _stable(_: ForeignMigration, look: ForeignLook) -> Finding:
     return open_(f"it is stable, with {len(look.members or ())} members")
 
 
-def _members_new(migration: ForeignMigration, look: ForeignLook) -> Finding:
+def _members_new(migration: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     """A restarted client joins as a new member, except a static member."""
     began = migration.began
     if look.members is None or began is None:
@@ -200,7 +200,7 @@ def _members_new(migration: ForeignMigration, look: ForeignLook) -> Finding:
     return closed_unless(old, f"all {len(look.members)} members have joined since it began")
 
 
-def _initialised(migration: ForeignMigration, look: ForeignLook) -> Finding:
+def _initialised(migration: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     began = migration.began
     if look.read_at is None or began is None:
         return unknown("`__transaction_state` has not been read")
@@ -214,14 +214,14 @@ def _initialised(migration: ForeignMigration, look: ForeignLook) -> Finding:
     return closed_unless(missing, f"all {len(began.ids)} ids were initialised since it began")
 
 
-def _at_rest(_: ForeignMigration, look: ForeignLook) -> Finding:
+def _at_rest(_: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     if look.read_at is None:
         return unknown("`__transaction_state` has not been read")
     missing = [f"a transaction is open under {name}" for name, one in sorted(look.ids.items()) if one.now.is_open]
     return closed_unless(missing, f"none is open under {len(look.ids)} ids")
 
 
-def _unmoved(_: ForeignMigration, look: ForeignLook) -> Finding:
+def _unmoved(_: ForeignMigration, look: ForeignLook) -> ClauseFinding:
     if look.read_at is None:
         return unknown("`__transaction_state` has not been read")
     ids = sorted(look.ids.items())

@@ -9,8 +9,8 @@ import msgspec
 from app.core.runs.mode import Mode
 from app.products.migrations import evidence
 from app.products.migrations.clause import Clause, StepClause
-from app.products.migrations.look import Look
-from app.products.migrations.migration import Migration, Stage, StepKind
+from app.products.migrations.look import MigrationLook
+from app.products.migrations.migration import Migration, MigrationStepKind, Stage
 from app.products.migrations.preflight import PREFLIGHT
 
 SEEN_SINCE = Clause(
@@ -30,7 +30,7 @@ NONE_GROUP_ONLY = Clause(
     name="none_group_only",
     asks="No instance commits without its generation.",
     judge=lambda _, look: evidence.no_instance_in(Mode.GROUP_ONLY, look),
-    remedy=StepKind.BOUNCE,
+    remedy=MigrationStepKind.BOUNCE,
 )
 IDS_TAKEN_OVER = Clause(
     name="ids_taken_over",
@@ -48,38 +48,38 @@ ALL_V2 = Clause(
     name="all_v2",
     asks="Every instance has one producer for each task.",
     judge=lambda _, look: evidence.all_instances_in(Mode.V2, look),
-    remedy=StepKind.BOUNCE,
+    remedy=MigrationStepKind.BOUNCE,
 )
 OLD_IDS_FENCED = Clause(
     name="old_ids_fenced",
     asks="Every partition's id was initialised once by the server, and by no other client since.",
     judge=lambda migration, look: evidence.ids_fenced(migration, look, evidence.partition_ids(migration, look)),
-    remedy=StepKind.FENCE,
+    remedy=MigrationStepKind.FENCE,
 )
 ALL_GENERATION = Clause(
     name="all_generation",
     asks="Every instance has one producer for each partition again, and sends its generation.",
     judge=lambda _, look: evidence.all_instances_in(Mode.GENERATION, look),
-    remedy=StepKind.BOUNCE,
+    remedy=MigrationStepKind.BOUNCE,
 )
 NONE_V2 = Clause(
     name="none_v2",
     asks="No instance has one producer for each task.",
     judge=lambda _, look: evidence.no_instance_in(Mode.V2, look),
-    remedy=StepKind.BOUNCE,
+    remedy=MigrationStepKind.BOUNCE,
 )
 TASK_IDS_FENCED = Clause(
     name="task_ids_fenced",
     asks="Every task's id was initialised once by the server, and by no other client since. Clients without a "
     "generation do not wait for pending offsets of such a producer.",
     judge=lambda migration, look: evidence.ids_fenced(migration, look, evidence.task_ids(migration, look)),
-    remedy=StepKind.FENCE,
+    remedy=MigrationStepKind.FENCE,
 )
 ALL_GROUP_ONLY = Clause(
     name="all_group_only",
     asks="Every instance commits without its generation again.",
     judge=lambda _, look: evidence.all_instances_in(Mode.GROUP_ONLY, look),
-    remedy=StepKind.BOUNCE,
+    remedy=MigrationStepKind.BOUNCE,
 )
 IDS_HELD = Clause(
     name="ids_held",
@@ -171,7 +171,7 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
 
     stages: StageGates
     before_bounce: Sequence[Clause]
-    after: Mapping[StepKind, Sequence[StepClause]]
+    after: Mapping[MigrationStepKind, Sequence[StepClause]]
 
     def of(self, migration: Migration) -> Sequence[Clause]:
         return self.stages[migration.stage, migration.goal]
@@ -187,11 +187,11 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
 GATES = Gates(
     stages=STAGE_GATES,
     before_bounce=BEFORE_BOUNCE,
-    after={StepKind.BOUNCE: (MOVED, DRAINED), StepKind.FENCE: (FENCED,)},
+    after={MigrationStepKind.BOUNCE: (MOVED, DRAINED), MigrationStepKind.FENCE: (FENCED,)},
 )
 
 
-def ids_to_fence(clause: str, migration: Migration, look: Look) -> tuple[str, ...]:
+def ids_to_fence(clause: str, migration: Migration, look: MigrationLook) -> tuple[str, ...]:
     """Return the ids that the condition requires to be fenced and that the journal has."""
     ids = evidence.partition_ids if clause == OLD_IDS_FENCED.name else evidence.task_ids
     return tuple(name for name in ids(migration, look) if name in look.ids)

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Standing(StrEnum):
+class ClauseStanding(StrEnum):
     """UNKNOWN closes a gate as CLOSED does, but requires no action."""
 
     OPEN = "open"
@@ -20,9 +20,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     asks: str
-    standing: Standing
+    standing: ClauseStanding
     seen: str
 
     @property
     def is_open(self) -> bool:
-        return self.standing is Standing.OPEN
+        return self.standing is ClauseStanding.OPEN

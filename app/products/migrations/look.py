@@ -90,7 +90,7 @@ class TaskNow(msgspec.Struct, frozen=True, kw_only=True):
         return self.generation is not None and self.generation >= 0
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member of the group. task: the task that its client id names; None: it names none of Fenceline's.
 
     mode: of that lease; None also if this run had no such lease. pid: of that attempt, if it sent a heartbeat.
@@ -113,7 +113,7 @@ class GroupNow(msgspec.Struct, frozen=True, kw_only=True):
 
     state: str
     generation: int
-    members: tuple[Member, ...]
+    members: tuple[MigrationMember, ...]
     asked_at: datetime
 
     def is_as(self, other: GroupNow) -> bool:
@@ -196,7 +196,7 @@ class PreflightFacts(msgspec.Struct, frozen=True, kw_only=True):
     abort_sweep_ms: int | None
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationLook(msgspec.Struct, frozen=True, kw_only=True):
     """A view of the pipeline at one moment.
 
     read_at: `ids` has everything that `__transaction_state` held at that time; None: it has not been read.
@@ -240,7 +240,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         """Return the live task that reports this incarnation as its own."""
         return next((task for task in self.tasks if task.is_live and held in task.holds), None)
 
-    def task_of(self, member: Member) -> TaskNow | None:
+    def task_of(self, member: MigrationMember) -> TaskNow | None:
         """Return the live task of a current lease that reports this member id.
 
         The client id is not enough: a task of an earlier run may have it, as leases of each run count from 1.

@@ -18,7 +18,7 @@ from app.core.observing.service.observations import Observations
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.kit.errors import FencelineError, UnavailableError
-from app.products.migrations.decision import TARGETS, Patience, Wait
+from app.products.migrations.decision import TARGETS, EvidencePatience, Wait
 from app.products.migrations.evidence import partition_ids, task_ids
 from app.products.migrations.look import AuditNow, PreflightFacts
 from app.products.migrations.migration import Migration, MigrationState, Stage
@@ -62,7 +62,7 @@ class MigrationDriver:
         questions: MigrationQuestions,
         clock: Clock,
         where: str = "",
-        patience: Patience | None = None,
+        patience: EvidencePatience | None = None,
         period_s: float = 1.0,
     ) -> None:
         self._unit_of_work = unit_of_work

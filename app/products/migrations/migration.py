@@ -50,7 +50,7 @@ class MigrationState(StrEnum):
     ABORTED = "aborted"
 
 
-class StepKind(StrEnum):
+class MigrationStepKind(StrEnum):
     """BOUNCE: an instance restarts in the stage's mode. FENCE: Fenceline initialises ids, and no producer follows."""
 
     BOUNCE = "bounce"
@@ -100,7 +100,7 @@ UNWATCHED = timedelta(seconds=90)
 server was driving, and does not count as waiting."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
     """One restart or fence within a stage, recorded before it is done.
 
     ordinal, lease: of a BOUNCE, the instance and the lease that it replaces. to: its new mode.
@@ -109,7 +109,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     stage: Stage
-    kind: StepKind
+    kind: MigrationStepKind
     state: StepState = StepState.UNDERWAY
     began_at: datetime
     ended_at: datetime | None = None
@@ -120,7 +120,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
     missing: str = ""
 
-    def moved(self, state: StepState, **changes: object) -> Step:
+    def moved(self, state: StepState, **changes: object) -> MigrationStep:
         """Return it in this state. Raises IllegalTransitionError."""
         if state not in STEP_TRANSITIONS[self.state]:
             raise IllegalTransitionError(f"step {self.number} cannot go from {self.state} to {state}")
@@ -128,12 +128,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        if self.kind is StepKind.BOUNCE:
+        if self.kind is MigrationStepKind.BOUNCE:
             return f"bounce instance {self.ordinal} to {self.to}"
         return f"fence {self.ids[0]}" if len(self.ids) == 1 else f"fence {len(self.ids)} ids"
 
 
-class Fenced(msgspec.Struct, frozen=True, kw_only=True):
+class FencedId(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to Fenceline's own fence of an id, which fences all older producers."""
 
     incarnation: Incarnation
@@ -182,9 +182,9 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
     started_by: str
     why: str | None = None
     revisions: dict[Mode, int] = {}
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MigrationStep, ...] = ()
     held: tuple[Held, ...] = ()
-    fenced: tuple[Fenced, ...] = ()
+    fenced: tuple[FencedId, ...] = ()
     waived: dict[str, str] = {}
     offsets: dict[str, int] = {}
     missing: str = ""
@@ -203,7 +203,7 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
         return self.state not in ENDED
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> MigrationStep | None:
         """The step that is underway or late; there is at most one."""
         return next((one for one in self.steps if one.state in (StepState.UNDERWAY, StepState.LATE)), None)
 
@@ -222,14 +222,14 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
         goes_on = self.looked_at is not None and at - self.looked_at <= UNWATCHED
         return replace(self, looked_at=at, watched_since=self.watched_since if goes_on else at)
 
-    def fence_of(self, transactional_id: str) -> Fenced | None:
+    def fence_of(self, transactional_id: str) -> FencedId | None:
         """Return Fenceline's newest fence of the id. Two servers may have fenced in one step; the later one counts."""
         found = [one for one in self.fenced if one.incarnation.transactional_id == transactional_id]
         return max(found, key=lambda one: (one.step, one.at), default=None)
 
-    def gave_up(self, transactional_id: str) -> Fenced | None:
+    def gave_up(self, transactional_id: str) -> FencedId | None:
         """Return Fenceline's newest fence of the id, if its stage retired the id; a user's request does not."""
-        for_good = {one.number for one in self.steps if one.kind is StepKind.FENCE and one.by is None}
+        for_good = {one.number for one in self.steps if one.kind is MigrationStepKind.FENCE and one.by is None}
         fence = self.fence_of(transactional_id)
         return fence if fence is not None and fence.step in for_good else None
 
@@ -249,12 +249,12 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
             raise IllegalTransitionError(f"a migration cannot go from {self.stage} to {stage}")
         return replace(self, stage=stage, stage_since=now, ends_seen={})
 
-    def next_step(self, kind: StepKind, *, began_at: datetime, **fields: Any) -> Step:
+    def next_step(self, kind: MigrationStepKind, *, began_at: datetime, **fields: Any) -> MigrationStep:
         """Make a step of this stage with the next number."""
         number = max((one.number for one in self.steps), default=0) + 1
-        return Step(number=number, stage=self.stage, kind=kind, began_at=began_at, **fields)
+        return MigrationStep(number=number, stage=self.stage, kind=kind, began_at=began_at, **fields)
 
-    def with_step(self, step: Step) -> Migration:
+    def with_step(self, step: MigrationStep) -> Migration:
         """Replace the step of this number, or add it."""
         others = tuple(one for one in self.steps if one.number != step.number)
         return replace(self, steps=tuple(sorted((*others, step), key=lambda one: one.number)))

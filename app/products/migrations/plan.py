@@ -7,7 +7,7 @@ import msgspec
 from app.core.runs.mode import Mode
 from app.products.migrations.decision import TARGETS, left_by, next_stage
 from app.products.migrations.evidence import STABLE_FOR
-from app.products.migrations.migration import Stage, StepKind
+from app.products.migrations.migration import MigrationStepKind, Stage
 
 BOUNCE_S = 45.0
 """A drain and a start of Spark; used until a bounce of this pipeline was measured."""
@@ -42,7 +42,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """kind None: the stage only checks. usually_s: None: not known, as for an audit."""
 
     stage: Stage
-    kind: StepKind | None
+    kind: MigrationStepKind | None
     sentence: str
     usually_s: float | None
     way_back: str
@@ -72,7 +72,7 @@ def _of_stage(
 ) -> list[PlannedStep]:
     back = WAY_BACK[stage]
 
-    def step(kind: StepKind | None, sentence: str, usually_s: float | None) -> PlannedStep:
+    def step(kind: MigrationStepKind | None, sentence: str, usually_s: float | None) -> PlannedStep:
         return PlannedStep(stage=stage, kind=kind, sentence=sentence, usually_s=usually_s, way_back=back)
 
     if stage is Stage.PREFLIGHT:
@@ -86,11 +86,13 @@ def _of_stage(
         if mode in leaves:
             now[ordinal] = to
             sentence = f"bounce instance {ordinal} from {mode} to {to}"
-            found.append(step(StepKind.BOUNCE, sentence, bounce_s + STABLE_FOR.total_seconds()))
+            found.append(step(MigrationStepKind.BOUNCE, sentence, bounce_s + STABLE_FOR.total_seconds()))
     if stage is Stage.SECOND_BOUNCE and partition_ids:
         found.append(
-            step(StepKind.FENCE, f"fence and archive {partition_ids} ids of partitions", partition_ids * FENCE_S)
+            step(
+                MigrationStepKind.FENCE, f"fence and archive {partition_ids} ids of partitions", partition_ids * FENCE_S
+            )
         )
     if stage is Stage.BACK_TO_GENERATION and task_ids:
-        found.append(step(StepKind.FENCE, f"fence {task_ids} ids of tasks", task_ids * FENCE_S))
+        found.append(step(MigrationStepKind.FENCE, f"fence {task_ids} ids of tasks", task_ids * FENCE_S))
     return found

@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from app.core.runs.mode import Mode
 from app.kit.words import duration
 from app.products.migrations import evidence
-from app.products.migrations.clause import Clause, Finding, closed, closed_unless, open_, unknown
-from app.products.migrations.look import Look, PreflightFacts
+from app.products.migrations.clause import Clause, ClauseFinding, closed, closed_unless, open_, unknown
+from app.products.migrations.look import MigrationLook, PreflightFacts
 from app.products.migrations.migration import Migration
 
 NEEDED_VERSION = (2, 5)
 LONGEST_TIMEOUT_MS = 10_000
 """Both of them by KIP-447, "Shrink transactional.timeout" and "Shrink abort timeout transaction scheduler interval"."""
 
-_Judge = Callable[[Migration, Look, PreflightFacts], Finding]
+_Judge = Callable[[Migration, MigrationLook, PreflightFacts], ClauseFinding]
 
 
-def _of_facts(judge: _Judge) -> Callable[[Migration, Look], Finding]:
-    def judged(migration: Migration, look: Look) -> Finding:
+def _of_facts(judge: _Judge) -> Callable[[Migration, MigrationLook], ClauseFinding]:
+    def judged(migration: Migration, look: MigrationLook) -> ClauseFinding:
         return unknown("not checked yet") if look.preflight is None else judge(migration, look, look.preflight)
 
     return judged
 
 
-def _brokers(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
+def _brokers(_: Migration, __: MigrationLook, facts: PreflightFacts) -> ClauseFinding:
     if facts.brokers_problem:
         return unknown(facts.brokers_problem)
     if not facts.versions:
@@ -48,7 +48,7 @@ def _brokers(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     return open_(f"{those} version {_dotted(oldest)} or later; {facts.features}")
 
 
-def _rights(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
+def _rights(_: Migration, __: MigrationLook, facts: PreflightFacts) -> ClauseFinding:
     if facts.rights_refused is None:
         return unknown("the coordinators have not answered")
     if facts.rights_refused:
@@ -58,13 +58,13 @@ def _rights(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     return open_("the coordinators allow Fenceline to describe every id and to write under it")
 
 
-def _no_hanging(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
+def _no_hanging(_: Migration, __: MigrationLook, facts: PreflightFacts) -> ClauseFinding:
     if facts.hanging:
         return closed_unless(facts.hanging, "")
     return unknown(facts.hanging_unknown) if facts.hanging_unknown else open_("none found")
 
 
-def _no_collision(migration: Migration, look: Look, facts: PreflightFacts) -> Finding:
+def _no_collision(migration: Migration, look: MigrationLook, facts: PreflightFacts) -> ClauseFinding:
     if look.read_at is None:
         return unknown("`__transaction_state` has not been read")
     missing = list(facts.owned_by_others)
@@ -77,14 +77,14 @@ def _no_collision(migration: Migration, look: Look, facts: PreflightFacts) -> Fi
     return closed_unless(missing, "this pipeline owns every id, and no other client writes under one")
 
 
-def _timeout(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
+def _timeout(_: Migration, __: MigrationLook, facts: PreflightFacts) -> ClauseFinding:
     timeout_ms = facts.transaction_timeout_ms
     if timeout_ms <= LONGEST_TIMEOUT_MS:
         return open_(f"it is {duration(timeout_ms)}")
     return closed(f"it is {duration(timeout_ms)}: a step may wait that long for open transactions of a killed instance")
 
 
-def _sweep(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
+def _sweep(_: Migration, __: MigrationLook, facts: PreflightFacts) -> ClauseFinding:
     if facts.abort_sweep_ms is None:
         return unknown("the brokers have not reported it")
     if facts.abort_sweep_ms <= LONGEST_TIMEOUT_MS:
@@ -94,7 +94,7 @@ def _sweep(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
     )
 
 
-def _modes(migration: Migration, look: Look) -> Finding:
+def _modes(migration: Migration, look: MigrationLook) -> ClauseFinding:
     missing = [f"instance {one.ordinal} is in no known mode" for one in look.instances if one.mode is None]
     missing += [f"instance {n} has no lease" for n in range(look.ordinals) if look.instance(n) is None]
     modes = {one.mode for one in look.instances}
@@ -105,7 +105,7 @@ def _modes(migration: Migration, look: Look) -> Finding:
     return closed_unless(missing, ", ".join(f"instance {one.ordinal} is {one.mode}" for one in look.instances))
 
 
-def _offsets(migration: Migration, _: Look) -> Finding:
+def _offsets(migration: Migration, _: MigrationLook) -> ClauseFinding:
     if not migration.offsets:
         return closed("the group's committed offsets could not be recorded")
     return open_(f"of {len(migration.offsets)} partitions, as of the start")

@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from app.products.migrations.judged import Judged
-from app.products.migrations.look import IdNow, Incarnation, Look
+from app.products.migrations.look import IdNow, Incarnation, MigrationLook
 from app.products.migrations.migration import Migration, Stage
 
 
-class Proof(msgspec.Struct, frozen=True, kw_only=True):
+class IdProof(msgspec.Struct, frozen=True, kw_only=True):
     """The evidence for one id: its newest incarnation in the journal, its owner, and the sources.
 
     partition, offset, journal_at: the record of `__transaction_state`; -1 and None if its coordinator was asked.
@@ -49,21 +49,21 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage
     sentence: str
     clauses: tuple[Judged, ...]
-    look: Look
+    look: MigrationLook
     step: int | None = None
     server: str = ""
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[IdProof, ...] = ()
 
 
-def proofs_of(migration: Migration, look: Look) -> tuple[Proof, ...]:
+def proofs_of(migration: Migration, look: MigrationLook) -> tuple[IdProof, ...]:
     """Return the evidence of each id in the journal, by name."""
     return tuple(_proof(migration, look, name, now) for name, now in sorted(look.ids.items()))
 
 
-def _proof(migration: Migration, look: Look, name: str, now: IdNow) -> Proof:
+def _proof(migration: Migration, look: MigrationLook, name: str, now: IdNow) -> IdProof:
     incarnation = Incarnation(name, now.producer_id, now.producer_epoch)
     fence = migration.fence_of(name)
-    proof = Proof(
+    proof = IdProof(
         transactional_id=name,
         producer_id=now.producer_id,
         producer_epoch=now.producer_epoch,

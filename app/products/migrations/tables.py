@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from app.kit.db.columns import UUID, integer, json, metadata, moment, one_of, text
 from app.products.migrations.alarms import AlarmKind
-from app.products.migrations.migration import MigrationState, Stage, StepKind, StepState
+from app.products.migrations.migration import MigrationState, MigrationStepKind, Stage, StepState
 
 migrations = sa.Table(
     "migrations",
@@ -36,7 +36,7 @@ migration_steps = sa.Table(
     text("kind"),
     text("state"),
     json("step"),
-    one_of("kind", StepKind),
+    one_of("kind", MigrationStepKind),
     one_of("state", StepState),
 )
 # One open step at a time.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.products.migrations.judged import Standing
+from app.products.migrations.judged import ClauseStanding
 from app.products.migrations.migration import MigrationState, StepState
 
 TONES: tuple[tuple[str, str], ...] = (
@@ -15,7 +15,7 @@ TONES: tuple[tuple[str, str], ...] = (
     (StepState.DONE, "good"),
     (StepState.LATE, "bad"),
     (StepState.DROPPED, "idle"),
-    (Standing.OPEN, "good"),
-    (Standing.CLOSED, "warn"),
-    (Standing.UNKNOWN, "idle"),
+    (ClauseStanding.OPEN, "good"),
+    (ClauseStanding.CLOSED, "warn"),
+    (ClauseStanding.UNKNOWN, "idle"),
 )

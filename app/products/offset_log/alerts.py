@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
 from app.core.pipelines.pipeline_record import Pipeline
-from app.products.offset_log.check import Finding
+from app.products.offset_log.check import OffsetFinding
 
 
-def contradiction_alert(pipeline: Pipeline, finding: Finding, *, others: int, now: datetime) -> Alert:
+def contradiction_alert(pipeline: Pipeline, finding: OffsetFinding, *, others: int, now: datetime) -> Alert:
     """others: the number of other contradictions found at the same time."""
     name = f"{finding.topic}-{finding.partition}"
     more = f" {others} more contradictions were found at the same time." if others else ""

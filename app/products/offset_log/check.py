@@ -8,13 +8,21 @@ from itertools import groupby
 
 import msgspec
 
-from app.core.wire.offset_events import Assigned, Checkpoint, Event, GivenUp, Outcome, Positioned, Teller
+from app.core.wire.offset_events import (
+    Assigned,
+    CheckpointOutcome,
+    Event,
+    GivenUp,
+    Positioned,
+    RecordedCheckpoint,
+    Teller,
+)
 from app.kit.storable import moment_of_ms
-from app.products.offset_log.heard import Heard, tellings
+from app.products.offset_log.heard import ReportedOffsets, tellings
 from app.products.offset_log.replay import replay
 from app.products.offset_log.silence import Attempted, silent
-from app.products.offset_log.stretch import Stretch
-from app.products.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Standing, summed
+from app.products.offset_log.stretch import OffsetStretch
+from app.products.offset_log.verdict import Contradiction, ContradictionKind, Doubt, Figures, OffsetLogStanding, summed
 
 MAX_SIDES = 8
 """Most events shown with one contradiction: those nearest to it."""
@@ -24,7 +32,7 @@ MAX_FINDINGS = 100
 that is wrong at every checkpoint causes thousands an hour."""
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class OffsetSide(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a contradiction, with the attempt that recorded it."""
 
     run_id: str
@@ -46,17 +54,17 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.event.at_ms is None else moment_of_ms(self.event.at_ms)
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class OffsetFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A contradiction in one partition, in the offsets from `start` up to and excluding `end`."""
 
     group: str
     topic: str
     partition: int
-    kind: Kind
+    kind: ContradictionKind
     start: int
     end: int | None
     message: str
-    sides: tuple[Side, ...]
+    sides: tuple[OffsetSide, ...]
 
 
 class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +73,11 @@ class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     topic: str
     partition: int
-    standing: Standing
+    standing: OffsetLogStanding
     figures: Figures
     attempts: int
     contradictions: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[OffsetFinding, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
 
@@ -81,7 +89,7 @@ class PipelineCheck(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionCheck, ...]
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[OffsetFinding, ...]:
         return tuple(finding for one in self.partitions for finding in one.findings)
 
     @property
@@ -99,15 +107,15 @@ class PipelineCheck(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(said[:MAX_DOUBTS])
 
     @property
-    def standing(self) -> Standing | None:
+    def standing(self) -> OffsetLogStanding | None:
         """The worst of all partitions; None without any event to compare."""
         said = {one.standing for one in self.partitions}
-        worst = (Standing.CONTRADICTED, Standing.CANNOT_TELL, Standing.CONSISTENT)
+        worst = (OffsetLogStanding.CONTRADICTED, OffsetLogStanding.CANNOT_TELL, OffsetLogStanding.CONSISTENT)
         return next((standing for standing in worst if standing in said), None)
 
 
 def check(
-    heard: Iterable[Heard],
+    heard: Iterable[ReportedOffsets],
     *,
     unheard: Sequence[str],
     attempted: Sequence[Attempted] = (),
@@ -127,7 +135,9 @@ def check(
     return PipelineCheck(since=since, until=until, partitions=tuple(checked))
 
 
-def _of_partition(heard: list[Heard], unheard: Sequence[str], attempted: Sequence[Attempted]) -> PartitionCheck:
+def _of_partition(
+    heard: list[ReportedOffsets], unheard: Sequence[str], attempted: Sequence[Attempted]
+) -> PartitionCheck:
     newest_at = max((one.newest_at for one in heard if one.newest_at is not None), default=None)
     silent_here = silent(attempted, told=(one.teller for one in heard), newest_at=newest_at)
     verdict = replay(tellings(heard), unheard=unheard, silent=silent_here)
@@ -144,7 +154,7 @@ def _of_partition(heard: list[Heard], unheard: Sequence[str], attempted: Sequenc
         attempts=len(heard),
         contradictions=len(verdict.contradictions),
         findings=tuple(
-            Finding(
+            OffsetFinding(
                 group=group,
                 topic=topic,
                 partition=partition,
@@ -160,18 +170,18 @@ def _of_partition(heard: list[Heard], unheard: Sequence[str], attempted: Sequenc
     )
 
 
-def _sides(found: Contradiction, heard: Sequence[Heard]) -> tuple[Side, ...]:
+def _sides(found: Contradiction, heard: Sequence[ReportedOffsets]) -> tuple[OffsetSide, ...]:
     """Return the events that touch the contradiction's offsets, ordered by their own clocks.
 
     They are those of the attempts that prove it, or of all attempts. For a commit without ownership, the preceding
     loss of the partition is included.
     """
-    sides: list[Side] = []
+    sides: list[OffsetSide] = []
     for one in heard:
         if found.tellers and one.teller not in found.tellers:
             continue
         touching = {event.index for event in one.events if _touches(event, found.stretch)}
-        if found.kind is Kind.WITHOUT_OWNERSHIP:
+        if found.kind is ContradictionKind.WITHOUT_OWNERSHIP:
             moves = [event.index for event in one.events if isinstance(event, Assigned | GivenUp)]
             touching |= {max((at for at in moves if at < index), default=index) for index in touching}
         sides += [_side(one, event) for event in one.events if event.index in touching]
@@ -179,21 +189,21 @@ def _sides(found: Contradiction, heard: Sequence[Heard]) -> tuple[Side, ...]:
     return tuple(sides[-MAX_SIDES:])
 
 
-def _touches(event: Event, stretch: Stretch) -> bool:
+def _touches(event: Event, stretch: OffsetStretch) -> bool:
     """Return true if the event lies in these offsets, or borders on them."""
     match event:
         case Positioned(offset=offset):
             return stretch.start <= offset and (stretch.end is None or offset <= stretch.end)
-        case Checkpoint():
+        case RecordedCheckpoint():
             start = next((at for at in (event.begins, event.first) if at is not None), event.next)
             return event.next >= stretch.start and (stretch.end is None or start <= stretch.end)
         case _:
             return False
 
 
-def _side(one: Heard, event: Event) -> Side:
+def _side(one: ReportedOffsets, event: Event) -> OffsetSide:
     teller: Teller = one.teller
-    return Side(
+    return OffsetSide(
         run_id=one.run_id,
         ordinal=teller.ordinal,
         task=teller.task,
@@ -212,9 +222,9 @@ def _describe(event: Event) -> str:
             return f"released the partition: {how}"
         case Positioned(offset=offset, found=found):
             return f"began to read at {offset}: {found.replace('_', ' ')}"
-        case Checkpoint():
+        case RecordedCheckpoint():
             start = next((at for at in (event.begins, event.first) if at is not None), None)
             span = f"up to {event.next}" if start is None else f"from {start} up to {event.next}"
             several = f" in {event.checkpoints} checkpoints" if event.checkpoints > 1 else ""
-            word = "unknown outcome" if event.outcome is Outcome.UNKNOWN else str(event.outcome)
+            word = "unknown outcome" if event.outcome is CheckpointOutcome.UNKNOWN else str(event.outcome)
             return f"{word} {span}{several}"

@@ -15,10 +15,14 @@ from app.kit.cli.moments import moment_option
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, console, print_json, table
 from app.kit.words import number
-from app.products.offset_log.check import Finding, Side
-from app.products.offset_log.verdict import Standing
+from app.products.offset_log.check import OffsetFinding, OffsetSide
+from app.products.offset_log.verdict import OffsetLogStanding
 
-_STYLES = {Standing.CONSISTENT: "green", Standing.CANNOT_TELL: "yellow", Standing.CONTRADICTED: "bold red"}
+_STYLES = {
+    OffsetLogStanding.CONSISTENT: "green",
+    OffsetLogStanding.CANNOT_TELL: "yellow",
+    OffsetLogStanding.CONTRADICTED: "bold red",
+}
 
 
 def verify(
@@ -42,29 +46,29 @@ def verify(
     else:
         console.print(rendered(pipeline, found))
     match found["standing"]:
-        case Standing.CONSISTENT:
+        case OffsetLogStanding.CONSISTENT:
             return
-        case Standing.CONTRADICTED:
+        case OffsetLogStanding.CONTRADICTED:
             raise typer.Exit(ExitCode.FAILED)
         case _:
             raise typer.Exit(ExitCode.CANNOT_TELL)
 
 
 def rendered(pipeline: str, found: Any) -> RenderableType:
-    standing = None if found["standing"] is None else Standing(found["standing"])
+    standing = None if found["standing"] is None else OffsetLogStanding(found["standing"])
     if standing is None:
         return Text(
             f"{pipeline} has no offset events in this range. Pipelines with at_least_once do not record any.",
             style="yellow",
         )
-    findings = [as_record(one, Finding) for partition in found["partitions"] for one in partition["findings"]]
+    findings = [as_record(one, OffsetFinding) for partition in found["partitions"] for one in partition["findings"]]
     doubts = [f"{one['topic']}-{one['partition']}: {doubt}" for one in found["partitions"] for doubt in one["doubts"]]
     total = sum(one["contradictions"] for one in found["partitions"])
     figures = found["figures"]
     said = {
-        Standing.CONSISTENT: "consistent: no contradiction, no missing events",
-        Standing.CANNOT_TELL: "cannot be verified: no contradiction, but events are missing",
-        Standing.CONTRADICTED: "contradicted once" if total == 1 else f"contradicted {number(total)} times",
+        OffsetLogStanding.CONSISTENT: "consistent: no contradiction, no missing events",
+        OffsetLogStanding.CANNOT_TELL: "cannot be verified: no contradiction, but events are missing",
+        OffsetLogStanding.CONTRADICTED: "contradicted once" if total == 1 else f"contradicted {number(total)} times",
     }[standing]
     parts: list[RenderableType] = [Text(f"{pipeline}: {said}", style=_STYLES[standing])]
     for finding in findings:
@@ -92,7 +96,7 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
     return Group(*parts)
 
 
-def _side(side: Side) -> tuple[str | None, ...]:
+def _side(side: OffsetSide) -> tuple[str | None, ...]:
     at = None if side.at is None else side.at.strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"{side.ordinal}.{side.task}",

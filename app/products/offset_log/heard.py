@@ -10,7 +10,7 @@ import msgspec
 from app.core.wire.offset_events import Event, Teller, Telling
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """The events that one attempt reported of one partition.
 
     recorded, is_open, is_over: as in offset_report.py, by the newest report that is kept.
@@ -38,7 +38,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
         return self.group, self.topic, self.partition
 
 
-def tellings(heard: Sequence[Heard]) -> list[Telling]:
+def tellings(heard: Sequence[ReportedOffsets]) -> list[Telling]:
     """Return the events of one partition for the replay.
 
     A live attempt is complete if it reported, even without events, after the newest events of the others arrived. It

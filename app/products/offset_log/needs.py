@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.runs.needs import Need, Severity
+from app.core.runs.needs import Need, NeedSeverity
 from app.products.offset_log.check import MAX_FINDINGS
 
 
@@ -13,7 +13,7 @@ def contradiction_need(pipeline: str, contradictions: int) -> Need:
     return Need(
         pipeline=pipeline,
         run_id=None,
-        severity=Severity.WRONG,
+        severity=NeedSeverity.WRONG,
         sentence=f"its offset events contradict each other {places}: records were skipped or processed twice",
         next_step="see the offset log for the records, and audit that time",
         explained="offsets",

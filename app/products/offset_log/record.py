@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from app.products.offset_log.check import Finding
-from app.products.offset_log.verdict import Figures, Standing
+from app.products.offset_log.check import OffsetFinding
+from app.products.offset_log.verdict import Figures, OffsetLogStanding
 
 KEPT_FOR = timedelta(days=14)
 """Retention of offset events."""
@@ -24,13 +24,13 @@ class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     checked_at: datetime
     since: datetime | None
-    standing: Standing
+    standing: OffsetLogStanding
     figures: Figures
-    partitions: dict[Standing, int]
+    partitions: dict[OffsetLogStanding, int]
     doubts: tuple[str, ...] = ()
 
 
 class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     found_at: datetime
-    finding: Finding
+    finding: OffsetFinding

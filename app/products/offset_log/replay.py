@@ -31,12 +31,14 @@ from typing import NamedTuple
 
 from app.core.wire.offset_events import Telling
 from app.products.offset_log.silence import Age, Silent
-from app.products.offset_log.stretch import Stretch, holes
-from app.products.offset_log.tenures import Reading, Tenure, read
-from app.products.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Verdict, summed
+from app.products.offset_log.stretch import OffsetStretch, holes
+from app.products.offset_log.tenures import Tenure, TenureReading, read
+from app.products.offset_log.verdict import Contradiction, ContradictionKind, Doubt, Figures, OffsetLogVerdict, summed
 
 
-def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = (), silent: Sequence[Silent] = ()) -> Verdict:
+def replay(
+    tellings: Iterable[Telling], *, unheard: Sequence[str] = (), silent: Sequence[Silent] = ()
+) -> OffsetLogVerdict:
     """Replay all events of one partition.
 
     Args:
@@ -56,7 +58,7 @@ def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = (), silent: 
         between, unsure = _across(readings, _Around(own, unheard, [one for one in silent if one.life == life]))
         contradictions += between
         doubts += unsure
-    return Verdict(
+    return OffsetLogVerdict(
         contradictions=tuple(sorted(contradictions, key=lambda found: (found.stretch.start, found.kind))),
         doubts=tuple(doubts),
         figures=summed(figures),
@@ -71,7 +73,7 @@ class _Around(NamedTuple):
     silent: Sequence[Silent]
 
 
-def _across(readings: list[Reading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
+def _across(readings: list[TenureReading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
     tenures = [tenure for reading in readings for tenure in reading.tenures]
     cuts = sorted({_age(tenure) for tenure in tenures if _splits(tenure, tenures)})
     if not cuts:
@@ -88,10 +90,10 @@ def _across(readings: list[Reading], around: _Around) -> tuple[list[Contradictio
         if any(tenure.committed and _age(tenure) < cut for tenure in tenures)
     ]
     placed = [tenure for tenure in tenures if tenure.generation is not None]
-    elsewhere = [Stretch(*one) for tenure in tenures if tenure.generation is None for one in tenure.committed]
+    elsewhere = [OffsetStretch(*one) for tenure in tenures if tenure.generation is None for one in tenure.committed]
     for section in range(len(cuts) + 1):
         those = [tenure for tenure in placed if bisect_right(cuts, _age(tenure)) == section]
-        found, unsure = _judge(those, [*readings, Reading(undecided=elsewhere)], around)
+        found, unsure = _judge(those, [*readings, TenureReading(undecided=elsewhere)], around)
         contradictions += found
         doubts += unsure
     if elsewhere:
@@ -99,18 +101,20 @@ def _across(readings: list[Reading], around: _Around) -> tuple[list[Contradictio
     return contradictions, doubts
 
 
-def _judge(tenures: list[Tenure], readings: list[Reading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
+def _judge(
+    tenures: list[Tenure], readings: list[TenureReading], around: _Around
+) -> tuple[list[Contradiction], list[Doubt]]:
     """Judge tenures of one life; the other parts of the readings apply wherever they meet these."""
     overlaps = _overlaps(tenures)
     known = around.own + overlaps
     contradictions = overlaps + [
         found
         for found in _rewinds(tenures)
-        if not any(other.kind is not Kind.GAP and other.stretch.meets(found.stretch) for other in known)
+        if not any(other.kind is not ContradictionKind.GAP and other.stretch.meets(found.stretch) for other in known)
     ]
     doubts: list[Doubt] = []
     for hole in _gaps(tenures, readings):
-        if any(found.kind is Kind.GAP and found.stretch.meets(hole) for found in around.own):
+        if any(found.kind is ContradictionKind.GAP and found.stretch.meets(hole) for found in around.own):
             continue
         message = f"offsets {hole.start} to {(hole.end or 0) - 1} were not committed, but later ones were"
         reasons = list(around.unheard)
@@ -120,9 +124,11 @@ def _judge(tenures: list[Tenure], readings: list[Reading], around: _Around) -> t
         if any(one.may_lie_between(before, after) for one in around.silent):
             reasons.append("an attempt with missing events may have owned the partition without a report of it")
         if reasons:
-            doubts.append(Doubt(Kind.GAP, hole, f"{message}, as far as was reported: {'; '.join(reasons)}"))
+            doubts.append(
+                Doubt(ContradictionKind.GAP, hole, f"{message}, as far as was reported: {'; '.join(reasons)}")
+            )
         else:
-            contradictions.append(Contradiction(Kind.GAP, hole, (), message))
+            contradictions.append(Contradiction(ContradictionKind.GAP, hole, (), message))
     return contradictions, doubts
 
 
@@ -133,9 +139,11 @@ def _overlaps(tenures: list[Tenure]) -> list[Contradiction]:
     for start, end, tenure in sorted(committed, key=lambda one: one[:2]):
         if furthest is not None and start < furthest[0]:
             both = (furthest[1].teller, tenure.teller)
-            stretch = Stretch(start, min(end, furthest[0]))
+            stretch = OffsetStretch(start, min(end, furthest[0]))
             message = f"offsets {stretch.start} to {min(end, furthest[0]) - 1} were committed twice"
-            found.append(Contradiction(Kind.OVERLAP, stretch, both if both[0] != both[1] else both[:1], message))
+            found.append(
+                Contradiction(ContradictionKind.OVERLAP, stretch, both if both[0] != both[1] else both[:1], message)
+            )
         if furthest is None or end > furthest[0]:
             furthest = end, tenure
     return found
@@ -159,7 +167,12 @@ def _rewinds(tenures: list[Tenure]) -> list[Contradiction]:
                     f"{owner.generation} had committed {end}"
                 )
                 found.append(
-                    Contradiction(Kind.REWOUND, Stretch(tenure.began, end), (owner.teller, tenure.teller), message)
+                    Contradiction(
+                        ContradictionKind.REWOUND,
+                        OffsetStretch(tenure.began, end),
+                        (owner.teller, tenure.teller),
+                        message,
+                    )
                 )
         for tenure in those:
             end, run = tenure.end, tenure.teller.run
@@ -168,7 +181,7 @@ def _rewinds(tenures: list[Tenure]) -> list[Contradiction]:
     return found
 
 
-def _gaps(tenures: list[Tenure], readings: list[Reading]) -> list[Stretch]:
+def _gaps(tenures: list[Tenure], readings: list[TenureReading]) -> list[OffsetStretch]:
     covered = [stretch for tenure in tenures for stretch in tenure.committed]
     # The start of a tenure is the end of the one before, even while it has committed nothing yet.
     covered += [(tenure.began, tenure.began) for tenure in tenures if tenure.began is not None]
@@ -177,12 +190,12 @@ def _gaps(tenures: list[Tenure], readings: list[Reading]) -> list[Stretch]:
     low, high = min(start for start, _ in covered), max(end for _, end in covered)
     for reading in readings:
         for stretch in (*reading.undecided, *reading.gone):
-            if stretch.end is not None and stretch.meets(Stretch(low, high)):
+            if stretch.end is not None and stretch.meets(OffsetStretch(low, high)):
                 covered.append((stretch.start, stretch.end))
     return holes(covered)
 
 
-def _owners_around(hole: Stretch, tenures: list[Tenure]) -> tuple[Age | None, Age | None]:
+def _owners_around(hole: OffsetStretch, tenures: list[Tenure]) -> tuple[Age | None, Age | None]:
     """Return the ages of the owners before and after the hole; None if not known."""
     before = [tenure for tenure in tenures if any(end == hole.start for _, end in tenure.committed)]
     after = [

@@ -41,7 +41,7 @@ class PositionedEvent:
     at_ms = AT
 
 
-@shows(events.Checkpoint)
+@shows(events.RecordedCheckpoint)
 class CheckpointEvent:
     """The partition's share of a checkpoint, or of several consecutive committed ones."""
 
@@ -54,12 +54,12 @@ class CheckpointEvent:
     until_ms = AT
 
 
-@shows(check.Side)
+@shows(check.OffsetSide)
 class Side:
     pass
 
 
-@shows(check.Finding)
+@shows(check.OffsetFinding)
 class Finding:
     """A contradiction: events that a correct loop cannot record."""
 

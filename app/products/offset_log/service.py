@@ -10,7 +10,7 @@ import msgspec
 
 from app.core.alerts.service import tell
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.core.overview.product_views import Panel
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.pipelines.pipeline_record import Pipeline
@@ -22,7 +22,7 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import moment_of_ms, storable
 from app.products.offset_log.alerts import contradiction_alert
 from app.products.offset_log.check import PipelineCheck, check
-from app.products.offset_log.heard import Heard
+from app.products.offset_log.heard import ReportedOffsets
 from app.products.offset_log.hearing import unheard_inits
 from app.products.offset_log.needs import contradiction_need
 from app.products.offset_log.record import MARKED_FOR, CheckRecord, FindingRecord
@@ -124,7 +124,7 @@ async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:
 
 
 def _check(
-    heard: Collection[Heard],
+    heard: Collection[ReportedOffsets],
     inits: Mapping[str, Sequence[Init]],
     attempted: Sequence[Attempted],
     snapshot: Snapshot,
@@ -139,7 +139,7 @@ def _check(
 def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: datetime) -> tuple[str, ...]:
     """Compare the coordinators' state of the pipeline's ids with the reported inits."""
     journal = snapshot.transaction_journal
-    is_read = journal.phase in (Phase.LIVE, Phase.REFUSED) and journal.as_of_ms >= 0
+    is_read = journal.phase in (ReadingPhase.LIVE, ReadingPhase.REFUSED) and journal.as_of_ms >= 0
     if not is_read or moment_of_ms(journal.as_of_ms) < newest:
         return ("the inits that the coordinators know are not read up to now",)
     known = snapshot.transactions

@@ -16,14 +16,14 @@ from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.pipelines.tables import pipelines, transactional_ids
 from app.core.runs.tables.runs import runs
 from app.core.runs.task import TaskReport
-from app.core.wire.offset_events import Checkpoint, Event, Teller
+from app.core.wire.offset_events import Event, RecordedCheckpoint, Teller
 from app.core.wire.offset_report import Init, OffsetReport
 from app.kit.access import Verb
 from app.kit.db.store import DatabaseStore
 from app.kit.storable import moment_of_ms
-from app.products.offset_log.check import Finding, PipelineCheck
-from app.products.offset_log.heard import Heard
-from app.products.offset_log.keeping import Known, Place, keeping
+from app.products.offset_log.check import OffsetFinding, PipelineCheck
+from app.products.offset_log.heard import ReportedOffsets
+from app.products.offset_log.keeping import KnownPartition, Place, keeping
 from app.products.offset_log.record import CheckRecord, FindingRecord
 from app.products.offset_log.silence import Attempted
 from app.products.offset_log.tables import (
@@ -33,7 +33,7 @@ from app.products.offset_log.tables import (
     offset_tellers,
     offset_tellings,
 )
-from app.products.offset_log.verdict import Kind
+from app.products.offset_log.verdict import ContradictionKind
 
 _ROWS_AT_ONCE = 1000
 """A statement takes 65,535 parameters."""
@@ -153,7 +153,7 @@ class OffsetLogStore(DatabaseStore):
                 "topic": one.topic,
                 "partition": one.partition,
                 "index": event.index,
-                "checkpoints": event.checkpoints if isinstance(event, Checkpoint) else 1,
+                "checkpoints": event.checkpoints if isinstance(event, RecordedCheckpoint) else 1,
                 "event": msgspec.to_builtins(event),
                 "first_at": now,
                 "last_at": now,
@@ -198,7 +198,7 @@ class OffsetLogStore(DatabaseStore):
 
     async def heard(
         self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None
-    ) -> list[Heard]:
+    ) -> list[ReportedOffsets]:
         """Return the events of a pipeline's partitions since then (None: all that is kept), of `places` only."""
         rows = await self._db.rows(
             _HEARD,
@@ -291,7 +291,9 @@ class OffsetLogStore(DatabaseStore):
             )
         )
 
-    async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
+    async def add_findings(
+        self, pipeline: str, findings: Sequence[OffsetFinding], *, now: datetime
+    ) -> list[OffsetFinding]:
         """Store contradictions up to a bound (app/products/offset_log/keeping.py). Return those to report."""
         if not findings:
             return []
@@ -328,17 +330,19 @@ class OffsetLogStore(DatabaseStore):
             await self._db.execute(postgresql.insert(table).values(rows[start : start + _ROWS_AT_ONCE]))
         return first
 
-    async def _known(self, pipeline_id: str) -> dict[Place, Known]:
+    async def _known(self, pipeline_id: str) -> dict[Place, KnownPartition]:
         table = offset_contradictions
         rows = await self._db.rows(
             sa.select(table.c.group_id, table.c.topic, table.c.partition, table.c.kind, table.c.start)
             .where(table.c.pipeline_id == pipeline_id)
             .order_by(table.c.found_at, table.c.start)
         )
-        keys: dict[Place, list[tuple[Kind, int]]] = {}
+        keys: dict[Place, list[tuple[ContradictionKind, int]]] = {}
         for row in rows:
-            keys.setdefault((row.group_id, row.topic, row.partition), []).append((Kind(row.kind), row.start))
-        return {place: Known(frozenset(of_place), of_place[-1]) for place, of_place in keys.items()}
+            keys.setdefault((row.group_id, row.topic, row.partition), []).append(
+                (ContradictionKind(row.kind), row.start)
+            )
+        return {place: KnownPartition(frozenset(of_place), of_place[-1]) for place, of_place in keys.items()}
 
     async def last_check(self, pipeline: str) -> CheckRecord | None:
         row = await self._db.row(
@@ -359,7 +363,7 @@ class OffsetLogStore(DatabaseStore):
             .limit(limit)
         )
         return [
-            FindingRecord(id=row.id, found_at=row.found_at, finding=msgspec.convert(row.finding, Finding))
+            FindingRecord(id=row.id, found_at=row.found_at, finding=msgspec.convert(row.finding, OffsetFinding))
             for row in rows
         ]
 
@@ -375,12 +379,12 @@ class OffsetLogStore(DatabaseStore):
         return {row.name: row.found for row in rows}
 
 
-def _at(table: sa.Table, one: Finding) -> tuple[sa.ColumnElement[bool], ...]:
+def _at(table: sa.Table, one: OffsetFinding) -> tuple[sa.ColumnElement[bool], ...]:
     return table.c.group_id == one.group, table.c.topic == one.topic, table.c.partition == one.partition
 
 
-def _heard(row: sa.Row[Any]) -> Heard:
-    return Heard(
+def _heard(row: sa.Row[Any]) -> ReportedOffsets:
+    return ReportedOffsets(
         group=row.group_id,
         topic=row.topic,
         partition=row.partition,

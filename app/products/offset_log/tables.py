@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.kit.db.columns import UUID, generated_uuid, integer, json, metadata, moment, one_of, text
-from app.products.offset_log.verdict import Kind
+from app.products.offset_log.verdict import ContradictionKind
 
 _ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
 
@@ -95,6 +95,6 @@ offset_contradictions = sa.Table(
     sa.UniqueConstraint(
         "pipeline_id", "group_id", "topic", "partition", "kind", "start", name="uq_offset_contradictions_one"
     ),
-    one_of("kind", Kind),
+    one_of("kind", ContradictionKind),
     sa.Index("ix_offset_contradictions_found", "pipeline_id", "found_at", "id"),
 )

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 
 from app.core.wire.offset_events import (
     Assigned,
-    Checkpoint,
+    CheckpointOutcome,
     Event,
-    Found,
     GivenUp,
-    Outcome,
     Positioned,
+    RecordedCheckpoint,
+    StartReason,
     Teller,
     Telling,
     checkpoints_of,
 )
-from app.products.offset_log.stretch import Stretch
-from app.products.offset_log.verdict import Contradiction, Figures, Kind
+from app.products.offset_log.stretch import OffsetStretch
+from app.products.offset_log.verdict import Contradiction, ContradictionKind, Figures
 
 
 @dataclass(eq=False)
@@ -45,7 +45,7 @@ class Tenure:
 
 
 @dataclass
-class Reading:
+class TenureReading:
     """The replay of one attempt's events of a partition.
 
     undecided: checkpoints of unknown outcome. gone: deleted unread, or before the group's first offset.
@@ -54,25 +54,25 @@ class Reading:
     """
 
     tenures: list[Tenure] = field(default_factory=list[Tenure])
-    undecided: list[Stretch] = field(default_factory=list[Stretch])
-    gone: list[Stretch] = field(default_factory=list[Stretch])
-    unheard: list[Stretch] = field(default_factory=list[Stretch])
+    undecided: list[OffsetStretch] = field(default_factory=list[OffsetStretch])
+    gone: list[OffsetStretch] = field(default_factory=list[OffsetStretch])
+    unheard: list[OffsetStretch] = field(default_factory=list[OffsetStretch])
     contradictions: list[Contradiction] = field(default_factory=list[Contradiction])
     figures: Figures = field(default_factory=Figures)
 
 
-def read(telling: Telling) -> Reading:
+def read(telling: Telling) -> TenureReading:
     """Replay the events of one attempt."""
-    reader = _Reader(telling.teller)
+    reader = _TenureReader(telling.teller)
     for event in sorted({event.index: event for event in telling.events}.values(), key=lambda event: event.index):
         reader.take(event)
     reader.finish(recorded=telling.recorded, is_final=telling.is_final)
     return reader.reading
 
 
-class _Reader:
+class _TenureReader:
     def __init__(self, teller: Teller) -> None:
-        self.reading = Reading()
+        self.reading = TenureReading()
         self._teller = teller
         self._tenure: Tenure | None = None
         self._next_index = 0
@@ -94,14 +94,14 @@ class _Reader:
                 self._tenure = self._expected = None
             case Positioned():
                 self._position(event)
-            case Checkpoint():
+            case RecordedCheckpoint():
                 self._end_checkpoint(event)
 
     def finish(self, *, recorded: int, is_final: bool) -> None:
         if self._missing_from is not None:
-            self.reading.unheard.append(Stretch(self._missing_from, None))
+            self.reading.unheard.append(OffsetStretch(self._missing_from, None))
         elif recorded > self._next_index or not is_final:
-            self.reading.unheard.append(Stretch(self._reached, None))
+            self.reading.unheard.append(OffsetStretch(self._reached, None))
 
     def _has_unheard_growth(self, event: Event) -> bool:
         """Return true if the previous event arrived only in an earlier state, before it had grown to its end."""
@@ -111,13 +111,15 @@ class _Reader:
         if self._missing_from is None:
             self._missing_from = self._reached
         self._expected = None
-        if isinstance(event, Positioned | Checkpoint) and (self._tenure is None or self._tenure.number != event.number):
+        if isinstance(event, Positioned | RecordedCheckpoint) and (
+            self._tenure is None or self._tenure.number != event.number
+        ):
             self._enter(Tenure(self._teller, event.number, forgotten=self._forgotten))
 
     def _heard_again(self, offset: int) -> None:
         if self._missing_from is not None:
             if offset > self._missing_from:
-                self.reading.unheard.append(Stretch(self._missing_from, offset))
+                self.reading.unheard.append(OffsetStretch(self._missing_from, offset))
             self._missing_from = None
 
     def _enter(self, tenure: Tenure) -> None:
@@ -127,11 +129,11 @@ class _Reader:
     def _position(self, event: Positioned) -> None:
         self._heard_again(event.offset)
         tenure = self._tenure
-        is_forgotten = event.found is Found.NOTHING_COMMITTED
+        is_forgotten = event.found is StartReason.NOTHING_COMMITTED
         if tenure is None or tenure.number != event.number:
             if is_forgotten:
                 # The group begins there for every owner of the partition, so no task reads the offsets before it.
-                self.reading.gone.append(Stretch(0, event.offset))
+                self.reading.gone.append(OffsetStretch(0, event.offset))
             return
         if is_forgotten:
             self._forgotten += 1
@@ -141,41 +143,45 @@ class _Reader:
             tenure.forgotten = self._forgotten
         if tenure.began is None:
             tenure.began, tenure.is_forgotten = event.offset, is_forgotten
-        if event.found is Found.GONE_UNREAD and event.gone_from is not None:
-            self.reading.gone.append(Stretch(event.gone_from, event.offset))
+        if event.found is StartReason.GONE_UNREAD and event.gone_from is not None:
+            self.reading.gone.append(OffsetStretch(event.gone_from, event.offset))
         end = tenure.end
         if end is not None and event.offset < end:
             self._contradict(
-                Kind.REWOUND, Stretch(event.offset, end), f"it rewound to {event.offset}, but had committed {end}"
+                ContradictionKind.REWOUND,
+                OffsetStretch(event.offset, end),
+                f"it rewound to {event.offset}, but had committed {end}",
             )
         self._expected = event.offset
         self._reached = event.offset if is_forgotten else max(self._reached, event.offset)
 
-    def _end_checkpoint(self, event: Checkpoint) -> None:
+    def _end_checkpoint(self, event: RecordedCheckpoint) -> None:
         start = next((at for at in (event.begins, self._expected, event.first) if at is not None), event.next)
         self._heard_again(start)
         if event.begins is None and self._expected is None and start > self._reached:
             # The first offset that it read is not known: perhaps the end of the previous owner.
-            self.reading.unheard.append(Stretch(self._reached, start))
+            self.reading.unheard.append(OffsetStretch(self._reached, start))
         self._count(event, start)
-        if event.outcome is Outcome.UNKNOWN:
-            self.reading.undecided.append(Stretch(start, max(start, event.next)))
-        elif event.outcome is Outcome.COMMITTED:
+        if event.outcome is CheckpointOutcome.UNKNOWN:
+            self.reading.undecided.append(OffsetStretch(start, max(start, event.next)))
+        elif event.outcome is CheckpointOutcome.COMMITTED:
             self._commit(event, start)
 
-    def _commit(self, event: Checkpoint, start: int) -> None:
+    def _commit(self, event: RecordedCheckpoint, start: int) -> None:
         tenure = self._tenure
         if tenure is None or tenure.number != event.number:
             had = "did not own the partition" if tenure is None else "had lost the partition and regained it"
             self._contradict(
-                Kind.WITHOUT_OWNERSHIP, Stretch(start, event.next), f"it committed {event.next}, but {had}"
+                ContradictionKind.WITHOUT_OWNERSHIP,
+                OffsetStretch(start, event.next),
+                f"it committed {event.next}, but {had}",
             )
             tenure = self._tenure_of(event.number)
         else:
             if self._expected is not None and start > self._expected:
                 self._contradict(
-                    Kind.GAP,
-                    Stretch(self._expected, start),
+                    ContradictionKind.GAP,
+                    OffsetStretch(self._expected, start),
                     f"its checkpoint begins at {start}, but its position was {self._expected}",
                 )
             self._expected = event.next
@@ -192,44 +198,48 @@ class _Reader:
         self.reading.tenures.append(unknown)
         return unknown
 
-    def _check_records(self, event: Checkpoint, start: int) -> None:
+    def _check_records(self, event: RecordedCheckpoint, start: int) -> None:
         """Check that the records of a checkpoint lie within it, and are no more than its offsets."""
         if event.next < start:
             self._contradict(
-                Kind.REWOUND, Stretch(event.next, start), f"it read from {start}, but committed {event.next}"
+                ContradictionKind.REWOUND,
+                OffsetStretch(event.next, start),
+                f"it read from {start}, but committed {event.next}",
             )
         if event.first is None or event.last is None:
             return
         if event.first < start:
             self._contradict(
-                Kind.OVERLAP, Stretch(event.first, start), f"it read from {start}, but processed {event.first}"
+                ContradictionKind.OVERLAP,
+                OffsetStretch(event.first, start),
+                f"it read from {start}, but processed {event.first}",
             )
         if event.last >= event.next:
             self._contradict(
-                Kind.OVERLAP,
-                Stretch(event.next, event.last + 1),
+                ContradictionKind.OVERLAP,
+                OffsetStretch(event.next, event.last + 1),
                 f"it processed {event.last}, but committed {event.next}, so {event.last} is processed again",
             )
         span = event.last + 1 - event.first
         if event.records is not None and event.records > span:
             self._contradict(
-                Kind.OVERLAP,
-                Stretch(event.first, event.last + 1),
+                ContradictionKind.OVERLAP,
+                OffsetStretch(event.first, event.last + 1),
                 f"it processed {event.records} records in {span} offsets",
             )
 
-    def _count(self, event: Checkpoint, start: int) -> None:
+    def _count(self, event: RecordedCheckpoint, start: int) -> None:
         figures, count, outcome = self.reading.figures, event.checkpoints, event.outcome
-        is_counted = outcome is Outcome.COMMITTED and event.records is not None
+        is_counted = outcome is CheckpointOutcome.COMMITTED and event.records is not None
         records = event.records or 0
         self.reading.figures = Figures(
             records=figures.records + (records if is_counted else 0),
-            committed=figures.committed + (count if outcome is Outcome.COMMITTED else 0),
-            aborted=figures.aborted + (count if outcome is Outcome.ABORTED else 0),
-            unknown=figures.unknown + (count if outcome is Outcome.UNKNOWN else 0),
+            committed=figures.committed + (count if outcome is CheckpointOutcome.COMMITTED else 0),
+            aborted=figures.aborted + (count if outcome is CheckpointOutcome.ABORTED else 0),
+            unknown=figures.unknown + (count if outcome is CheckpointOutcome.UNKNOWN else 0),
             offsets_without_record=figures.offsets_without_record
             + (max(0, event.next - start - records) if is_counted else 0),
         )
 
-    def _contradict(self, kind: Kind, stretch: Stretch, message: str) -> None:
+    def _contradict(self, kind: ContradictionKind, stretch: OffsetStretch, message: str) -> None:
         self.reading.contradictions.append(Contradiction(kind, stretch, (self._teller,), message))

@@ -8,10 +8,10 @@ from enum import StrEnum
 import msgspec
 
 from app.core.wire.offset_events import Teller
-from app.products.offset_log.stretch import Stretch
+from app.products.offset_log.stretch import OffsetStretch
 
 
-class Kind(StrEnum):
+class ContradictionKind(StrEnum):
     """The kinds of contradictions, none of which a correct loop causes.
 
     GAP: later offsets were committed, and these by no task. Their records were not processed.
@@ -29,8 +29,8 @@ class Kind(StrEnum):
 class Contradiction(msgspec.Struct, frozen=True):
     """Events that a correct loop cannot record. tellers: the attempts that prove it; empty for a gap between owners."""
 
-    kind: Kind
-    stretch: Stretch
+    kind: ContradictionKind
+    stretch: OffsetStretch
     tellers: tuple[Teller, ...]
     message: str
 
@@ -38,12 +38,12 @@ class Contradiction(msgspec.Struct, frozen=True):
 class Doubt(msgspec.Struct, frozen=True):
     """A contradiction if no event were missing. kind None: offsets that could not be compared, without a suspicion."""
 
-    kind: Kind | None
-    stretch: Stretch | None
+    kind: ContradictionKind | None
+    stretch: OffsetStretch | None
     message: str
 
 
-class Standing(StrEnum):
+class OffsetLogStanding(StrEnum):
     CONSISTENT = "consistent"
     CANNOT_TELL = "cannot_tell"
     CONTRADICTED = "contradicted"
@@ -63,16 +63,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     offsets_without_record: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class OffsetLogVerdict(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[Contradiction, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     figures: Figures = Figures()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> OffsetLogStanding:
         if self.contradictions:
-            return Standing.CONTRADICTED
-        return Standing.CANNOT_TELL if self.doubts else Standing.CONSISTENT
+            return OffsetLogStanding.CONTRADICTED
+        return OffsetLogStanding.CANNOT_TELL if self.doubts else OffsetLogStanding.CONSISTENT
 
 
 def summed(figures: Iterable[Figures]) -> Figures:

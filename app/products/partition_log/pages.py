@@ -48,7 +48,7 @@ async def choose(
     return screen.show(request, shown, principal=by, now=wiring.clock.now())
 
 
-class Wanted:
+class LogSelection:
     """The input of the page's form. keys, values: the page does not refresh, and the request was logged."""
 
     def __init__(
@@ -75,10 +75,10 @@ class Wanted:
         return self.keys or self.values
 
 
-WantedDep = Annotated[Wanted, Depends()]
+WantedDep = Annotated[LogSelection, Depends()]
 
 
-def looking_at(wiring: Wiring, wanted: Wanted, *, asked: AskedIds | None = None) -> Look:
+def looking_at(wiring: Wiring, wanted: LogSelection, *, asked: AskedIds | None = None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         # The view's own unit of work would keep its connection while brokers are asked.
         del uow, now

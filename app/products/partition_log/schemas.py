@@ -14,8 +14,8 @@ class Content:
     """Bytes of a record, as text if they are UTF-8; long ones are cut."""
 
 
-@shows(content.Header)
-class Header:
+@shows(content.RecordHeader)
+class RecordHeader:
     pass
 
 

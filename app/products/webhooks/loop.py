@@ -23,7 +23,7 @@ from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import FencelineError
 from app.kit.storable import storable_text
 from app.products.webhooks.ports import SigningKeys, WebhookPost
-from app.products.webhooks.retry import Pace
+from app.products.webhooks.retry import DeliveryPace
 from app.products.webhooks.signature import headers_of
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class WebhookSender:
         where: str,
         server_url: str,
         chance: Callable[[], float],
-        pace: Pace | None = None,
+        pace: DeliveryPace | None = None,
         period_s: float = 1.0,
     ) -> None:
         self.name = f"webhooks of {where}"
@@ -59,7 +59,7 @@ class WebhookSender:
         self._clock = clock
         self._server_url = server_url
         self._chance = chance
-        self._pace = pace or Pace()
+        self._pace = pace or DeliveryPace()
         self._sending: dict[str, asyncio.Task[None]] = {}
 
     async def turn(self) -> None:

@@ -16,14 +16,14 @@ from app.products.webhooks import api, pages
 from app.products.webhooks.loop import WebhookSender
 from app.products.webhooks.metrics import webhook_metrics
 from app.products.webhooks.post import HttpWebhookPost, KeysByReference
-from app.products.webhooks.retry import Pace
+from app.products.webhooks.retry import DeliveryPace
 
 __all__ = ["WEBHOOKS", "schemas"]
 
 
 def _loops(server: ServerParts) -> tuple[Loop, ...]:
     settings = server.settings
-    pace = Pace()
+    pace = DeliveryPace()
     sender = WebhookSender(
         unit_of_work=server.unit_of_work,
         post=HttpWebhookPost(

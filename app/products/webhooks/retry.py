@@ -9,7 +9,7 @@ import msgspec
 from app.kit.back_off import BackOff
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryPace(msgspec.Struct, frozen=True, kw_only=True):
     """The retries and limits of a sender.
 
     first_s, longest_s: the pause after the first failure; it grows by a factor of 2, up to the longest.

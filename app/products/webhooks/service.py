@@ -18,7 +18,7 @@ from app.kit.access import Principal, Role, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError
 from app.kit.page import Page, checked_limit
-from app.products.webhooks.retry import Pace
+from app.products.webhooks.retry import DeliveryPace
 
 
 class WebhookLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ async def change_webhook(
     changed = [field for field in ("url", "secrets", "kinds") if getattr(before, field) != getattr(after, field)]
     if changed:
         await uow.of(WebhookStore).save(after)
-        await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
+        await uow.of(DeliveryStore).hurry(name, lease_s=DeliveryPace().lease_s)
         await _log(uow, after, Verb.CHANGE_WEBHOOK, by=by, why=why, now=now, outcome=f"changed: {', '.join(changed)}")
     return after
 
@@ -118,7 +118,7 @@ async def resume_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str 
         return webhook
     webhook = msgspec.structs.replace(webhook, paused_at=None, pause_reason=None)
     await uow.of(WebhookStore).save(webhook)
-    await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
+    await uow.of(DeliveryStore).hurry(name, lease_s=DeliveryPace().lease_s)
     await _log(uow, webhook, Verb.RESUME_WEBHOOK, by=by, why=why, now=now, outcome="resumed")
     return webhook
 
@@ -132,7 +132,7 @@ async def send_test(uow: UnitOfWork, name: str, *, by: Principal, why: str | Non
     webhook = await uow.of(WebhookStore).get(name)
     if webhook.paused_at is not None:
         raise ConflictError(f"the webhook {name} is paused: resume it before a test")
-    await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
+    await uow.of(DeliveryStore).hurry(name, lease_s=DeliveryPace().lease_s)
     await alerts.tell_one(uow, trial_alert(name, by=by.name, now=now), webhook=name)
     await _log(uow, webhook, Verb.TEST_WEBHOOK, by=by, why=why, now=now, outcome="a test is pending")
     return webhook

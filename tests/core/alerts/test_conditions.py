@@ -8,25 +8,27 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState
-from app.core.alerts.conditions import MAX_OPEN_TOLD, Bounds, FirstSeen, Seen, changes, seen
+from app.core.alerts.conditions import MAX_OPEN_TOLD, AlertBounds, FirstSeen, SeenConditions, changes, seen
 from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clocks.clock_offset import ClockOffset
 from app.core.clusters.cluster import Cluster
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TOPIC, TopicPartitions, TransactionState, TransactionStatus
 from app.core.observing.live_cluster import JOURNALS
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
-BOUNDS = Bounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60))
+BOUNDS = AlertBounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60))
 CLUSTER = Cluster(name="prod", kafka_cluster_id="K", bootstrap_servers="b:1", created_at=NOW, created_by="anna")
 
 
 IN_STEP = BrokerClocks({1: ClockOffset(least_ms=0, most_ms=0, measured_ms=NOW_MS)}, {(TOPIC, 0): 1})
 
 
-def journal(topic: str, phase: Phase = Phase.LIVE, *, since_s: float = 1_000, age_s: float = 0, **more: object):
+def journal(
+    topic: str, phase: ReadingPhase = ReadingPhase.LIVE, *, since_s: float = 1_000, age_s: float = 0, **more: object
+):
     return JournalStatus(
         topic=topic,
         phase=phase,
@@ -58,7 +60,7 @@ def transaction(
 
 def look(
     *transactions: LiveTransaction, journals: Sequence[JournalStatus] | None = None, cluster: Cluster = CLUSTER
-) -> Seen:
+) -> SeenConditions:
     first, second = journals or [journal(topic) for topic in JOURNALS]
     snapshot = Snapshot(
         cluster=cluster.name,
@@ -72,7 +74,9 @@ def look(
     return seen([cluster], {cluster.name: snapshot}, BOUNDS, now=NOW)
 
 
-def told(now_seen: Seen, *raised: Alert, registered: frozenset[str] = frozenset({"K"})) -> tuple[list[Alert], ...]:
+def told(
+    now_seen: SeenConditions, *raised: Alert, registered: frozenset[str] = frozenset({"K"})
+) -> tuple[list[Alert], ...]:
     return changes(raised, now_seen, registered=registered, now=NOW)
 
 
@@ -100,8 +104,8 @@ def test_transaction_whose_brokers_clock_is_unknown_is_as_old_as_it_is_known_her
         cluster=CLUSTER.name,
         number=1,
         at_ms=NOW_MS,
-        transaction_journal=journal(JOURNALS[0], Phase.REFUSED),
-        group_journal=journal(JOURNALS[1], Phase.REFUSED),
+        transaction_journal=journal(JOURNALS[0], ReadingPhase.REFUSED),
+        group_journal=journal(JOURNALS[1], ReadingPhase.REFUSED),
         transactions={live.transactional_id: live},
     )
 
@@ -153,13 +157,13 @@ def test_transaction_is_not_resolved_while_it_is_not_observed() -> None:
     (raised,), _ = told(look(transaction(open_s=121)))
     groups = journal(JOURNALS[1])
     for blind in (
-        journal(JOURNALS[0], Phase.LOST, since_s=1),
-        journal(JOURNALS[0], Phase.CONNECTING, since_s=1, age_s=-1),
-        journal(JOURNALS[0], Phase.LIVE, age_s=61),
-        journal(JOURNALS[0], Phase.REFUSED, since_s=1, age_s=-1),
+        journal(JOURNALS[0], ReadingPhase.LOST, since_s=1),
+        journal(JOURNALS[0], ReadingPhase.CONNECTING, since_s=1, age_s=-1),
+        journal(JOURNALS[0], ReadingPhase.LIVE, age_s=61),
+        journal(JOURNALS[0], ReadingPhase.REFUSED, since_s=1, age_s=-1),
     ):
         assert told(look(journals=[blind, groups]), raised)[1] == [], blind.phase
-    by_admin_calls = journal(JOURNALS[0], Phase.REFUSED, since_s=1, age_s=5)
+    by_admin_calls = journal(JOURNALS[0], ReadingPhase.REFUSED, since_s=1, age_s=5)
     assert len(told(look(journals=[by_admin_calls, groups]), raised)[1]) == 1
 
 
@@ -178,9 +182,9 @@ def test_hanging_transactions_are_resolved_by_those_who_search_for_them() -> Non
 
 def test_observer_that_cannot_read_is_an_alert_after_the_bound() -> None:
     groups = journal(JOURNALS[1])
-    assert look(journals=[journal(JOURNALS[0], Phase.LOST, since_s=59), groups]).conditions == ()
+    assert look(journals=[journal(JOURNALS[0], ReadingPhase.LOST, since_s=59), groups]).conditions == ()
     (alert,) = look(
-        journals=[journal(JOURNALS[0], Phase.LOST, since_s=61, problem="no Kafka broker answers"), groups]
+        journals=[journal(JOURNALS[0], ReadingPhase.LOST, since_s=61, problem="no Kafka broker answers"), groups]
     ).conditions
     assert alert.kind is AlertKind.OBSERVER_BLIND
     assert alert.topic == JOURNALS[0]
@@ -194,29 +198,29 @@ def test_observer_that_is_behind_is_an_alert_after_the_bound() -> None:
     assert alert.kind is AlertKind.OBSERVER_BEHIND
     assert "61 s old, 5000 records are not read yet" in alert.sentence
     (alert,) = look(
-        journals=[journal(JOURNALS[0], Phase.CATCHING_UP, since_s=90, age_s=-1, lag_records=9), groups]
+        journals=[journal(JOURNALS[0], ReadingPhase.CATCHING_UP, since_s=90, age_s=-1, lag_records=9), groups]
     ).conditions
     assert alert.kind is AlertKind.OBSERVER_BEHIND
 
 
 def test_observer_that_has_nothing_to_read_is_well() -> None:
-    assert look(journals=[journal(topic, Phase.ABSENT, age_s=-1) for topic in JOURNALS]).conditions == ()
+    assert look(journals=[journal(topic, ReadingPhase.ABSENT, age_s=-1) for topic in JOURNALS]).conditions == ()
 
 
 def test_observer_is_not_resolved_by_a_server_that_only_begins_to_look() -> None:
     groups = journal(JOURNALS[1])
-    (raised,), _ = told(look(journals=[journal(JOURNALS[0], Phase.LOST, since_s=61), groups]))
-    begins = look(journals=[journal(JOURNALS[0], Phase.CONNECTING, since_s=1, age_s=-1), groups])
+    (raised,), _ = told(look(journals=[journal(JOURNALS[0], ReadingPhase.LOST, since_s=61), groups]))
+    begins = look(journals=[journal(JOURNALS[0], ReadingPhase.CONNECTING, since_s=1, age_s=-1), groups])
     assert told(begins, raised)[1] == []
     assert len(told(look(), raised)[1]) == 1
 
 
 def test_observer_that_has_not_read_yet_is_no_alert() -> None:
     """Before its first snapshot: a server that has just been started reads what it saved of its journals."""
-    begins = JournalStatus(topic=JOURNALS[0], phase=Phase.CONNECTING, phase_since_ms=-1)
+    begins = JournalStatus(topic=JOURNALS[0], phase=ReadingPhase.CONNECTING, phase_since_ms=-1)
     groups = journal(JOURNALS[1])
     assert look(journals=[begins, groups]).conditions == ()
-    (raised,), _ = told(look(journals=[journal(JOURNALS[0], Phase.LOST, since_s=61), groups]))
+    (raised,), _ = told(look(journals=[journal(JOURNALS[0], ReadingPhase.LOST, since_s=61), groups]))
     assert told(look(journals=[begins, groups]), raised) == ([], [])
 
 
@@ -224,7 +228,7 @@ def test_observer_near_the_bound_is_one_alert_until_it_is_current() -> None:
     groups = journal(JOURNALS[1])
     (raised,), _ = told(look(journals=[journal(JOURNALS[0], age_s=61), groups]))
     assert told(look(journals=[journal(JOURNALS[0], age_s=55), groups]), raised) == ([], [])
-    first_reading = journal(JOURNALS[0], Phase.CATCHING_UP, since_s=1, age_s=-1)
+    first_reading = journal(JOURNALS[0], ReadingPhase.CATCHING_UP, since_s=1, age_s=-1)
     assert told(look(journals=[first_reading, groups]), raised) == ([], [])
     assert len(told(look(journals=[journal(JOURNALS[0], age_s=29), groups]), raised)[1]) == 1
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.core.alerts.conditions import Bounds
+from app.core.alerts.conditions import AlertBounds
 from app.core.alerts.loop import AlertWatch
 from app.core.alerts.store.deliveries import DeliveryStore
 from app.core.alerts.store.webhooks import WebhookStore
@@ -17,11 +17,11 @@ from app.core.alerts.webhook import Webhook
 from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clocks.clock_offset import ClockOffset
 from app.core.hanging import service as hanging
-from app.core.hanging.hanging_transaction import Ended, Ending
+from app.core.hanging.hanging_transaction import HangingEnding, HangingOutcome
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
 from app.core.runs.instance import InstanceState
 from app.core.runs.store import tasks
 from app.core.runs.store.tasks import TaskStore
@@ -45,14 +45,15 @@ def watch_of(plane: ControlPlane, observations: Observations) -> AlertWatch:
         unit_of_work=plane.database.unit_of_work,
         observations=observations,
         clock=Clock(plane),
-        bounds=Bounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60)),
+        bounds=AlertBounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60)),
     )
 
 
 def publish(plane: ControlPlane, observations: Observations, *transactions: LiveTransaction) -> None:
     now_ms = int(plane.now.timestamp() * 1000)
     first, second = (
-        JournalStatus(topic=topic, phase=Phase.LIVE, phase_since_ms=now_ms, as_of_ms=now_ms) for topic in JOURNALS
+        JournalStatus(topic=topic, phase=ReadingPhase.LIVE, phase_since_ms=now_ms, as_of_ms=now_ms)
+        for topic in JOURNALS
     )
     observations.publish(
         Snapshot(
@@ -130,9 +131,10 @@ async def test_journal_that_was_not_seen_and_is_then_behind_is_left_open(plane: 
     watch = watch_of(plane, observations)
     now_ms = int(plane.now.timestamp() * 1000)
     _, groups = (
-        JournalStatus(topic=topic, phase=Phase.LIVE, phase_since_ms=now_ms, as_of_ms=now_ms) for topic in JOURNALS
+        JournalStatus(topic=topic, phase=ReadingPhase.LIVE, phase_since_ms=now_ms, as_of_ms=now_ms)
+        for topic in JOURNALS
     )
-    for phase in (Phase.LOST, Phase.CATCHING_UP):
+    for phase in (ReadingPhase.LOST, ReadingPhase.CATCHING_UP):
         unseen = JournalStatus(
             topic=JOURNALS[0], phase=phase, phase_since_ms=now_ms - 61_000, as_of_ms=now_ms - 61_000, lag_records=9
         )
@@ -150,7 +152,9 @@ async def test_hanging_transaction_is_raised_when_found_and_resolved_when_ended(
             await hanging.record_found(uow, [hanging_transaction()], now=plane.now)
             await uow.commit()
     assert await types(plane) == ["transaction_hanging.raised"]
-    ended = Ended(transaction=hanging_transaction(), ending=Ending.ABORTED, at_ms=int(plane.now.timestamp() * 1000))
+    ended = HangingOutcome(
+        transaction=hanging_transaction(), ending=HangingEnding.ABORTED, at_ms=int(plane.now.timestamp() * 1000)
+    )
     for _ in range(2):
         async with plane.uow() as uow:
             await hanging.record_ended(uow, [ended], now=plane.now)

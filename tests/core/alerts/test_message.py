@@ -11,7 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from app.core.alerts.alert import Alert, AlertKind, AlertState, Message, bounded, message_of
+from app.core.alerts.alert import Alert, AlertKind, AlertMessage, AlertState, bounded, message_of
 from tests.support.schemas import cleaned
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[3] / "docs/webhooks.schema.json").read_text("utf-8"))
@@ -34,7 +34,7 @@ def test_schema_in_the_documents_is_that_of_the_code() -> None:
     assert {
         "$schema": SCHEMA["$schema"],
         "title": SCHEMA["title"],
-        **cleaned(json.loads(json.dumps(msgspec.json.schema(Message)))),
+        **cleaned(json.loads(json.dumps(msgspec.json.schema(AlertMessage)))),
     } == cleaned(SCHEMA)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.core.avro_schemas.avro import AvroSchema, avro_schema
 from app.core.avro_schemas.conflict import conflict
 from app.core.avro_schemas.fitting import branches_of
-from app.core.avro_schemas.shape import MAX_FIELDS, NOTHING, Kind, Shape, merge, shape_of
+from app.core.avro_schemas.shape import MAX_FIELDS, NOTHING, Shape, ValueKind, merge, shape_of
 from tests.core.avro_schemas.json_objects import MAX_EXACT, objects
 
 
@@ -74,7 +74,7 @@ def test_value_without_a_conflict_makes_no_union(records: list[dict[str, Any]]) 
         found = shape_of(record)
         if conflict(known, found) is None:
             known = merge(known, found)
-    if known.kinds == Kind.OBJECT:
+    if known.kinds == ValueKind.OBJECT:
         assert_no_union(avro_schema(known, "r"))
 
 

@@ -17,8 +17,8 @@ from app.core.avro_schemas.shape import (
     MAX_FIELDS,
     NOTHING,
     BadValueError,
-    Kind,
     Shape,
+    ValueKind,
     _interned,  # pyright: ignore[reportPrivateUsage] - what is held is not told otherwise
     _merge,  # pyright: ignore[reportPrivateUsage]
     _record,  # pyright: ignore[reportPrivateUsage]
@@ -105,13 +105,13 @@ def kinds_of_x(*values: Any) -> int:
 
 
 def test_small_integer_among_floating_point_numbers_becomes_one() -> None:
-    assert kinds_of_x(1, 0.5) == kinds_of_x(0.5) == Kind.INTEGER | Kind.DOUBLE
-    assert kinds_of_x(MAX_EXACT, -MAX_EXACT, 0.5) == Kind.INTEGER | Kind.DOUBLE
+    assert kinds_of_x(1, 0.5) == kinds_of_x(0.5) == ValueKind.INTEGER | ValueKind.DOUBLE
+    assert kinds_of_x(MAX_EXACT, -MAX_EXACT, 0.5) == ValueKind.INTEGER | ValueKind.DOUBLE
 
 
 @pytest.mark.parametrize("big", [MAX_EXACT + 1, -MAX_EXACT - 1, (1 << 63) - 1, -(1 << 63)])
 def test_integer_beyond_the_range_of_double_stays_one(big: int) -> None:
-    assert kinds_of_x(0.5, 1, big) == kinds_of_x(big, 0.5) == Kind.INTEGER | Kind.BIG | Kind.DOUBLE
+    assert kinds_of_x(0.5, 1, big) == kinds_of_x(big, 0.5) == ValueKind.INTEGER | ValueKind.BIG | ValueKind.DOUBLE
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_names_that_are_missing_here_and_there_add_no_null_to_a_map() -> None:
         shape = of_all(records)
         assert shape.names is None
         assert shape.values is not None
-        assert shape.values.kinds == Kind.INTEGER
+        assert shape.values.kinds == ValueKind.INTEGER
 
 
 def test_as_many_names_as_allowed_are_a_record() -> None:

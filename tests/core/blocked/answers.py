@@ -12,11 +12,11 @@ from app.core.blocked.facts import (
     KnownTransaction,
     LogEnds,
     OpenTransaction,
-    Owner,
     PartitionFacts,
     Refused,
+    TaskOwner,
 )
-from app.core.blocked.stretch import Stretch
+from app.core.blocked.stretch import LogStretch
 from app.core.clocks.clock_offset import ClockOffset
 
 NOW_MS = 1_700_000_100_000
@@ -24,7 +24,7 @@ ID = "orders-7"
 IN_STEP = ClockOffset(least_ms=0, most_ms=0, measured_ms=NOW_MS)
 
 
-def asked(*, owners: dict[str, Owner] | None = None, clocks: dict[int, ClockOffset] | None = None) -> Asked:
+def asked(*, owners: dict[str, TaskOwner] | None = None, clocks: dict[int, ClockOffset] | None = None) -> Asked:
     return Asked(bootstrap_servers="b1:9092", now_ms=NOW_MS, owners=owners, clocks=clocks or {})
 
 
@@ -83,7 +83,7 @@ def held(
         coordinators=Coordinators(
             {} if said is None else {4015: said}, unanswered, is_corroborated=is_corroborated, at_ms=NOW_MS - 100
         ),
-        waiting=Stretch(10, 14, undecided=4, first_ms=NOW_MS - 7_000),
+        waiting=LogStretch(10, 14, undecided=4, first_ms=NOW_MS - 7_000),
     )
 
 

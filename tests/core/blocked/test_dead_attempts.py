@@ -13,7 +13,7 @@ from app.core.blocked import loop as dead_tasks
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.blocked.dead_tasks import DeadEnd, DeadProducer
 from app.core.blocked.loop import LOOKED_AFTER_FOR, DeadTasks
-from app.core.blocked.service.dead_tasks import Ended
+from app.core.blocked.service.dead_tasks import EndedDeadTask
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
@@ -66,9 +66,9 @@ class Scene:
     async def _reports(self, **_: object) -> list[TaskReport]:
         return [self.report]
 
-    async def _end(self, _: object, __: object, cluster: Cluster, dead: DeadProducer, **___: object) -> Ended:
+    async def _end(self, _: object, __: object, cluster: Cluster, dead: DeadProducer, **___: object) -> EndedDeadTask:
         self.asked.append(dead)
-        return Ended(self.answers[0] if len(self.answers) == 1 else self.answers.pop(0))
+        return EndedDeadTask(self.answers[0] if len(self.answers) == 1 else self.answers.pop(0))
 
     def hear(self, by: GoneBy = GoneBy.WORKER, *, attempt: int = 3) -> None:
         self.loop.hear(

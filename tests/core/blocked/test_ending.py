@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from app.core.blocked.ending import marker_epoch, plan_end, plan_fence
-from app.core.blocked.facts import Owner, Refused
+from app.core.blocked.facts import Refused, TaskOwner
 from app.core.clocks.clock_offset import ClockOffset
 from tests.core.blocked.answers import ID, NOW_MS, asked, held, known, opened, read_through
 
-ALIVE = {ID: Owner(name="instance 0, task 1", heartbeat_ms=NOW_MS - 100)}
+ALIVE = {ID: TaskOwner(name="instance 0, task 1", heartbeat_ms=NOW_MS - 100)}
 AWAY = Refused("ListTransactions of broker 2", "KafkaTimeoutError")
 
 

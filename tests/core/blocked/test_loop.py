@@ -26,7 +26,7 @@ from app.core.runs.observation import MasterWord, Observation, ProcessWord
 from app.core.runs.tables.tasks import task_attempts
 from app.edges.db.database import Database
 from app.kit.access import Verb
-from app.kit.errors import BrokerUnreachableError, OutcomeUnknownError, UnavailableError
+from app.kit.errors import ActOutcomeUnknownError, BrokerUnreachableError, UnavailableError
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock, task_heartbeat
 
 GONE = Observation(process=ProcessWord.GONE, master=MasterWord.FINISHED)
@@ -224,7 +224,7 @@ async def test_unreachable_brokers_are_asked_at_growing_intervals(scene: Scene) 
 
 async def test_another_server_continues_after_a_crash(scene: Scene) -> None:
     await scene.die()
-    scene.brokers.answers = [OutcomeUnknownError("the end is not confirmed"), FencedProducer(7, 5)]
+    scene.brokers.answers = [ActOutcomeUnknownError("the end is not confirmed"), FencedProducer(7, 5)]
     await scene.loop().turn()
     assert await scene.events() == []
     # It was not done.

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.blocked.diagnosis import Diagnosis, Verdict
-from app.core.blocked.ending import Plan
+from app.core.blocked.diagnosis import AdviceVerdict, Diagnosis
+from app.core.blocked.ending import EndingPlan
 from app.core.blocked.facts import Coordinators, KnownTransaction, LogEnds, OpenTransaction, PartitionFacts
 from app.core.blocked.service import operating
 from app.core.clocks.broker_clocks import BrokerClocks
@@ -87,7 +87,7 @@ async def explained(plane: ControlPlane, brokers: OlderBrokers, observations: Ob
     return one
 
 
-async def planned(plane: ControlPlane, brokers: OlderBrokers, observations: Observations) -> Plan:
+async def planned(plane: ControlPlane, brokers: OlderBrokers, observations: Observations) -> EndingPlan:
     return await operating.preview_fence(
         plane.uow,
         cast(TransactionBrokers, brokers),
@@ -102,7 +102,7 @@ async def test_age_of_a_young_transaction_is_measured(registered: ControlPlane) 
     brokers = OlderBrokers(registered, age_ms=2_000, timeout_ms=60_000)
     known = observed(registered, behind_ms=BEHIND_MS)
     found = await explained(registered, brokers, known)
-    assert found.verdict is Verdict.WAIT
+    assert found.verdict is AdviceVerdict.WAIT
     assert found.until_ms is not None
     assert "not measured" not in found.advice
     assert "began 2" in ((await planned(registered, brokers, known)).refusal(force=False) or "")
@@ -117,6 +117,6 @@ async def test_age_of_a_young_transaction_is_measured(registered: ControlPlane) 
 async def test_age_of_an_overdue_transaction_is_measured(registered: ControlPlane) -> None:
     brokers = OlderBrokers(registered, age_ms=200_000, timeout_ms=60_000)
     known = observed(registered, behind_ms=BEHIND_MS)
-    assert (await explained(registered, brokers, known)).verdict is Verdict.FENCE
+    assert (await explained(registered, brokers, known)).verdict is AdviceVerdict.FENCE
     assert (await planned(registered, brokers, known)).refusal(force=False) is None
     assert (await planned(registered, brokers, observed(registered, behind_ms=None))).refusal(force=False)

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from app.core.access.command import Command
 from app.core.access.service import command_log
-from app.core.blocked.diagnosis import Diagnosis, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, Diagnosis
 from app.core.blocked.service import operating
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
@@ -107,13 +107,13 @@ async def test_owner_is_named_and_alive_while_it_heartbeats(registered: ControlP
     assert f"whose owner is {pipeline}, instance 0, task 0, without a heartbeat" in silent.links[-1].sentence
     await registered.beat(task_heartbeat(run.id, state=TaskState.RUNNING))
     alive = await explained(registered, topic)
-    assert alive.verdict is Verdict.OWNER
+    assert alive.verdict is AdviceVerdict.OWNER
     assert f"{pipeline}, instance 0, task 0 on w1 (running), last heartbeat 0 s ago" in alive.links[-1].sentence
     with pytest.raises(ConflictError, match="is alive: drain its run instead"):
         await fence(registered, name, force=False)
     registered.pass_time(10)
     # Not its owner's any more, and of 60 s at most by its coordinator's clock, whatever time the plane believes it is.
-    assert (await explained(registered, topic)).verdict is Verdict.WAIT
+    assert (await explained(registered, topic)).verdict is AdviceVerdict.WAIT
 
 
 async def test_foreign_id_has_no_fenceline_owner(registered: ControlPlane, leave_open: LeaveOpen) -> None:
@@ -132,7 +132,7 @@ async def test_fence_is_logged_with_user_and_reason(registered: ControlPlane, le
         f"asked the brokers to fence {name} by force",
     )
     assert row.details == {"transactional_id": name, "force": True}
-    assert (await explained(registered, topic)).verdict is Verdict.FREE
+    assert (await explained(registered, topic)).verdict is AdviceVerdict.FREE
 
 
 async def test_refused_end_changes_nothing_and_is_not_in_the_command_log(
@@ -155,7 +155,7 @@ async def test_refused_end_changes_nothing_and_is_not_in_the_command_log(
             clock=PlaneClock(registered),
         )
     assert await log_of(registered) == []
-    assert (await explained(registered, topic)).verdict is not Verdict.FREE
+    assert (await explained(registered, topic)).verdict is not AdviceVerdict.FREE
 
 
 async def end(plane: ControlPlane, topic: str, expected: tuple[int, int, int], *, force: bool) -> None:
@@ -199,4 +199,4 @@ async def test_only_the_transaction_of_the_preview_is_ended(registered: ControlP
     await end(registered, topic, plan.target.identity, force=True)
     (row,) = await log_of(registered)
     assert row.outcome == f"asked for an end of the transaction of producer {producer_id} in {topic}-0 by force"
-    assert (await explained(registered, topic)).verdict is Verdict.FREE
+    assert (await explained(registered, topic)).verdict is AdviceVerdict.FREE

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from app.core.blocked import pages as stuck
-from app.core.blocked.diagnosis import Explanation, Verdict, explain_topic
-from app.core.blocked.ending import Plan, plan_end, plan_fence
+from app.core.blocked.diagnosis import AdviceVerdict, Explanation, explain_topic
+from app.core.blocked.ending import EndingPlan, plan_end, plan_fence
 from app.kit import access
 from app.kit.access import Role, Verb
 from app.kit.printable import is_odd
@@ -34,7 +34,7 @@ def page(found: Explanation | None, *, role: Role = Role.OPERATOR, problem: str 
     return screen.render("stuck/_detail", {"may": may_as(role), "now": NOW, **context})
 
 
-def planned(plan: Plan) -> str:
+def planned(plan: EndingPlan) -> str:
     context: dict[str, Any] = {
         "verb": "End",
         "subject": "orders-0",
@@ -125,6 +125,6 @@ def test_names_from_the_cluster_are_text() -> None:
     assert "&lt;script&gt;" in html
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_every_verdict_has_a_tone(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", list(AdviceVerdict))
+def test_every_verdict_has_a_tone(verdict: AdviceVerdict) -> None:
     assert display.tone(verdict) in {"good", "busy", "warn", "bad", "idle"}

@@ -10,14 +10,14 @@ import pytest
 from app.core.access.command import Command
 from app.core.access.service import command_log
 from app.core.blocked.brokers import FencedProducer, TransactionBrokers
-from app.core.blocked.diagnosis import Verdict
+from app.core.blocked.diagnosis import AdviceVerdict
 from app.core.blocked.facts import KnownTransaction, LogEnds, OpenTransaction, PartitionFacts
 from app.core.blocked.service import operating
-from app.core.blocked.service.ending import Ended, Fenced
+from app.core.blocked.service.ending import EndedTransaction, FenceResult
 from app.core.clocks.clock_offset import Age
 from app.core.observing.service.observations import Observations
 from app.kit.access import Principal, Role
-from app.kit.errors import BrokerUnreachableError, OutcomeUnknownError
+from app.kit.errors import ActOutcomeUnknownError, BrokerUnreachableError
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class DeafAfterTheAct:
     def _act(self) -> None:
         self._is_deaf = True
         if not self._answers:
-            raise OutcomeUnknownError("the end is not confirmed")
+            raise ActOutcomeUnknownError("the end is not confirmed")
 
     def _say_nothing_if_deaf(self) -> None:
         if self._is_deaf:
@@ -69,11 +69,11 @@ async def registered(plane: ControlPlane) -> ControlPlane:
     return plane
 
 
-async def fence(plane: ControlPlane, *, answers: bool) -> Fenced:
+async def fence(plane: ControlPlane, *, answers: bool) -> FenceResult:
     return await act(plane, operating.fence, answers=answers, transactional_id="tx")
 
 
-async def end(plane: ControlPlane, *, answers: bool) -> Ended:
+async def end(plane: ControlPlane, *, answers: bool) -> EndedTransaction:
     return await act(plane, operating.end, answers=answers, topic="orders", partition=0, expected=TARGET.identity)
 
 
@@ -106,15 +106,15 @@ async def test_change_is_logged_though_brokers_do_not_answer_afterwards(register
     done = await fence(registered, answers=True)
     assert (done.producer_epoch, done.state) == (5, None)
     ended = await end(registered, answers=True)
-    assert ended.after.verdict is Verdict.CANNOT_TELL
+    assert ended.after.verdict is AdviceVerdict.CANNOT_TELL
     assert "is written into orders-0" in ended.after.headline
     assert [row.who for row in await rows(registered)] == ["olivia", "olivia"]
 
 
 async def test_change_with_unknown_outcome_is_in_the_command_log(registered: ControlPlane) -> None:
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(ActOutcomeUnknownError):
         await fence(registered, answers=False)
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(ActOutcomeUnknownError):
         await end(registered, answers=False)
     assert [row.outcome for row in await rows(registered)] == [
         "asked for an end of the transaction of producer 7 in orders-0 by force",

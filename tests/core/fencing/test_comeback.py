@@ -18,7 +18,7 @@ from app.core.fencing.steps import cases_of
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.group_records import TOPIC as GROUPS
 from app.core.journals.group_values.offsets import OffsetCommit
-from app.core.journals.live_groups import Committed, LiveGroup, MemberChange
+from app.core.journals.live_groups import CommittedOffset, LiveGroup, MemberChange
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.core.journals.record_batch import split_batches
 from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
@@ -179,7 +179,7 @@ def _named(by_producer: dict[int, list[str]], producer_id: int) -> list[str]:
 
 def verdict_of(live: LiveTransaction, *changes: MemberChange, is_refused: bool = False) -> Cause:
     """Of the first loss; the group stores offsets of its producer."""
-    offsets = {("orders", 0): Committed(OffsetCommit(3), 1, 7, 0)}
+    offsets = {("orders", 0): CommittedOffset(OffsetCommit(3), 1, 7, 0)}
     groups = {"g": LiveGroup("g", changes=changes, offsets=offsets)}
     by_producer = groups_by_producer(groups.values())
     assert by_producer == {7: ["g"]}

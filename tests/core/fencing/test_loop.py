@@ -17,7 +17,7 @@ from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
 from app.core.journals import group_records
 from app.core.journals.group_values.offsets import OffsetCommit
-from app.core.journals.live_groups import Committed, LiveGroup, MemberChange
+from app.core.journals.live_groups import CommittedOffset, LiveGroup, MemberChange
 from app.edges.db.database import Database
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import UnavailableError
@@ -77,7 +77,7 @@ async def test_changes_of_the_groups_members_are_stored_with_it(database: Databa
     ended_ms = coordinator.live.steps[1].at_ms
     left = MemberChange("m-1", "", "orders", "/10.0.0.1", ended_ms, 5, has_left=True, members=0)
     back = MemberChange("m-2", "", "orders", "/10.0.0.1", ended_ms, 6, has_left=False, members=1)
-    offsets = {("orders", 0): Committed(OffsetCommit(3), 1, coordinator.producer_id, 0)}
+    offsets = {("orders", 0): CommittedOffset(OffsetCommit(3), 1, coordinator.producer_id, 0)}
     group = LiveGroup("g", offsets=offsets, changes=(left, back))
     asked: list[str] = []
 
@@ -113,7 +113,7 @@ async def test_clock_skew_of_two_brokers_makes_one_event(
         MemberChange(f"m-{at}", "", "orders", "/10.0.0.1", ended_ms - 300_000, at, has_left=at == 1, members=at - 1)
         for at in (1, 2)
     )
-    offsets = {("orders", 0): Committed(OffsetCommit(3), 1, coordinator.producer_id, 0)}
+    offsets = {("orders", 0): CommittedOffset(OffsetCommit(3), 1, coordinator.producer_id, 0)}
     group = LiveGroup("g", offsets=offsets, changes=(left, back), partition=3)
     behind = ClockOffset(least_ms=299_990, most_ms=300_020, measured_ms=0)
     clocks = BrokerClocks({2: behind} if is_measured else {}, {(group_records.TOPIC, 3): 2})

@@ -13,7 +13,7 @@ from app.core.fencing.loop import FencingRecorder
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.kit.clock import SystemClock
@@ -41,7 +41,7 @@ async def test_takeover_of_a_foreign_id_is_a_fencing_event_and_commits_are_none(
         await observer.turn()
 
         async def is_followed() -> bool:
-            return observations.of("c").transaction_journal.phase in (Phase.LIVE, Phase.ABSENT)
+            return observations.of("c").transaction_journal.phase in (ReadingPhase.LIVE, ReadingPhase.ABSENT)
 
         await wait_for_async(is_followed, _TIMEOUT_S, lambda: f"the journal is followed: {observations.of('c')}")
 

@@ -6,10 +6,18 @@ import pytest
 
 from app.core.fencing.cases import joined, told
 from app.core.fencing.evidence import CommandVerb, CommandWord, GroupRecord, MarkerRecord
-from app.core.fencing.fencing_event import Case, Cause, Confidence, FencingEvent, FencingKey, FencingKind, Verdict
+from app.core.fencing.fencing_event import (
+    Case,
+    Cause,
+    Confidence,
+    FencingEvent,
+    FencingKey,
+    FencingKind,
+    FencingVerdict,
+)
 from app.core.fencing.runbook import runbook
 from app.core.fencing.steps import cases_of
-from app.core.fencing.story import Side, Story, story_of
+from app.core.fencing.story import Story, StorySide, story_of
 from app.core.journals.record_batch import MarkerType
 from tests.core.fencing.coordinator import CLUSTER, ID, Client, Coordinator
 from tests.core.fencing.scenes import both_versions, felt, recorded_ids, word
@@ -22,7 +30,7 @@ def event_of(coordinator: Coordinator, *more: Case) -> FencingEvent:
     return event
 
 
-def sides(story: Story) -> list[tuple[Side, str]]:
+def sides(story: Story) -> list[tuple[StorySide, str]]:
     return [(moment.side, moment.what.split(" at ")[0]) for moment in story.moments]
 
 
@@ -34,11 +42,11 @@ def test_takeover_has_both_sides() -> None:
     event = event_of(coordinator)
     story = story_of(event)
     assert sides(story) == [
-        (Side.OLD, "had a transaction open"),
-        (Side.OLD, "had its transaction aborted"),
-        (Side.OLD, "had its transaction aborted"),
-        (Side.NEW, "was initialised"),
-        (Side.NEW, "had a transaction open"),
+        (StorySide.OLD, "had a transaction open"),
+        (StorySide.OLD, "had its transaction aborted"),
+        (StorySide.OLD, "had its transaction aborted"),
+        (StorySide.NEW, "was initialised"),
+        (StorySide.NEW, "had a transaction open"),
     ]
     assert story.new is not None
     assert (story.old.producer_epoch, story.new.producer_epoch) == (0, 2)
@@ -54,10 +62,10 @@ def test_journal_order_holds_at_any_clock_skew() -> None:
     coordinator.init(after_ms=300)
     story = story_of(event_of(coordinator, felt(coordinator.live, word(), epoch=0)))
     assert sides(story)[:4] == [
-        (Side.OLD, "had a transaction open"),
-        (Side.OLD, "had its transaction aborted"),
-        (Side.OLD, "had its transaction aborted"),
-        (Side.NEW, "was initialised"),
+        (StorySide.OLD, "had a transaction open"),
+        (StorySide.OLD, "had its transaction aborted"),
+        (StorySide.OLD, "had its transaction aborted"),
+        (StorySide.NEW, "was initialised"),
     ]
     assert len(story.moments) == 5
     assert story.moments[4].is_own_word
@@ -67,7 +75,7 @@ def test_init_over_an_idle_producer_begins_the_new_side() -> None:
     coordinator = Coordinator()
     coordinator.init(after_ms=1_000)
     story = story_of(event_of(coordinator))
-    assert [side for side, _ in sides(story)] == [Side.OLD, Side.NEW]
+    assert [side for side, _ in sides(story)] == [StorySide.OLD, StorySide.NEW]
 
 
 def test_client_that_ended_its_own_transaction_has_no_successor() -> None:
@@ -77,7 +85,7 @@ def test_client_that_ended_its_own_transaction_has_no_successor() -> None:
     coordinator.begin()
     story = story_of(event_of(coordinator))
     assert story.new is None
-    assert {moment.side for moment in story.moments} == {Side.OLD}
+    assert {moment.side for moment in story.moments} == {StorySide.OLD}
 
 
 def test_client_report_is_on_the_old_side() -> None:
@@ -85,7 +93,7 @@ def test_client_report_is_on_the_old_side() -> None:
     coordinator.init(after_ms=1_000)
     story = story_of(event_of(coordinator, felt(coordinator.live, word(), epoch=0)))
     (refused,) = [moment for moment in story.moments if moment.source.startswith("reported by")]
-    assert refused.side is Side.OLD
+    assert refused.side is StorySide.OLD
     assert refused.what == "was refused: could not commit"
     assert refused.source == "reported by instance 0 task 1 attempt 2 on w1"
 
@@ -99,12 +107,12 @@ def test_commands_markers_and_generations_have_their_sources() -> None:
         MarkerRecord(topic="t", partition=0, offset=9, at_ms=2, type=MarkerType.ABORT, coordinator_epoch=4),
         CommandWord(command_id=5, verb=CommandVerb.END, at_ms=3, who="ann", why="it hung", partitions=("t-0",)),
     )
-    verdict = Verdict(cause=Cause.HANGING_ENDED, confidence=Confidence.CERTAIN, at_ms=2, sentence="")
+    verdict = FencingVerdict(cause=Cause.HANGING_ENDED, confidence=Confidence.CERTAIN, at_ms=2, sentence="")
     story = story_of(FencingEvent(key=key, verdict=verdict, evidence=evidence))
     assert [(moment.side, moment.what, moment.source) for moment in story.moments] == [
-        (Side.GROUP, "g reached generation 8 with 2 members", "__consumer_offsets-3, offset 40"),
-        (Side.OLD, "got the marker ABORT in t-0, of coordinator epoch 4", "t-0, offset 9"),
-        (Side.OPERATOR, "ann ended it in t-0, because: it hung", "command 5 of the command log"),
+        (StorySide.GROUP, "g reached generation 8 with 2 members", "__consumer_offsets-3, offset 40"),
+        (StorySide.OLD, "got the marker ABORT in t-0, of coordinator epoch 4", "t-0, offset 9"),
+        (StorySide.OPERATOR, "ann ended it in t-0, because: it hung", "command 5 of the command log"),
     ]
 
 

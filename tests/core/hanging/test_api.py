@@ -9,11 +9,11 @@ import pytest
 
 from app.core.clusters.store import ClusterStore
 from app.core.hanging import service as hanging
-from app.core.hanging.hanging_transaction import Ended, Ending, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingEnding, HangingOutcome, HangingTransaction
 from app.core.hanging.report import SearchReport
-from app.core.hanging.search import Unclear
+from app.core.hanging.search import UnclearPartition
 from app.core.journals import group_records
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
 from app.kit.access import Role
 from tests.support.fixtures import AsRole
@@ -32,7 +32,7 @@ async def test_hanging_transactions_have_their_commands(api_wiring: Wiring, view
     await observed_cluster(api_wiring)
     before = (await viewer.get(BASE)).json()
     assert (before["items"], before["search"]["swept_at"]) == ([], None)
-    unclear = Unclear(topic="secret", partition=3, since_ms=NOW_MS, reason="DescribeProducers was refused")
+    unclear = UnclearPartition(topic="secret", partition=3, since_ms=NOW_MS, reason="DescribeProducers was refused")
     api_wiring.observations.note_search(
         SearchReport(
             cluster="c",
@@ -59,7 +59,7 @@ async def test_hanging_transactions_have_their_commands(api_wiring: Wiring, view
 async def test_pending_offsets_have_their_producers(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     live = await observed_cluster(api_wiring)
     hear(live, offset_batch("billing", 41, at=7, producer_id=4015, committed_ms=1), topic=group_records.TOPIC)
-    live.enter(group_records.TOPIC, Phase.LIVE, now_ms=NOW_MS)
+    live.enter(group_records.TOPIC, ReadingPhase.LIVE, now_ms=NOW_MS)
     publish(api_wiring, live)
     found = hanging_transaction(topic=group_records.TOPIC)
     api_wiring.observations.note_search(SearchReport(cluster="c", swept_ms=NOW_MS, hanging=(found,)))
@@ -78,7 +78,7 @@ async def test_earlier_transactions_have_their_ends(api_wiring: Wiring, viewer: 
         ]
         for number, one in enumerate(both):
             await hanging.record_found(uow, [one], now=now - timedelta(minutes=2 - number))
-        ended = Ended(transaction=both[0], ending=Ending.ABORTED, at_ms=NOW_MS, marker_offset=41)
+        ended = HangingOutcome(transaction=both[0], ending=HangingEnding.ABORTED, at_ms=NOW_MS, marker_offset=41)
         await hanging.record_ended(uow, [ended], now=now)
         await uow.commit()
     first = (await viewer.get(f"{BASE}/history", params={"limit": 1})).json()

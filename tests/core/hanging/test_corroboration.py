@@ -6,8 +6,8 @@ import msgspec
 
 from app.core.blocked.facts import with_journal
 from app.core.hanging.corroboration import corroborated
-from app.core.hanging.search import Search, why_unclear
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.hanging.search import PartitionSearch, why_unclear
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from tests.core.blocked.answers import held, known
 from tests.support.observing import NOW_MS, cluster, hear, state_of, transaction_batch
 
@@ -17,13 +17,13 @@ FACTS = msgspec.structs.replace(held(None, is_corroborated=False), open_at_ms=NO
 def read_to(at_ms: int, *, producer_id: int) -> Snapshot:
     live = cluster()
     hear(live, transaction_batch("an-id", state_of(producer_id=producer_id), at=0), now_ms=at_ms)
-    live.enter(live.transactions.progress.topic, Phase.LIVE, now_ms=at_ms)
+    live.enter(live.transactions.progress.topic, ReadingPhase.LIVE, now_ms=at_ms)
     return live.snapshot(now_ms=at_ms)
 
 
 def test_id_that_only_the_journal_has_is_hidden_and_not_hanging() -> None:
     told = corroborated(FACTS, read_to(NOW_MS, producer_id=4015))
-    assert Search("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found == ()
+    assert PartitionSearch("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found == ()
     assert "it leaves out an-id, which the journal has" in why_unclear(told)
     assert "DESCRIBE on an-id" in why_unclear(told)
 
@@ -35,13 +35,13 @@ def test_hidden_id_of_another_partition_does_not_matter() -> None:
 
 def test_producer_missing_in_the_journal_too_hangs_for_certain() -> None:
     told = corroborated(FACTS, read_to(NOW_MS, producer_id=7))
-    (one,) = Search("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found
+    (one,) = PartitionSearch("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found
     assert one.is_corroborated
 
 
 def test_journal_that_is_behind_proves_nothing() -> None:
     told = corroborated(FACTS, read_to(NOW_MS - 1, producer_id=7))
-    (one,) = Search("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found
+    (one,) = PartitionSearch("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found
     assert not one.is_corroborated
 
 

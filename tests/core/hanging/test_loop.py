@@ -20,14 +20,14 @@ from app.core.fencing.record import FencingFilter
 from app.core.fencing.service.events import record_cases
 from app.core.fencing.store import FencingStore
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST, Ends
-from app.core.hanging.hanging_transaction import Ending
+from app.core.hanging.hanging_transaction import HangingEnding
 from app.core.hanging.loops.searches import HangingSearch
 from app.core.hanging.report import SearchReport
 from app.core.hanging.search import StableEnd
 from app.core.hanging.store import HangingStore
 from app.core.journals.record_batch import MarkerType
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.edges.db.database import Database
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import BrokerUnreachableError, UnavailableError
@@ -114,7 +114,7 @@ class Searched:
         self.observations = Observations(is_on=True)
         live = live_cluster()
         hear(live, now_ms=(clock.now_s + 1_000_000) * 1000)
-        live.enter(live.transactions.progress.topic, Phase.LIVE, now_ms=clock.now_s * 1000)
+        live.enter(live.transactions.progress.topic, ReadingPhase.LIVE, now_ms=clock.now_s * 1000)
         self.observations.publish(live.snapshot(now_ms=clock.now_s * 1000))
         self.loop = HangingSearch(
             unit_of_work=self._unit_of_work,
@@ -135,7 +135,7 @@ class Searched:
     def report(self) -> SearchReport:
         return self.observations.search_of("c")
 
-    async def endings(self) -> list[Ending | None]:
+    async def endings(self) -> list[HangingEnding | None]:
         async with self.database.unit_of_work() as uow:
             return [one.ending for one in (await uow.of(HangingStore).list(CLUSTER, after=None, limit=10)).items]
 
@@ -176,7 +176,7 @@ async def test_detection_and_end_are_stored_and_the_end_is_a_fencing_event(searc
     for _ in range(2):
         await searched.loop.turn()
     assert searched.report.hanging == ()
-    assert await searched.endings() == [Ending.ABORTED]
+    assert await searched.endings() == [HangingEnding.ABORTED]
     assert [event.verdict.cause for event in await searched.events()] == [Cause.HANGING_ENDED]
 
 
@@ -211,7 +211,7 @@ async def test_search_for_a_marker_is_repeated_until_replicas_have_it(searched: 
     searched.brokers.is_ended = searched.brokers.replicas_are_late = True
     for _ in range(2):
         await searched.loop.turn()
-    assert await searched.endings() == [Ending.ABORTED]
+    assert await searched.endings() == [HangingEnding.ABORTED]
 
 
 async def test_nothing_is_lost_while_postgres_is_away(searched: Searched) -> None:
@@ -270,4 +270,4 @@ async def test_server_that_comes_later_sees_the_end_of_what_another_found(
     later = Searched(database, searched.brokers, clock)
     searched.brokers.is_ended = True
     await later.loop.turn()
-    assert await later.endings() == [Ending.ABORTED]
+    assert await later.endings() == [HangingEnding.ABORTED]

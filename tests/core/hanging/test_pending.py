@@ -7,7 +7,7 @@ import pytest
 from app.core.hanging.hanging_transaction import HangingTransaction
 from app.core.hanging.pending import NOT_WORTH_A_WORD_MS, pending_holds
 from app.core.journals.group_records import TOPIC
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import NOW_MS, cluster, hear, offset_batch, set_clock, state_of, transaction_batch
 
@@ -26,7 +26,7 @@ def snapshot(*, behind_ms: int | None = 0) -> Snapshot:
     hear(live, offset_batch("billing", 41, at=0, producer_id=7, committed_ms=stamped_ms), topic=TOPIC)
     hear(live, offset_batch("audit", 12, at=1, producer_id=8, committed_ms=stamped_ms), topic=TOPIC)
     hear(live, offset_batch("stored", 12, at=2), topic=TOPIC)
-    live.enter(TOPIC, Phase.LIVE, now_ms=NOW_MS)
+    live.enter(TOPIC, ReadingPhase.LIVE, now_ms=NOW_MS)
     return live.snapshot(now_ms=NOW_MS)
 
 

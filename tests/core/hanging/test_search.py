@@ -7,9 +7,9 @@ import pytest
 
 from app.core.blocked.facts import PartitionFacts, Refused
 from app.core.hanging.accounting import BEHIND_MS, LARGEST_TIMEOUT_MS, OVERDUE_MS, SKEW_MS, Accounts
-from app.core.hanging.hanging_transaction import Ending, HangingTransaction
-from app.core.hanging.search import AGAIN, FOUND_AGAIN_MS, Search, StableEnd
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.hanging.hanging_transaction import HangingEnding, HangingTransaction
+from app.core.hanging.search import AGAIN, FOUND_AGAIN_MS, PartitionSearch, StableEnd
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from tests.core.blocked.answers import ID, held, known, opened, read_through
 from tests.support.observing import NOW_MS, cluster, hear, state_of, transaction_batch
 
@@ -25,7 +25,7 @@ def snapshot_of(*open_since_ms: int) -> Snapshot:
     hear(live)
     for number, start_ms in enumerate(open_since_ms):
         hear(live, transaction_batch(f"id-{number}", state_of(producer_id=number, start_ms=start_ms), at=number))
-    live.enter(live.transactions.progress.topic, Phase.LIVE, now_ms=NOW_MS)
+    live.enter(live.transactions.progress.topic, ReadingPhase.LIVE, now_ms=NOW_MS)
     return live.snapshot(now_ms=NOW_MS)
 
 
@@ -33,17 +33,17 @@ def accounts(*open_since_ms: int) -> Accounts:
     return Accounts(snapshot_of(*open_since_ms), [AT], unaccounted_ms=GRACE_MS)
 
 
-def searching(*, asks_per_s: float = 10, found: tuple[HangingTransaction, ...] = ()) -> Search:
-    return Search(CLUSTER, asks_per_s=asks_per_s, known=found)
+def searching(*, asks_per_s: float = 10, found: tuple[HangingTransaction, ...] = ()) -> PartitionSearch:
+    return PartitionSearch(CLUSTER, asks_per_s=asks_per_s, known=found)
 
 
-def stand(search: Search, *, until_ms: int, at: tuple[str, int] = AT, last_stable: int = 10) -> None:
+def stand(search: PartitionSearch, *, until_ms: int, at: tuple[str, int] = AT, last_stable: int = 10) -> None:
     """It is blocked from NOW_MS on."""
     search.note_ends({at: StableEnd(last_stable, 14)}, now_ms=NOW_MS)
     search.note_ends({at: StableEnd(last_stable, 15)}, now_ms=until_ms)
 
 
-def found_in(search: Search, facts: PartitionFacts, *, now_ms: int = NOW_MS) -> tuple[HangingTransaction, ...]:
+def found_in(search: PartitionSearch, facts: PartitionFacts, *, now_ms: int = NOW_MS) -> tuple[HangingTransaction, ...]:
     return search.note_look(facts, now_ms=now_ms).found
 
 
@@ -99,7 +99,7 @@ def test_without_the_journal_explained_blocks_are_not_checked() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + BEHIND_MS)
     followed = snapshot_of(NOW_MS)
-    refused = msgspec.structs.replace(followed.transaction_journal, phase=Phase.REFUSED)
+    refused = msgspec.structs.replace(followed.transaction_journal, phase=ReadingPhase.REFUSED)
     seen = Accounts(msgspec.structs.replace(followed, transaction_journal=refused), [AT], unaccounted_ms=GRACE_MS)
     assert search.due(seen, now_ms=NOW_MS + BEHIND_MS) == []
 
@@ -148,8 +148,8 @@ def test_later_transactions_do_not_explain_a_block() -> None:
     assert search.due(accounts(NOW_MS + SKEW_MS + 1), now_ms=NOW_MS + GRACE_MS) == [AT]
 
 
-@pytest.mark.parametrize("phase", [Phase.CATCHING_UP, Phase.REFUSED, Phase.OFF])
-def test_without_the_journal_the_largest_timeout_explains_a_block(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [ReadingPhase.CATCHING_UP, ReadingPhase.REFUSED, ReadingPhase.OFF])
+def test_without_the_journal_the_largest_timeout_explains_a_block(phase: ReadingPhase) -> None:
     followed = snapshot_of(NOW_MS)
     journal = msgspec.structs.replace(followed.transaction_journal, phase=phase)
     seen = Accounts(msgspec.structs.replace(followed, transaction_journal=journal), [AT], unaccounted_ms=GRACE_MS)
@@ -274,7 +274,7 @@ def test_found_transaction_is_adopted_by_the_next_one() -> None:
     search = searching()
     found_in(search, held(known(state="CompleteCommit", partitions=())))
     over = search.note_look(held(known()), now_ms=NOW_MS).over
-    assert [ending for _, ending in over] == [Ending.ADOPTED]
+    assert [ending for _, ending in over] == [HangingEnding.ADOPTED]
 
 
 def test_found_transaction_of_a_deleted_topic_is_gone() -> None:
@@ -284,7 +284,7 @@ def test_found_transaction_of_a_deleted_topic_is_gone() -> None:
     assert search.due(accounts(), now_ms=NOW_MS) == [AT]
     nowhere = Refused("Metadata of orders", "UNKNOWN_TOPIC_OR_PARTITION")
     facts = msgspec.structs.replace(read_through(held(None)), ends=nowhere)
-    assert [ending for _, ending in search.note_look(facts, now_ms=NOW_MS).over] == [Ending.GONE]
+    assert [ending for _, ending in search.note_look(facts, now_ms=NOW_MS).over] == [HangingEnding.GONE]
 
 
 def test_topic_without_permission_ends_nothing() -> None:

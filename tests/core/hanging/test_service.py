@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.core.hanging.hanging_transaction import Ended, Ending, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingEnding, HangingOutcome, HangingTransaction
 from app.core.hanging.record import KEPT_FOR, HangingRecord
 from app.core.hanging.service import record_ended, record_found
 from app.core.hanging.store import HangingStore
@@ -16,8 +16,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
 
 
-def ended(one: HangingTransaction, *, at_ms: int = NOW_MS) -> Ended:
-    return Ended(transaction=one, ending=Ending.ABORTED, at_ms=at_ms, marker_offset=41)
+def ended(one: HangingTransaction, *, at_ms: int = NOW_MS) -> HangingOutcome:
+    return HangingOutcome(transaction=one, ending=HangingEnding.ABORTED, at_ms=at_ms, marker_offset=41)
 
 
 async def kept(database: Database) -> list[HangingRecord]:
@@ -41,7 +41,7 @@ async def test_two_servers_store_it_once_and_its_end_once(database: Database) ->
             await uow.commit()
     assert told == [1, 0, 1, 0]
     (record,) = await kept(database)
-    assert (record.ended_at, record.ending, record.marker_offset) == (NOW, Ending.ABORTED, 41)
+    assert (record.ended_at, record.ending, record.marker_offset) == (NOW, HangingEnding.ABORTED, 41)
     async with database.unit_of_work() as uow:
         assert await uow.of(HangingStore).open_ones("kafka-1") == []
 

@@ -10,11 +10,11 @@ from app.core.fencing.cases import case_of_torn, told
 from app.core.fencing.evidence import MarkerRecord
 from app.core.fencing.fencing_event import Cause, Confidence
 from app.core.hanging.accounting import Accounts
-from app.core.hanging.search import Search, StableEnd
+from app.core.hanging.search import PartitionSearch, StableEnd
 from app.core.hanging.torn import MOST_SUSPECTS, Torn, TornSearch
 from app.core.journals.record_batch import MarkerType
 from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from tests.core.blocked.answers import held, opened
 from tests.support.observing import NOW_MS, cluster, hear, state_of, transaction_batch
 
@@ -25,7 +25,9 @@ LOOKED_MS = NOW_MS + 20_000
 S = TransactionStatus
 
 
-def snapshot_of(state: TransactionState, *, as_of_ms: int = NOW_MS, phase: Phase = Phase.LIVE) -> Snapshot:
+def snapshot_of(
+    state: TransactionState, *, as_of_ms: int = NOW_MS, phase: ReadingPhase = ReadingPhase.LIVE
+) -> Snapshot:
     """A followed journal whose only id has this state."""
     live = cluster()
     hear(live, transaction_batch(ID, state, at=0), now_ms=as_of_ms)
@@ -45,7 +47,7 @@ def gone_on(*rows: int, ends: LogEnds | Refused | None = None) -> PartitionFacts
 
 def suspecting(before: Snapshot | None = None, *, is_seen_again: bool = True) -> TornSearch:
     """Blocked at 10, with the log's end at 15 at the last sweep; then the LSO moved."""
-    search = Search("kafka-1", asks_per_s=10)
+    search = PartitionSearch("kafka-1", asks_per_s=10)
     search.note_ends({AT: StableEnd(10, 14)}, now_ms=NOW_MS)
     search.note_ends({AT: StableEnd(10, 14)}, now_ms=NOW_MS + 10_000)
     accounts = Accounts(before or snapshot_of(OPEN), [AT], unaccounted_ms=10_000)
@@ -124,7 +126,7 @@ def test_transaction_that_ends_while_its_leader_is_asked_is_not_torn() -> None:
     [
         (gone_on(10), AFTER),
         (gone_on(), snapshot_of(OPEN, as_of_ms=LOOKED_MS - 1)),
-        (gone_on(), snapshot_of(OPEN, as_of_ms=LOOKED_MS, phase=Phase.REFUSED)),
+        (gone_on(), snapshot_of(OPEN, as_of_ms=LOOKED_MS, phase=ReadingPhase.REFUSED)),
         (gone_on(ends=Refused("ListOffsets", "NOT_LEADER_OR_FOLLOWER")), AFTER),
     ],
     ids=["blocked by another", "the journal is not read so far", "nor followed", "no answer"],
@@ -139,7 +141,7 @@ def test_transaction_first_known_after_the_block_proves_nothing() -> None:
 
 
 def test_suspicions_are_bounded() -> None:
-    search = Search("kafka-1", asks_per_s=10)
+    search = PartitionSearch("kafka-1", asks_per_s=10)
     numbers = tuple(range(MOST_SUSPECTS + 10))
     many = [("orders", number) for number in numbers]
     state = msgspec.structs.replace(OPEN, partitions=(TopicPartitions("orders", numbers),))

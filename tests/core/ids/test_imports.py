@@ -14,7 +14,7 @@ from app.core.ids.imported import LONGEST_ID_BYTES, MAX_LINES, ImportPlan, Impor
 from app.core.ids.service import imports as id_imports
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.mappings import service as mappings
-from app.core.mappings.mapping import IdKind, Origin
+from app.core.mappings.mapping import IdKind, IdOrigin
 from app.core.observing.service.observations import Observations
 from app.kit.access import Principal, Role
 from app.kit.errors import BrokerUnreachableError, ConflictError, ForbiddenError, InvalidError
@@ -55,7 +55,7 @@ async def import_into(
     return plan
 
 
-async def assigned(plane: ControlPlane, pipeline: str = "flights") -> dict[str, tuple[str | None, Origin | None]]:
+async def assigned(plane: ControlPlane, pipeline: str = "flights") -> dict[str, tuple[str | None, IdOrigin | None]]:
     async with plane.uow() as uow:
         found = await mappings.list_mappings(uow, pipeline)
     return {f"{one.topic}-{one.partition}": (one.assigned_id, one.origin) for one in found}
@@ -86,8 +86,8 @@ async def test_partitions_get_the_ids_that_the_formula_makes_and_the_pipeline_ow
     await plane.pipeline()
     await import_into(plane, STREAMS)
     assert await assigned(plane) == {
-        "in-0": ("app-0_0", Origin.IMPORTED),
-        "in-1": ("app-0_1", Origin.IMPORTED),
+        "in-0": ("app-0_0", IdOrigin.IMPORTED),
+        "in-1": ("app-0_1", IdOrigin.IMPORTED),
     }
     assert await owned(plane) == {"app-0_0": IdKind.IMPORTED, "app-0_1": IdKind.IMPORTED}
     async with plane.uow() as uow:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.mappings import service as mappings
-from app.core.mappings.mapping import AssignedId, IdKind, Origin, PartitionMapping
+from app.core.mappings.mapping import AssignedId, IdKind, IdOrigin, PartitionMapping
 from app.core.mappings.store.mappings import MappingStore
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.runs.service.specifications import specification_for
@@ -78,7 +78,7 @@ async def test_known_id_is_not_changed_by_a_tasks_report(plane: ControlPlane) ->
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             group="flights-group",
             ids=[AssignedId(topic="in", partition=0, transactional_id="app-0_0")],
-            origin=Origin.IMPORTED,
+            origin=IdOrigin.IMPORTED,
             now=plane.now,
         )
         await uow.commit()

@@ -11,13 +11,13 @@ import pytest
 from app.core.ids import transactional_id
 from app.core.ids.registry import (
     UNTOLD_MS,
+    IdStanding,
     Needed,
     Only,
     Orphan,
     RegistryPage,
     RegistryQuery,
     RegistrySort,
-    Standing,
     contested_by,
     expires_at_ms,
     needed_of,
@@ -28,7 +28,7 @@ from app.core.ids.registry import (
 )
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
-from app.core.mappings.mapping import IdKind, Incarnation, Origin, PartitionMapping, TransactionalIdOwner
+from app.core.mappings.mapping import IdKind, IdOrigin, PartitionMapping, ReportedIncarnation, TransactionalIdOwner
 from app.kit.errors import InvalidError
 from tests.support.observing import NOW_MS, live_transaction, state_of
 
@@ -51,7 +51,7 @@ def mapping(partition: int, assigned_id: str | None, *, topic: str = "in", group
         owner=None,
         since=datetime(2026, 1, 1, tzinfo=UTC),
         assigned_id=assigned_id,
-        origin=None if assigned_id is None else Origin.IMPORTED,
+        origin=None if assigned_id is None else IdOrigin.IMPORTED,
     )
 
 
@@ -68,17 +68,21 @@ def live(
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
-        ("app-0_0", needed(), (Standing.FOREIGN, None)),
-        (TASK_ID, needed(), (Standing.ORPHANED, Orphan.NO_PIPELINE)),
-        (TASK_ID, needed(owner(TASK_ID)), (Standing.ORPHANED, Orphan.NO_TASK)),
-        (TASK_ID, needed(owner(TASK_ID), of_tasks={TASK_ID}), (Standing.OURS, None)),
-        ("a", needed(owner("a", IdKind.IMPORTED)), (Standing.ORPHANED, Orphan.NO_MAPPING)),
-        ("a", needed(owner("a", IdKind.IMPORTED), mappings=[mapping(0, "a")]), (Standing.OURS, None)),
+        ("app-0_0", needed(), (IdStanding.FOREIGN, None)),
+        (TASK_ID, needed(), (IdStanding.ORPHANED, Orphan.NO_PIPELINE)),
+        (TASK_ID, needed(owner(TASK_ID)), (IdStanding.ORPHANED, Orphan.NO_TASK)),
+        (TASK_ID, needed(owner(TASK_ID), of_tasks={TASK_ID}), (IdStanding.OURS, None)),
+        ("a", needed(owner("a", IdKind.IMPORTED)), (IdStanding.ORPHANED, Orphan.NO_MAPPING)),
+        ("a", needed(owner("a", IdKind.IMPORTED), mappings=[mapping(0, "a")]), (IdStanding.OURS, None)),
         # Its name is that of a task; its row says what it is.
-        (TASK_ID, needed(owner(TASK_ID, IdKind.IMPORTED), of_tasks={TASK_ID}), (Standing.ORPHANED, Orphan.NO_MAPPING)),
+        (
+            TASK_ID,
+            needed(owner(TASK_ID, IdKind.IMPORTED), of_tasks={TASK_ID}),
+            (IdStanding.ORPHANED, Orphan.NO_MAPPING),
+        ),
     ],
 )
-def test_standing_follows_from_the_need(name: str, given: Needed, expected: tuple[Standing, Orphan | None]) -> None:
+def test_standing_follows_from_the_need(name: str, given: Needed, expected: tuple[IdStanding, Orphan | None]) -> None:
     assert standing_of(name, given) == expected
 
 
@@ -101,15 +105,15 @@ def test_id_expires_unless_a_transaction_is_open(status: TransactionStatus) -> N
 def test_unreported_producer_contests_the_id() -> None:
     found = live(TASK_ID)
     state = found[TASK_ID].state
-    told = Incarnation(transactional_id=TASK_ID, producer_id=state.producer_id, epoch=state.producer_epoch)
+    told = ReportedIncarnation(transactional_id=TASK_ID, producer_id=state.producer_id, epoch=state.producer_epoch)
     now_ms = NOW_MS + 10 * UNTOLD_MS
 
-    def sentence(*said: Incarnation, now_ms: int = now_ms, kind: IdKind = IdKind.TASK) -> str:
+    def sentence(*said: ReportedIncarnation, now_ms: int = now_ms, kind: IdKind = IdKind.TASK) -> str:
         return contested_by(TASK_ID, found, needed(owner(TASK_ID, kind), told=said), now_ms=now_ms)
 
     assert "which no task of flights has reported" in sentence()
     assert sentence(told) == ""
-    other = Incarnation(transactional_id=TASK_ID, producer_id=state.producer_id + 1, epoch=0)
+    other = ReportedIncarnation(transactional_id=TASK_ID, producer_id=state.producer_id + 1, epoch=0)
     assert sentence(other) != ""
     assert "The application that it was imported from used it last" in sentence(kind=IdKind.IMPORTED)
     assert contested_by(TASK_ID, found, needed(), now_ms=now_ms) == "", "what nobody here owns is nobody's to contest"
@@ -132,7 +136,9 @@ def test_init_alone_contests_nothing() -> None:
 def test_abort_by_the_coordinator_at_the_next_epoch_contests_nothing() -> None:
     found = live(TASK_ID, TransactionStatus.COMPLETE_ABORT)
     state = found[TASK_ID].state
-    before = Incarnation(transactional_id=TASK_ID, producer_id=state.producer_id, epoch=state.producer_epoch - 1)
+    before = ReportedIncarnation(
+        transactional_id=TASK_ID, producer_id=state.producer_id, epoch=state.producer_epoch - 1
+    )
     assert contested_by(TASK_ID, found, needed(owner(TASK_ID), told=[before]), now_ms=NOW_MS + DAY_MS) == ""
 
 

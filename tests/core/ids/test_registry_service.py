@@ -18,7 +18,7 @@ from app.core.ids.service.registry import Registry
 from app.core.ids.store.id_counts import IdCountStore
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.service import retention
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
@@ -43,7 +43,7 @@ class World:
         made = state_of(status, start_ms=now_ms, **{"changed_ms": now_ms, **state})
         hear(self._live, transaction_batch(name, made, at=self._offset, at_ms=now_ms), now_ms=now_ms)
         self._offset += 1
-        self._live.enter(self._live.transactions.topic, Phase.LIVE, now_ms=now_ms)
+        self._live.enter(self._live.transactions.topic, ReadingPhase.LIVE, now_ms=now_ms)
         self.observations.publish(self._live.snapshot(now_ms=now_ms))
 
     async def registry(self, **query: Any) -> Registry:

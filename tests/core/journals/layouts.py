@@ -24,13 +24,13 @@ from app.core.journals.wire_format import (
     Array,
     Enumeration,
     Fixed,
-    Kind,
+    WireType,
 )
 from app.core.journals.wire_message import Field, Layout, NullableStructure, Undecodable
 
 _texts = st.text(st.characters(codec="utf-8"), max_size=8)
 _uuids = st.binary(min_size=16, max_size=16).map(lambda raw: base64.urlsafe_b64encode(raw)[:22].decode())
-_PLAIN: dict[Kind, st.SearchStrategy[Any]] = {
+_PLAIN: dict[WireType, st.SearchStrategy[Any]] = {
     STRING: _texts,
     TOPIC_NAME: _texts,
     NULLABLE_STRING: st.none() | _texts,
@@ -38,7 +38,7 @@ _PLAIN: dict[Kind, st.SearchStrategy[Any]] = {
     NULLABLE_BYTES: st.none() | st.binary(max_size=8),
     UUID: _uuids,
 }
-TYPE_NAMES: dict[Kind, str] = {
+TYPE_NAMES: dict[WireType, str] = {
     INT8: "int8",
     INT16: "int16",
     UINT16: "uint16",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.core.journals.log_entries import EntryState, entries_of, named
-from app.core.journals.log_look import AbortedTransaction, LogBounds, Look
+from app.core.journals.log_look import AbortedTransaction, LogBounds, LogLook
 from app.core.journals.record_batch import MarkerType, RecordBatch
 from app.products.partition_log.service import PartitionLog
 from tests.core.journals.batches import batch_of, marker
@@ -55,13 +55,13 @@ class WrittenLog:
     def last_stable_offset(self) -> int:
         return min((self.batches[indices[0]].base_offset for indices in self._open.values()), default=self.end)
 
-    def look(self, first: int = 0, after: int | None = None, *, log_starts_at: int = 0) -> Look:
+    def look(self, first: int = 0, after: int | None = None, *, log_starts_at: int = 0) -> LogLook:
         """The batches of these indices, and a broker's answers about them."""
         batches = tuple(self.batches[first:after])
         start = self.batches[first].base_offset if first < len(self.batches) else self.end
         next_offset = batches[-1].last_offset + 1 if batches else start
         decided_until = min(next_offset, self.last_stable_offset)
-        return Look(
+        return LogLook(
             start=start,
             next_offset=next_offset,
             bounds=LogBounds(

@@ -13,7 +13,7 @@ import pytest
 from app.core.journals import transaction_state
 from app.core.journals.group_records import KEY, VALUES, RecordType
 from app.core.journals.wire_format import NULLABLE_BYTES, NULLABLE_STRING, Array, Enumeration
-from app.core.journals.wire_message import Field, Layout, Message, NullableStructure
+from app.core.journals.wire_message import Field, Layout, NullableStructure, WireMessage
 from app.edges.embedded.maven import KAFKA_JARS, OLD_KAFKA_JARS, ensure_jars
 from tests.core.journals.layouts import TYPE_NAMES, kafka_name
 
@@ -40,7 +40,7 @@ NAMES = {
     RecordType.STREAMS_CURRENT_ASSIGNMENT: "StreamsGroupCurrentMemberAssignment",
     RecordType.STREAMS_TOPOLOGY: "StreamsGroupTopology",
 }
-MESSAGES: dict[str, Message[Any]] = {
+MESSAGES: dict[str, WireMessage[Any]] = {
     "TransactionLogValue": transaction_state.VALUE,
     **{f"{name}Value": VALUES[record_type] for record_type, name in NAMES.items()},
 }

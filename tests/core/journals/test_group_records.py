@@ -21,7 +21,7 @@ from app.core.journals.group_records import (
 )
 from app.core.journals.group_values.classic import ClassicGroup, decode_assignment
 from app.core.journals.group_values.consumer import CurrentAssignment, GroupEpoch, MemberState
-from app.core.journals.record_batch import Record, RecordBatch, read_records, split_batches
+from app.core.journals.record_batch import BatchRecord, RecordBatch, read_records, split_batches
 from app.core.journals.transaction_state import TopicPartitions
 from app.core.journals.wire_message import Undecodable
 from tests.core.journals.layouts import assert_same, values
@@ -33,9 +33,9 @@ versioned_values = st.sampled_from(
 ).flatmap(lambda at: values(VALUES[at[0]].layouts[at[1]], at[1]).map(lambda value: (*at, value)))
 
 
-def recorded(version: str, topic: str) -> list[tuple[Record, DumpedRecord]]:
+def recorded(version: str, topic: str) -> list[tuple[BatchRecord, DumpedRecord]]:
     """Every record except markers, decoded here and by Kafka's tool."""
-    pairs: list[tuple[Record, DumpedRecord]] = []
+    pairs: list[tuple[BatchRecord, DumpedRecord]] = []
     for batch, dump in zip(split_batches(recorded_bytes(version, topic)), dumped(version, topic), strict=True):
         assert isinstance(batch, RecordBatch)
         if not batch.is_control:
@@ -128,7 +128,7 @@ def test_assignments_of_classic_members_cover_the_topic(version: str) -> None:
     assert owners >= 3
 
 
-def _type_of(record: Record) -> int:
+def _type_of(record: BatchRecord) -> int:
     key = decode_key(record.key or b"")
     assert isinstance(key, GroupRecordKey)
     return key.type

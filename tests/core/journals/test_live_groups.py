@@ -35,7 +35,7 @@ from app.core.journals.group_values.streams import (
     Subtopology,
     Tasks,
 )
-from app.core.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
+from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState, LiveGroup
 from app.core.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, split_batches
 from app.core.observing.group_list import members_of
 from tests.core.journals.batches import batch_of, marker
@@ -92,7 +92,7 @@ def test_offsets_of_an_open_transaction_are_pending(version: str) -> None:
 def test_offsets_of_a_committed_transaction_are_stored_with_their_producer(version: str) -> None:
     batches = recorded(version)
     live = LiveGroups()
-    newest: dict[tuple[str, int], Committed] = {}
+    newest: dict[tuple[str, int], CommittedOffset] = {}
     aborted = 0
     for batch in batches:
         live.apply(0, batch)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from app.core.journals.live_transactions import (
     MAX_STEPS,
     ClientProtocol,
+    EpochStepKind,
     LiveTransaction,
     LiveTransactions,
-    StepKind,
     fold,
 )
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
@@ -38,7 +38,7 @@ def folded(batches: list[RecordBatch | UnreadableBatch]) -> LiveTransactions:
     return live
 
 
-def steps_of(live: LiveTransaction) -> list[tuple[StepKind, int]]:
+def steps_of(live: LiveTransaction) -> list[tuple[EpochStepKind, int]]:
     return [(step.kind, step.producer_epoch) for step in live.steps]
 
 
@@ -71,10 +71,10 @@ def test_commits_and_aborts_are_counted(version: str) -> None:
 def test_takeover_leaves_its_steps(version: str) -> None:
     """Aborted at the next epoch, initialised at the one after; then an init without an open transaction."""
     assert steps_of(folded(recorded(version)).ids["taken-0"]) == [
-        (StepKind.INITIALISED, 0),
-        (StepKind.ABORTED, 1),
-        (StepKind.INITIALISED, 2),
-        (StepKind.INITIALISED, 3),
+        (EpochStepKind.INITIALISED, 0),
+        (EpochStepKind.ABORTED, 1),
+        (EpochStepKind.INITIALISED, 2),
+        (EpochStepKind.INITIALISED, 3),
     ]
 
 
@@ -103,14 +103,14 @@ def test_step_keeps_the_records_around_it(version: str) -> None:
 @both_versions
 def test_timeout_leaves_an_abort_and_no_init(version: str) -> None:
     late = folded(recorded(version)).ids["late-0"]
-    assert steps_of(late) == [(StepKind.INITIALISED, 0), (StepKind.ABORTED, 1)]
+    assert steps_of(late) == [(EpochStepKind.INITIALISED, 0), (EpochStepKind.ABORTED, 1)]
     assert late.state.last_update_ms - late.state.start_ms >= late.state.timeout_ms
 
 
 def test_epoch_of_every_kip_890_commit_is_routine() -> None:
     copier = folded(recorded(NEW)).ids["copier-0"]
     assert copier.state.producer_epoch == 3
-    assert steps_of(copier) == [(StepKind.INITIALISED, 0)]
+    assert steps_of(copier) == [(EpochStepKind.INITIALISED, 0)]
 
 
 def test_client_protocol_is_known_from_version_1_on() -> None:
@@ -158,7 +158,7 @@ def test_tail_that_starts_in_the_middle_ends_with_the_same_states(start: int) ->
     for transactional_id, live in tail.ids.items():
         assert live.state == whole.ids[transactional_id].state
         # What is first seen is not called anything else.
-        assert live.steps[0].kind in (StepKind.FIRST_SEEN, StepKind.INITIALISED)
+        assert live.steps[0].kind in (EpochStepKind.FIRST_SEEN, EpochStepKind.INITIALISED)
 
 
 @given(st.sets(st.integers(0, 45)))

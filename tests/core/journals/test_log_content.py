@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.journals.log_content import Content, content, log_record
-from app.core.journals.record_batch import Record
+from app.core.journals.record_batch import BatchRecord
 
 
 @given(st.binary(max_size=60))
@@ -33,7 +33,7 @@ def test_null_is_not_the_empty_value() -> None:
 
 
 def test_headers_come_with_values_only() -> None:
-    record = Record(3, 9, b"key", b"value", (("name", b"x"), ("null", None)))
+    record = BatchRecord(3, 9, b"key", b"value", (("name", b"x"), ("null", None)))
     with_keys = log_record(record, keys=True, values=False)
     assert (with_keys.key, with_keys.value, with_keys.headers) == (Content(text="key", size_bytes=3), None, ())
     with_values = log_record(record, keys=False, values=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.journals.log_entries import Decided, EntryState, LogEntry, entries_of, named
-from app.core.journals.log_look import LogBounds, Look
+from app.core.journals.log_look import LogBounds, LogLook
 from app.core.journals.record_batch import MarkerType, UnreadableBatch, split_batches
 from tests.core.journals.dumps import assert_as_dumped
 from tests.core.journals.logs import WrittenLog
@@ -239,7 +239,7 @@ def test_recorded_log_reads_as_kafkas_tool_reads_it(version: str) -> None:
     # The one that the recording leaves open holds the last stable offset.
     lso = int(dump[-1].header["baseOffset"])
     bounds = LogBounds(first_offset=0, last_stable_offset=lso, high_watermark=end)
-    entries = entries_of(Look(start=0, next_offset=end, bounds=bounds, batches=batches))
+    entries = entries_of(LogLook(start=0, next_offset=end, bounds=bounds, batches=batches))
     assert [str(state) for state in states(entries)] == expected[::-1]
     assert {"committed", "aborted", "open", "marker"} <= set(expected)
     assert_as_dumped(entries, dump)

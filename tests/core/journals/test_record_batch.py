@@ -12,9 +12,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder  # pyright: i
 
 from app.core.journals.compression import Compression
 from app.core.journals.record_batch import (
+    BatchRecord,
     Marker,
     MarkerType,
-    Record,
     RecordBatch,
     UnreadableBatch,
     read_marker,
@@ -56,7 +56,7 @@ def only_batch(data: bytes) -> RecordBatch:
     return batch
 
 
-def records_of(data: bytes) -> list[Record]:
+def records_of(data: bytes) -> list[BatchRecord]:
     records = read_records(only_batch(data))
     assert not isinstance(records, Undecodable)
     return records
@@ -114,7 +114,7 @@ def test_batches_of_another_encoder_are_read(entries: list[Any], is_transactiona
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 3, 11)
     assert (batch.is_transactional, batch.is_control, batch.size_bytes) == (is_transactional, False, len(data))
     assert records_of(data) == [
-        Record(offset, timestamp_ms, key, value, tuple(record_headers))
+        BatchRecord(offset, timestamp_ms, key, value, tuple(record_headers))
         for offset, (timestamp_ms, key, value, record_headers) in enumerate(entries)
     ]
 

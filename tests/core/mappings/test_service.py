@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.mappings import service as mappings
-from app.core.mappings.mapping import AssignedId, IdKind, Origin, OwnershipFilter, PartitionMapping, PartitionOwnership
+from app.core.mappings.mapping import (
+    AssignedId,
+    IdKind,
+    IdOrigin,
+    OwnershipFilter,
+    PartitionMapping,
+    PartitionOwnership,
+)
 from app.core.mappings.store.mappings import MappingStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.instance import InstanceState
@@ -308,9 +315,9 @@ async def test_assigned_id_stays_with_any_owner_and_any_other_id(plane: ControlP
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1))
     by_partition = {one.partition: one for one in await listed(plane)}
     assert {at: (one.transactional_id, one.assigned_id, one.origin) for at, one in by_partition.items()} == {
-        0: ("fl.t.flights.0.0", "app-0_0", Origin.IMPORTED),
+        0: ("fl.t.flights.0.0", "app-0_0", IdOrigin.IMPORTED),
         1: ("fl.t.flights.0.0", None, None),
-        5: (None, "app-0_5", Origin.IMPORTED),
+        5: (None, "app-0_5", IdOrigin.IMPORTED),
     }
     async with plane.uow() as uow:
         assert await uow.of(MappingStore).unowned(["flights"]) == {}, "a partition that was never read is not missed"
@@ -337,7 +344,7 @@ async def test_an_assigned_id_belongs_to_the_pipeline_of_its_partition(plane: Co
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             group="other",
             ids=[AssignedId(topic="in", partition=0, transactional_id="app-0_0")],
-            origin=Origin.IMPORTED,
+            origin=IdOrigin.IMPORTED,
             now=plane.now,
         )
         with pytest.raises(ConflictError, match="assigned id belongs to no pipeline, or to another one"):
@@ -349,7 +356,7 @@ async def test_imported_ids_are_removed_with_their_assignments(plane: ControlPla
     await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
     async with plane.uow() as uow:
-        assert await uow.of(MappingStore).unassign(pipeline="flights", origin=Origin.IMPORTED) == 2
+        assert await uow.of(MappingStore).unassign(pipeline="flights", origin=IdOrigin.IMPORTED) == 2
         assert await uow.of(TransactionalIdStore).release(pipeline="flights", kind=IdKind.IMPORTED) == [
             "app-0_0",
             "app-0_5",
@@ -391,7 +398,7 @@ async def assign(plane: ControlPlane, *ids: tuple[str, int, str]) -> None:
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             group="flights-group",
             ids=[AssignedId(topic=topic, partition=number, transactional_id=name) for topic, number, name in ids],
-            origin=Origin.IMPORTED,
+            origin=IdOrigin.IMPORTED,
             now=plane.now,
         )
         await uow.commit()

@@ -11,11 +11,11 @@ import pytest
 from app.core.hanging.report import SearchReport
 from app.core.journals.group_values.classic import ClassicGroup
 from app.core.journals.group_values.offsets import OffsetCommit
-from app.core.journals.live_groups import Committed, GroupState, LiveGroup
+from app.core.journals.live_groups import CommittedOffset, GroupState, LiveGroup
 from app.core.journals.transaction_state import TOPIC, TransactionStatus
 from app.core.observing.live_cluster import LiveCluster
 from app.core.observing.schemas.transactions import StateWord
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
 from app.kit.access import Role
 from tests.support.fixtures import AsRole
@@ -153,7 +153,7 @@ async def test_groups_have_stored_and_pending_offsets_with_ids(live: LiveCluster
 async def test_coordinators_answers_have_their_source(
     api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
-    live.enter(live.transactions.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
+    live.enter(live.transactions.topic, ReadingPhase.REFUSED, problem="may not be read", now_ms=0)
     found = {"polled": live_transaction("polled", state_of(changed_ms=-1), partition=-1, offset=-1)}
     live.transactions.polled(found, now_ms=int(api_wiring.clock.now().timestamp() * 1000))
     publish(api_wiring, live)
@@ -166,10 +166,10 @@ async def test_coordinators_answers_have_their_source(
 async def test_group_from_its_coordinator_has_its_source_and_its_limits(
     api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
-    live.enter(live.groups.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
+    live.enter(live.groups.topic, ReadingPhase.REFUSED, problem="may not be read", now_ms=0)
     told = LiveGroup("polled", classic=ClassicGroup("consumer", -1), answered_state=GroupState.COMPLETING_REBALANCE)
-    told.offsets["orders", 0] = Committed(OffsetCommit(5), -1)
-    told.pending["orders", 0, -1] = Committed(OffsetCommit(-1), -1)
+    told.offsets["orders", 0] = CommittedOffset(OffsetCommit(5), -1)
+    told.pending["orders", 0, -1] = CommittedOffset(OffsetCommit(-1), -1)
     live.groups.polled({"polled": told}, now_ms=int(api_wiring.clock.now().timestamp() * 1000))
     publish(api_wiring, live)
     answer = (await viewer.get(f"{BASE}/groups", params={"state": "CompletingRebalance"})).json()
@@ -189,7 +189,7 @@ async def test_error_for_an_unknown_id_has_the_progress(
     answer = await viewer.get(f"{BASE}/transactional-ids/nobody")
     assert answer.status_code == 404
     assert "no transactional id nobody is known on c" in answer.json()["detail"]
-    live.enter(live.groups.topic, Phase.LOST, problem="no broker answers", now_ms=0)
+    live.enter(live.groups.topic, ReadingPhase.LOST, problem="no broker answers", now_ms=0)
     publish(api_wiring, live)
     assert "no broker answers" in (await viewer.get(f"{BASE}/groups/nobody")).json()["detail"]
 
@@ -240,7 +240,7 @@ async def test_metrics_omit_unknown_values(api_wiring: Wiring, live: LiveCluster
     assert of_cluster & OF_TRANSACTIONS == {"fenceline_hanging_search_age_seconds"}
     assert 'fenceline_hanging_search_age_seconds{cluster="c"} +Inf' in text
 
-    live.enter(TOPIC, Phase.LOST, problem="no broker answers", now_ms=NOW_MS)
+    live.enter(TOPIC, ReadingPhase.LOST, problem="no broker answers", now_ms=NOW_MS)
     lost = live.snapshot(now_ms=NOW_MS)
     status = lost.transaction_journal
     an_hour_ago = msgspec.structs.replace(status, as_of_ms=status.as_of_ms - 3_600_000)

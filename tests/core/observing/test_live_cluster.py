@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from app.core.journals import group_records
 from app.core.journals.group_values.classic import ClassicGroup
 from app.core.journals.live_groups import GroupState, LiveGroup
-from app.core.journals.live_transactions import Step
+from app.core.journals.live_transactions import EpochStep
 from app.core.journals.record_batch import MarkerType, RecordBatch, split_batches
 from app.core.journals.transaction_state import TransactionStatus, encode_key
 from app.core.observing.live_cluster import Folds, LiveCluster
-from app.core.observing.snapshot import Phase, Source
+from app.core.observing.snapshot import ReadingPhase, SnapshotSource
 from tests.core.journals.batches import batch_of, marker
 from tests.support.observing import (
     NOW_MS,
@@ -62,12 +62,12 @@ def test_coordinators_answer_is_shown_until_the_journal_is_read() -> None:
     live.transactions.polled(polled, now_ms=NOW_MS)
     shown = live.snapshot(now_ms=NOW_MS)
     assert {name: one.state.producer_epoch for name, one in shown.transactions.items()} == {"a": 5, "b": 5}
-    assert shown.transaction_journal.source is Source.ADMIN_CALLS
+    assert shown.transaction_journal.source is SnapshotSource.ADMIN_CALLS
     hear(live, transaction_batch("a", state_of(epoch=6), at=1))
     shown = live.snapshot(now_ms=NOW_MS)
     # `b` has expired meanwhile, says the journal by its silence.
     assert {name: one.state.producer_epoch for name, one in shown.transactions.items()} == {"a": 6}
-    assert shown.transaction_journal.source is Source.JOURNAL
+    assert shown.transaction_journal.source is SnapshotSource.JOURNAL
 
 
 def test_id_that_the_coordinators_no_longer_list_is_removed() -> None:
@@ -88,12 +88,12 @@ def test_journal_without_permission_is_no_longer_shown() -> None:
     live = cluster()
     hear(live, transaction_batch("a", state_of(), at=0))
     hear(live, offset_batch("g", 5, at=0), topic=group_records.TOPIC)
-    live.enter(live.transactions.topic, Phase.REFUSED, problem="not allowed", now_ms=NOW_MS)
+    live.enter(live.transactions.topic, ReadingPhase.REFUSED, problem="not allowed", now_ms=NOW_MS)
     shown = live.snapshot(now_ms=NOW_MS)
     assert not shown.transactions
     assert set(shown.groups) == {"g"}
-    assert (shown.transaction_journal.phase, shown.transaction_journal.problem) == (Phase.REFUSED, "not allowed")
-    assert shown.transaction_journal.source is Source.NOTHING
+    assert (shown.transaction_journal.phase, shown.transaction_journal.problem) == (ReadingPhase.REFUSED, "not allowed")
+    assert shown.transaction_journal.source is SnapshotSource.NOTHING
     # Allowed again, it goes on where it was.
     live.transactions.progress.expect([0], now_ms=NOW_MS)
     hear(live)
@@ -103,7 +103,7 @@ def test_journal_without_permission_is_no_longer_shown() -> None:
 def test_lost_cluster_keeps_its_state_and_age() -> None:
     live = cluster()
     hear(live, transaction_batch("a", state_of(), at=0))
-    live.enter(live.transactions.topic, Phase.LOST, problem="no broker answers", now_ms=NOW_MS + 60_000)
+    live.enter(live.transactions.topic, ReadingPhase.LOST, problem="no broker answers", now_ms=NOW_MS + 60_000)
     shown = live.snapshot(now_ms=NOW_MS + 60_000)
     assert set(shown.transactions) == {"a"}
     assert shown.transaction_journal.as_of_ms == NOW_MS
@@ -226,11 +226,11 @@ def test_expired_id_is_removed_with_its_number() -> None:
 def test_new_phase_is_a_change() -> None:
     live = cluster()
     first = live.snapshot(now_ms=NOW_MS)
-    live.enter(live.groups.topic, Phase.ABSENT, now_ms=NOW_MS)
+    live.enter(live.groups.topic, ReadingPhase.ABSENT, now_ms=NOW_MS)
     second = live.snapshot(now_ms=NOW_MS)
     assert second.number > first.number
     # That there is nothing is knowledge.
-    assert second.group_journal.source is Source.JOURNAL
+    assert second.group_journal.source is SnapshotSource.JOURNAL
 
 
 def recorded(version: str, topic: str) -> list[RecordBatch]:
@@ -258,7 +258,7 @@ def test_any_division_of_the_answers_gives_the_same_state(version: str, data: st
 def test_every_step_is_handed_over_for_any_division_of_the_answers() -> None:
     batches = recorded(VERSION_NAMES[0], TRANSACTIONS)
     live = cluster()
-    steps: dict[str, set[Step]] = {}
+    steps: dict[str, set[EpochStep]] = {}
     for batch in batches:
         hear(live, batch, end=batches[-1].last_offset + 1)
         for stepped in live.take_stepped():
@@ -290,8 +290,8 @@ def test_kept_steps_are_handed_over_again_after_a_restart() -> None:
 def test_empty_state_shows_nothing() -> None:
     shown = LiveCluster("c", Folds(), is_wanted=lambda _: True, now_ms=NOW_MS).snapshot(now_ms=NOW_MS)
     assert not shown.transactions
-    assert shown.transaction_journal.phase is Phase.CONNECTING
-    assert shown.transaction_journal.source is Source.NOTHING
+    assert shown.transaction_journal.phase is ReadingPhase.CONNECTING
+    assert shown.transaction_journal.source is SnapshotSource.NOTHING
 
 
 def test_answer_without_a_known_partition_is_shown_until_the_journal_is_read() -> None:
@@ -300,5 +300,5 @@ def test_answer_without_a_known_partition_is_shown_until_the_journal_is_read() -
     live.groups.polled({"g": told}, now_ms=NOW_MS)
     assert live.snapshot(now_ms=NOW_MS).groups == {"g": told}
     hear(live, topic=group_records.TOPIC)
-    live.enter(group_records.TOPIC, Phase.LIVE, now_ms=NOW_MS)
+    live.enter(group_records.TOPIC, ReadingPhase.LIVE, now_ms=NOW_MS)
     assert not live.snapshot(now_ms=NOW_MS).groups

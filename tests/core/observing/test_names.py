@@ -12,7 +12,7 @@ from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.observing.loops.observer import Observer
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.kit.clock import SystemClock
 from tests.support.observing import state_of, transaction_batch
 from tests.support.scripted_brokers import TRANSACTIONS, Script, Store
@@ -109,7 +109,7 @@ async def test_next_name_is_read_after_the_oldest_is_removed(loop: Loop) -> None
     await loop.until_shown("another")
     await loop.turn(NEW)
     await loop.until(
-        lambda: loop.observations.of("another").transaction_journal.phase is Phase.LIVE,
+        lambda: loop.observations.of("another").transaction_journal.phase is ReadingPhase.LIVE,
         "the cluster under its new name",
     )
     assert [(one.cluster, one.note) for one in loop.observations.all()] == [("another", "")]

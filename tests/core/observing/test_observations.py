@@ -8,7 +8,7 @@ import msgspec
 
 from app.core.hanging.report import SearchReport
 from app.core.observing.service.observations import Observations, notice_of
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import NOW_MS, cluster
 
@@ -73,9 +73,9 @@ def test_only_changes_are_announced() -> None:
 
 
 def test_unknown_cluster_has_a_reason() -> None:
-    assert Observations(is_on=True).of("c").transaction_journal.phase is Phase.CONNECTING
+    assert Observations(is_on=True).of("c").transaction_journal.phase is ReadingPhase.CONNECTING
     off = Observations(is_on=False).of("c")
-    assert off.group_journal.phase is Phase.OFF
+    assert off.group_journal.phase is ReadingPhase.OFF
     assert "`observe`" in off.group_journal.problem
     assert not off.transactions
 

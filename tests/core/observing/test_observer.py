@@ -14,7 +14,7 @@ from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.loops.cluster_observer import ClusterObserver
 from app.core.observing.loops.observer import Observer
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.edges.db.database import Database
 from app.kit.clock import SystemClock
 from tests.support.observing import state_of, transaction_batch
@@ -68,7 +68,7 @@ class Loop:
 
         await wait_for_async(holds, 30, what)
 
-    def phase(self, name: str) -> Phase:
+    def phase(self, name: str) -> ReadingPhase:
         return self.observations.of(name).transaction_journal.phase
 
 
@@ -103,7 +103,7 @@ async def test_abandoned_reader_is_ignored(loop: Loop, monkeypatch: pytest.Monke
 
     await loop.register("c")
     await loop.observer.turn()
-    await loop.until(lambda: loop.phase("c") is Phase.LIVE, "the journal is read")
+    await loop.until(lambda: loop.phase("c") is ReadingPhase.LIVE, "the journal is read")
     with monkeypatch.context() as patched:
         patched.setattr(ClusterObserver, "stop", is_left)
         await loop.remove("c")
@@ -125,7 +125,7 @@ async def test_steps_reach_the_event_loop_with_their_cluster(loop: Loop) -> None
 async def test_reading_continues_while_postgres_is_away(loop: Loop) -> None:
     await loop.register("c")
     await loop.observer.turn()
-    await loop.until(lambda: loop.phase("c") is Phase.LIVE, "the journal is read")
+    await loop.until(lambda: loop.phase("c") is ReadingPhase.LIVE, "the journal is read")
     # What the supervisor does when the lock is lost, as it is with Postgres.
     loop.observer.interrupted()
     loop.script.logs[TRANSACTIONS].append(transaction_batch("a", state_of(), at=0))

@@ -22,11 +22,11 @@ from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.journals import group_records
 from app.core.journals.group_values.classic import ClassicGroup
 from app.core.journals.group_values.offsets import OffsetCommit
-from app.core.journals.live_groups import Committed, GroupState, LiveGroup
+from app.core.journals.live_groups import CommittedOffset, GroupState, LiveGroup
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.live_cluster import LiveCluster
 from app.core.observing.pages.transactions import PAGE_SIZE
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
@@ -279,9 +279,9 @@ async def test_one_group_has_stored_and_pending_offsets(live: LiveCluster, viewe
 async def test_group_from_its_coordinator_shows_no_guesses(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient, state: GroupState
 ) -> None:
-    live.enter(live.groups.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
+    live.enter(live.groups.topic, ReadingPhase.REFUSED, problem="may not be read", now_ms=0)
     told = LiveGroup("polled", classic=ClassicGroup("consumer", -1), answered_state=state)
-    told.pending["orders", 0, -1] = Committed(OffsetCommit(-1), -1)
+    told.pending["orders", 0, -1] = CommittedOffset(OffsetCommit(-1), -1)
     live.groups.polled({"polled": told}, now_ms=int(wiring.clock.now().timestamp() * 1000))
     publish(wiring, live)
     assert rows(await shown(viewer, "/groups"), "groups") == ["polled"]
@@ -297,7 +297,7 @@ async def test_empty_pages_explain_themselves(wiring: Wiring, viewer: httpx.Asyn
     assert "No cluster is registered yet" in await shown(viewer, path)
     live = await observed_cluster(wiring)
     for journal in (live.transactions, live.groups):
-        live.enter(journal.topic, Phase.ABSENT, now_ms=0)
+        live.enter(journal.topic, ReadingPhase.ABSENT, now_ms=0)
     publish(wiring, live)
     html = await shown(viewer, path)
     assert "no client has used it" in html
@@ -306,7 +306,7 @@ async def test_empty_pages_explain_themselves(wiring: Wiring, viewer: httpx.Asyn
 
 async def test_page_that_is_not_live_is_marked(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     for journal in (live.transactions, live.groups):
-        live.enter(journal.topic, Phase.LOST, problem="no broker answers at 127.0.0.1:1", now_ms=0)
+        live.enter(journal.topic, ReadingPhase.LOST, problem="no broker answers at 127.0.0.1:1", now_ms=0)
     publish(wiring, live)
     for path in ("/transactions", "/groups"):
         html = await shown(viewer, path)

@@ -11,9 +11,9 @@ from app.core.fencing.service import events as fencing_events
 from app.core.fencing.steps import cases_of
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.journals.group_values.offsets import OffsetCommit
-from app.core.journals.live_groups import Committed, LiveGroup
+from app.core.journals.live_groups import CommittedOffset, LiveGroup
 from app.core.mappings.mapping import IdKind, TransactionalIdOwner
-from app.core.observing.service.past import Story, Storyteller
+from app.core.observing.service.past import IdPast, Storyteller
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.runs.task import EventKind, PartitionProgress
 from app.core.wire.heartbeat import TaskEvent
@@ -35,7 +35,7 @@ class Told:
         self.groups: dict[str, LiveGroup] = {}
         self._storyteller = Storyteller()
 
-    async def story(self, owner: TransactionalIdOwner | None = OWNER) -> Story:
+    async def story(self, owner: TransactionalIdOwner | None = OWNER) -> IdPast:
         async with self.plane.uow() as uow:
             return await self._storyteller.story_of(
                 uow,
@@ -93,11 +93,11 @@ async def test_only_the_owners_attempts_are_included(told: Told) -> None:
 
 async def test_groups_with_offsets_of_its_producer_are_included(told: Told) -> None:
     mine = told.coordinator.live.state.producer_id
-    stored = Committed(OffsetCommit(5), 0)
+    stored = CommittedOffset(OffsetCommit(5), 0)
     told.groups = {
-        "waits": LiveGroup("waits", pending={("orders", 0, mine): Committed(OffsetCommit(5), 0, mine, 0)}),
-        "stores": LiveGroup("stores", offsets={("orders", 0): Committed(OffsetCommit(5), 0, mine, 0)}),
-        "another": LiveGroup("another", offsets={("orders", 0): Committed(OffsetCommit(5), 0, mine + 1, 0)}),
+        "waits": LiveGroup("waits", pending={("orders", 0, mine): CommittedOffset(OffsetCommit(5), 0, mine, 0)}),
+        "stores": LiveGroup("stores", offsets={("orders", 0): CommittedOffset(OffsetCommit(5), 0, mine, 0)}),
+        "another": LiveGroup("another", offsets={("orders", 0): CommittedOffset(OffsetCommit(5), 0, mine + 1, 0)}),
         "none": LiveGroup("none", offsets={("orders", 0): stored}),
     }
     assert (await told.story()).groups == ("stores", "waits")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
-from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort, counted, select
+from app.core.observing.transaction_list import IdOwnership, TransactionQuery, TransactionSort, counted, select
 from app.kit.errors import InvalidError
 from app.kit.page import encode_cursor
 from tests.support.observing import NOW_MS, live_transaction, state_of
@@ -57,8 +57,8 @@ def test_query_finds_what_it_says_in_its_order(query: TransactionQuery, expected
 
 def test_ours_are_told_from_foreign_ones() -> None:
     ours = {"fl.t.Orders.0.0"}
-    assert names(TransactionQuery(owner=Owner.OURS), ours=ours) == ["fl.t.Orders.0.0"]
-    assert names(TransactionQuery(owner=Owner.FOREIGN), ours=ours) == ["connect-sink", "streams"]
+    assert names(TransactionQuery(owner=IdOwnership.OURS), ours=ours) == ["fl.t.Orders.0.0"]
+    assert names(TransactionQuery(owner=IdOwnership.FOREIGN), ours=ours) == ["connect-sink", "streams"]
 
 
 @given(

@@ -11,11 +11,13 @@ from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.service.observations import Observations
 from app.core.observing.service.transactional_ids import transactional_ids_of
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from tests.support.observing import NOW_MS, cluster, live_transaction, state_of
 
 
-def followed(*found: LiveTransaction, number: int = 1, phase: Phase = Phase.LIVE, as_of_ms: int = NOW_MS) -> Snapshot:
+def followed(
+    *found: LiveTransaction, number: int = 1, phase: ReadingPhase = ReadingPhase.LIVE, as_of_ms: int = NOW_MS
+) -> Snapshot:
     snapshot = cluster().snapshot(now_ms=NOW_MS)
     return msgspec.structs.replace(
         snapshot,
@@ -43,8 +45,8 @@ async def test_ids_are_found_by_the_producer_ids_that_they_have_and_had() -> Non
     assert await ids(observations, 1, 3, 99) == {1: "a", 3: "b"}
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.LIVE])
-async def test_journal_that_is_not_followed_live_tells_nothing(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [phase for phase in ReadingPhase if phase is not ReadingPhase.LIVE])
+async def test_journal_that_is_not_followed_live_tells_nothing(phase: ReadingPhase) -> None:
     observations = Observations(is_on=True)
     observations.publish(followed(live("a", 1), phase=phase))
     assert await ids(observations, 1) is None

@@ -8,7 +8,7 @@ from app.core.fencing.fencing_event import Cause
 from app.core.overview import service as overview
 from app.core.overview.service import Overview, PipelinePage, RunPage
 from app.core.runs.instance import InstanceState
-from app.core.runs.needs import Severity
+from app.core.runs.needs import NeedSeverity
 from app.core.runs.run import RunState
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
@@ -101,12 +101,12 @@ async def test_old_rates_of_a_task_without_heartbeats_do_not_count(plane: Contro
 @pytest.mark.parametrize(
     ("state", "severity", "words"),
     [
-        (InstanceState.FAILED, Severity.STOPPED, "instance 0 is failed: exit code 1"),
-        (InstanceState.UNREACHABLE, Severity.DEGRADED, "instance 0 is unreachable: exit code 1"),
+        (InstanceState.FAILED, NeedSeverity.STOPPED, "instance 0 is failed: exit code 1"),
+        (InstanceState.UNREACHABLE, NeedSeverity.DEGRADED, "instance 0 is unreachable: exit code 1"),
     ],
 )
 async def test_instance_with_a_problem_is_an_issue(
-    plane: ControlPlane, state: InstanceState, severity: Severity, words: str
+    plane: ControlPlane, state: InstanceState, severity: NeedSeverity, words: str
 ) -> None:
     run = await plane.running()
     await plane.move(run.id, 0, state, reason="exit code 1")
@@ -136,7 +136,7 @@ async def test_partitions_without_an_owner_for_a_while_are_an_issue_on_every_pag
     await plane.beat(task_heartbeat(run.id, sequence=3, partitions=[("in", 1)]))
     shown = [(await look(plane)).needs, (await page(plane)).line.needs, (await run_page(plane, run.id)).needs]
     assert [[(need.severity, need.sentence) for need in needs] for needs in shown] == [
-        [(Severity.DEGRADED, "no task has read in-0 for 6 s")]
+        [(NeedSeverity.DEGRADED, "no task has read in-0 for 6 s")]
     ] * 3
     await plane.beat(task_heartbeat(run.id, sequence=4, partitions=[("in", 0), ("in", 1)]))
     assert (await look(plane)).needs == ()

@@ -50,10 +50,10 @@ PATHS: dict[str, type[msgspec.Struct]] = {
     "/workers/v1/claim": heartbeat.Claim,
     "/workers/v1/heartbeat": heartbeat.TaskHeartbeat,
     "/workers/v1/driver": heartbeat.DriverHeartbeat,
-    "/workers/v1/outcome": heartbeat.Outcome,
+    "/workers/v1/outcome": heartbeat.ReportedOutcome,
     drill.DRILL_PATH: drill.DrillReport,
     audit.CLAIM_PATH: audit.AuditClaim,
-    audit.PROGRESS_PATH: audit.AuditProgress,
+    audit.PROGRESS_PATH: audit.AuditProgressReport,
     audit.OUTCOME_PATH: audit.AuditOutcome,
 }
 

@@ -6,10 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.core.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset, plan
+from app.core.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset, ResetBounds, plan
 from app.kit.errors import Problem
 
-BOUNDS = {("b", 0): Bounds(earliest=5, end=9), ("a", 1): Bounds(earliest=0, end=3), ("a", 0): Bounds(earliest=2, end=2)}
+BOUNDS = {
+    ("b", 0): ResetBounds(earliest=5, end=9),
+    ("a", 1): ResetBounds(earliest=0, end=3),
+    ("a", 0): ResetBounds(earliest=2, end=2),
+}
 K = OffsetTargetKind
 
 

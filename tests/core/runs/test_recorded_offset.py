@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.pipelines.pipeline import StartPosition
-from app.core.runs.offset_reset import Bounds
+from app.core.runs.offset_reset import ResetBounds
 from app.core.runs.recorded_offset import (
     Compared,
     LostOffset,
@@ -18,7 +18,9 @@ from app.core.runs.recorded_offset import (
     lost_sentence,
 )
 
-BOUNDS: dict[tuple[str, int], Bounds | str] = {("in", number): Bounds(earliest=2, end=10) for number in range(3)}
+BOUNDS: dict[tuple[str, int], ResetBounds | str] = {
+    ("in", number): ResetBounds(earliest=2, end=10) for number in range(3)
+}
 
 
 def of(
@@ -26,7 +28,7 @@ def of(
     *recorded: RecordedOffset,
     start: StartPosition = StartPosition.EARLIEST,
     topic_id: str | None = "a",
-    bounds: dict[tuple[str, int], Bounds | str] | None = None,
+    bounds: dict[tuple[str, int], ResetBounds | str] | None = None,
 ) -> Compared:
     return compare(
         recorded,
@@ -95,7 +97,10 @@ def test_an_offset_that_the_group_still_has_of_a_deleted_topic_is_not_read_from(
 
 
 def test_a_partition_without_a_leader_says_so_and_hides_nothing_of_the_others() -> None:
-    bounds: dict[tuple[str, int], Bounds | str] = {("in", 1): "no leader", ("in", 2): Bounds(earliest=2, end=10)}
+    bounds: dict[tuple[str, int], ResetBounds | str] = {
+        ("in", 1): "no leader",
+        ("in", 2): ResetBounds(earliest=2, end=10),
+    }
     found = of({0: 7}, at(0, 7), at(1, 8), at(2, 9), bounds=bounds)
     assert found == Compared(
         lost=(LostOffset(topic="in", partition=2, recorded=9, begins=2),),

@@ -20,7 +20,7 @@ from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.runs.number_bounds import LARGEST, Sieve, numbers_of
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.service import heartbeats, retention
-from app.core.runs.service.heartbeats import Heard
+from app.core.runs.service.heartbeats import HeartbeatResult
 from app.core.runs.service.worker_words import MOST_OF_UNKNOWN
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
 from app.core.runs.store.tasks import TaskStore
@@ -28,7 +28,7 @@ from app.core.runs.tables.tasks import task_attempts
 from app.core.runs.task import Counters, EventKind, PartitionProgress, TaskReport
 from app.core.wire.heartbeat import DriverHeartbeat, GoneAttempt, GoneBy, TaskEvent, TaskHeartbeat
 from app.core.wire.offset_events import Assigned
-from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
+from app.core.wire.offset_report import Init, OffsetReport, ReportedPartition
 from app.kit.errors import ForbiddenError, InvalidError
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, driver_heartbeat, task_heartbeat
 
@@ -54,7 +54,9 @@ def test_heartbeat_with_a_number_without_a_bound_is_not_accepted(hint: Any) -> N
         Sieve().bounded(forgetful(**said, retries=1))
 
 
-async def receive(plane: ControlPlane, heartbeat: TaskHeartbeat, *, counts: dict[str, int] | None = None) -> Heard:
+async def receive(
+    plane: ControlPlane, heartbeat: TaskHeartbeat, *, counts: dict[str, int] | None = None
+) -> HeartbeatResult:
     scope = heartbeats.RunTokenScope(run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
     async with plane.uow() as uow:
         heard = await heartbeats.receive_heartbeat(
@@ -105,7 +107,7 @@ async def test_nothing_of_an_honest_heartbeat_is_dropped(plane: ControlPlane) ->
         commits_every_ms=100,
         offsets=OffsetReport(
             inits=(Init(7, 4, None),),
-            partitions=(PartitionOffsets(topic="in", partition=0, recorded=1, events=(Assigned(index=0, number=1),)),),
+            partitions=(ReportedPartition(topic="in", partition=0, recorded=1, events=(Assigned(index=0, number=1),)),),
         ),
     )
     heard = await receive(plane, honest)
@@ -333,7 +335,7 @@ async def test_driver_reports_its_own_tasks_and_one_attempt_of_each(plane: Contr
 
 async def test_offsets_and_inits_of_others_are_not_taken(plane: ControlPlane) -> None:
     run = await plane.running()
-    own = PartitionOffsets(topic="in", partition=0, recorded=1, events=(Assigned(index=0, number=1),))
+    own = ReportedPartition(topic="in", partition=0, recorded=1, events=(Assigned(index=0, number=1),))
     told = OffsetReport(
         heard_ms=-HUGE,
         inits=(Init(7, 4, None), Init(7, 4, STRANGER), Init(-HUGE, 4, None), Init(7, 2**15, None)),

@@ -25,15 +25,15 @@ from app.core.wire.heartbeat import (
     DriverHeartbeat,
     EventKind,
     HeartbeatAnswer,
-    Outcome,
     OutcomeKind,
     PartitionProgress,
+    ReportedOutcome,
     TaskEvent,
     TaskHeartbeat,
     TaskState,
 )
 from app.core.wire.offset_events import Assigned
-from app.core.wire.offset_report import OffsetReport, PartitionOffsets
+from app.core.wire.offset_report import OffsetReport, ReportedPartition
 from app.core.wiring import Wiring
 from app.edges.embedded.kafka import KafkaCluster
 from app.kit.access import Role
@@ -127,7 +127,7 @@ async def test_a_driver_claims_reports_and_ends(worker: Worker, administrator: h
     assert [(task["last"]["state"], task["last"]["pid"]) for task in tasks] == [("running", 3)]
     run = (await administrator.get(f"/api/v1/runs/{worker.run_id}")).json()
     assert run["state"] == "running"
-    ended = Outcome(run_id=worker.run_id, ordinal=0, lease=1, kind=OutcomeKind.DRAINED, application_id="app-1")
+    ended = ReportedOutcome(run_id=worker.run_id, ordinal=0, lease=1, kind=OutcomeKind.DRAINED, application_id="app-1")
     assert (await worker.post("outcome", ended)).json() == {}
     run = (await administrator.get(f"/api/v1/runs/{worker.run_id}")).json()
     assert run["instances"][0]["state"] == "stopped"
@@ -170,7 +170,7 @@ async def test_offsets_are_stored_beside_the_heartbeat_and_a_failure_delays_no_a
     (topic,) = pipeline["definition"]["source_topics"]
 
     async def beat(sequence: int, recorded: int) -> HeartbeatAnswer:
-        told = PartitionOffsets(
+        told = ReportedPartition(
             topic=topic, partition=0, recorded=recorded, events=(Assigned(index=recorded - 1, number=1),)
         )
         message = worker.heartbeat(sequence=sequence, offsets=OffsetReport(partitions=(told,)))

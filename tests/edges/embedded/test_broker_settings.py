@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.edges.embedded.broker_settings import Listener, broker_settings
+from app.edges.embedded.broker_settings import BrokerListener, broker_settings
 
 
 def test_clients_get_the_advertised_port_of_a_listener() -> None:
@@ -13,7 +13,7 @@ def test_clients_get_the_advertised_port_of_a_listener() -> None:
         voters="1@127.0.0.1:15002",
         brokers=1,
         data=Path("data"),
-        listeners={"PROXIED": Listener(15_003, "PLAINTEXT", advertised=15_999)},
+        listeners={"PROXIED": BrokerListener(15_003, "PLAINTEXT", advertised=15_999)},
     )
     assert settings["listeners"] == (
         "PLAINTEXT://127.0.0.1:15001,PROXIED://127.0.0.1:15003,CONTROLLER://127.0.0.1:15002"

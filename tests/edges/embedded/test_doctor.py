@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from app.edges.cli.doctor import doctor
 from app.edges.embedded.caches import cache_dir
-from app.edges.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, find_chromium, is_enough
+from app.edges.embedded.doctor import DoctorFinding, DoctorVerdict, Machine, Purpose, examine, find_chromium, is_enough
 from app.edges.embedded.maven import KAFKA_JARS, ensure_jars
 from tests.support.worker_listener import WorkerListener
 
@@ -23,7 +23,7 @@ command = typer.Typer()
 command.command()(doctor)
 
 
-def by_name(findings: list[Finding]) -> dict[str, Finding]:
+def by_name(findings: list[DoctorFinding]) -> dict[str, DoctorFinding]:
     return {finding.name: finding for finding in findings}
 
 
@@ -63,7 +63,7 @@ def test_bare_path_lacks_java_bash_and_chromium_each_with_a_line_to_type(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     findings = examine(machine({"PATH": str(tmp_path)}), [Purpose.TESTS])
-    missing = {finding.name: finding.remedy for finding in findings if finding.verdict is Verdict.MISSING}
+    missing = {finding.name: finding.remedy for finding in findings if finding.verdict is DoctorVerdict.MISSING}
     prefix = "" if os.geteuid() == 0 else "sudo "
     assert missing == {
         "Java": f"{prefix}apt-get install openjdk-17-jre-headless  (where there is none: openjdk-21-jre-headless)",
@@ -85,14 +85,14 @@ def test_server_needs_no_embedded_kafka_and_reports_missing_java(
     findings = examine(machine({"PATH": str(tmp_path)}), [Purpose.SERVE])
     assert not {"Kafka", "Java"} & by_name(findings).keys()
     drivers = by_name(findings)["Drivers' Java"]
-    assert drivers.verdict is Verdict.WARNING
+    assert drivers.verdict is DoctorVerdict.WARNING
     assert "cannot start a pipeline" in drivers.detail
     assert is_enough(findings)
 
 
 def test_wrong_java_home_setting_is_named_though_path_has_a_java(tmp_path: Path) -> None:
     finding = by_name(examine(machine(java_home=tmp_path / "nowhere")))["Drivers' Java"]
-    assert finding.verdict is Verdict.MISSING
+    assert finding.verdict is DoctorVerdict.MISSING
     assert f"the setting java_home ({tmp_path}/nowhere/bin/java) does not exist" in finding.detail
     assert "FENCELINE_JAVA_HOME" in finding.remedy
 
@@ -100,7 +100,7 @@ def test_wrong_java_home_setting_is_named_though_path_has_a_java(tmp_path: Path)
 def test_wrong_java_home_in_the_environment_is_named_beside_what_is_taken_instead(tmp_path: Path) -> None:
     environ = {**os.environ, "JAVA_HOME": str(tmp_path)}
     finding = by_name(examine(machine(environ), [Purpose.DEMO]))["Java"]
-    assert finding.verdict is Verdict.WARNING
+    assert finding.verdict is DoctorVerdict.WARNING
     assert f"is taken, because JAVA_HOME ({tmp_path}/bin/java) does not exist" in finding.detail
 
 
@@ -108,7 +108,7 @@ def test_workers_python_that_this_machine_lacks_is_a_warning_as_executors_may_ha
     there = program(tmp_path / "python", "exit 0")
     found = by_name(examine(machine(worker_python=str(there)), [Purpose.SERVE]))["Workers' Python"]
     lacking = by_name(examine(machine(worker_python=f"{there}9"), [Purpose.SERVE]))["Workers' Python"]
-    assert (found.verdict, lacking.verdict) == (Verdict.FOUND, Verdict.WARNING)
+    assert (found.verdict, lacking.verdict) == (DoctorVerdict.FOUND, DoctorVerdict.WARNING)
     assert f"{there}9" in lacking.detail
 
 
@@ -116,7 +116,7 @@ def test_chromium_that_does_not_run_is_missing(tmp_path: Path) -> None:
     stub = program(tmp_path / "chromium", "echo 'install the snap' >&2; exit 1")
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     finding = by_name(examine(machine(environ), [Purpose.TESTS]))["Chromium"]
-    assert finding.verdict is Verdict.MISSING
+    assert finding.verdict is DoctorVerdict.MISSING
     assert f"{stub} does not run" in finding.detail
 
 
@@ -124,16 +124,16 @@ def test_folder_that_cannot_be_made_is_missing_with_the_setting_that_moves_it(tm
     (tmp_path / "file").touch()
     folders = {"FENCELINE_STATE_DIR": tmp_path / "file" / "state", "FENCELINE_CACHE_DIR": tmp_path / "new" / "cache"}
     findings = by_name(examine(Machine(environ=os.environ, folders=folders), [Purpose.SERVE]))
-    assert findings["FENCELINE_STATE_DIR"].verdict is Verdict.MISSING
+    assert findings["FENCELINE_STATE_DIR"].verdict is DoctorVerdict.MISSING
     assert f"{tmp_path}/file is not a folder" in findings["FENCELINE_STATE_DIR"].detail
-    assert findings["FENCELINE_CACHE_DIR"].verdict is Verdict.FOUND
+    assert findings["FENCELINE_CACHE_DIR"].verdict is DoctorVerdict.FOUND
 
 
 def test_empty_cache_is_filled_later_and_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     findings = examine(machine(), [Purpose.DEMO])
     kafka = by_name(findings)["Kafka"]
-    assert (kafka.verdict, kafka.remedy) == (Verdict.LATER, "fenceline doctor --fetch")
+    assert (kafka.verdict, kafka.remedy) == (DoctorVerdict.LATER, "fenceline doctor --fetch")
     assert "0 of" in kafka.detail
     assert is_enough(findings)
 
@@ -145,7 +145,7 @@ def test_damaged_jar_in_the_cache_counts_as_missing(tmp_path: Path, monkeypatch:
     copies.mkdir(parents=True)
     for jar in jars:
         (copies / jar.name).symlink_to(jar)
-    assert by_name(examine(machine(), [Purpose.DEMO]))["Kafka"].verdict is Verdict.FOUND
+    assert by_name(examine(machine(), [Purpose.DEMO]))["Kafka"].verdict is DoctorVerdict.FOUND
     (copies / jars[0].name).unlink()
     (copies / jars[0].name).write_bytes(b"damaged")
     assert f"{len(jars) - 1} of {len(jars)} jars" in by_name(examine(machine(), [Purpose.DEMO]))["Kafka"].detail
@@ -153,7 +153,7 @@ def test_damaged_jar_in_the_cache_counts_as_missing(tmp_path: Path, monkeypatch:
 
 def test_named_database_that_answers_is_found_and_its_password_is_not_shown(postgres_server_url: str) -> None:
     postgres = by_name(examine(machine(database_url=postgres_server_url), [Purpose.SERVE]))["Postgres"]
-    assert postgres.verdict is Verdict.FOUND, postgres
+    assert postgres.verdict is DoctorVerdict.FOUND, postgres
     assert "FENCELINE_DATABASE_URL" in postgres.detail
     assert (sa.make_url(postgres_server_url).password or "") not in postgres.detail
 
@@ -161,7 +161,7 @@ def test_named_database_that_answers_is_found_and_its_password_is_not_shown(post
 @pytest.mark.parametrize("url", ["postgresql://u:secret@127.0.0.1:1/f", "secret@nowhere"])
 def test_named_database_that_does_not_answer_is_missing_and_no_other_is_taken(url: str) -> None:
     postgres = by_name(examine(machine(database_url=url), [Purpose.SERVE]))["Postgres"]
-    assert postgres.verdict is Verdict.MISSING
+    assert postgres.verdict is DoctorVerdict.MISSING
     assert "FENCELINE_DATABASE_URL" in postgres.detail
     assert "secret" not in postgres.detail
 
@@ -173,7 +173,7 @@ def test_port_in_use_is_a_warning_with_the_setting_that_moves_it() -> None:
         port: int = listener.getsockname()[1]
         findings = examine(machine(port=port), [Purpose.SERVE])
     finding = by_name(findings)[f"Port {port}"]
-    assert finding.verdict is Verdict.WARNING
+    assert finding.verdict is DoctorVerdict.WARNING
     assert finding.remedy == "FENCELINE_USERS_PORT=PORT fenceline serve"
     assert is_enough(findings)
 
@@ -184,7 +184,7 @@ def test_isolation_that_the_kernel_forbids_is_named_with_its_reason(tmp_path: Pa
     asked = machine(environ)
     assert "Isolation" not in by_name(examine(asked, [Purpose.SERVE])), "nobody may upload Python"
     finding = by_name(examine(replace(asked, validates_python=True), [Purpose.SERVE]))["Isolation"]
-    assert finding.verdict is Verdict.WARNING
+    assert finding.verdict is DoctorVerdict.WARNING
     assert "No permissions to create new namespace" in finding.detail
 
 
@@ -219,14 +219,16 @@ RECOVERY = "<tr><td>spark.deploy.recoveryMode</td><td>{}</td></tr>"
 @pytest.mark.parametrize(
     ("page", "verdict", "said"),
     [
-        (ENVIRONMENT.format(RECOVERY.format("FILESYSTEM")), Verdict.FOUND, r"\(FILESYSTEM\)"),
-        (ENVIRONMENT.format(RECOVERY.format("NONE")), Verdict.WARNING, "forgets all applications"),
-        (ENVIRONMENT.format(""), Verdict.WARNING, "forgets all applications"),
-        ("<html>something else</html>", Verdict.WARNING, "is not the environment page of a Spark master"),
-        (None, Verdict.WARNING, "/environment/ answers 404; masters before Spark 4.0"),
+        (ENVIRONMENT.format(RECOVERY.format("FILESYSTEM")), DoctorVerdict.FOUND, r"\(FILESYSTEM\)"),
+        (ENVIRONMENT.format(RECOVERY.format("NONE")), DoctorVerdict.WARNING, "forgets all applications"),
+        (ENVIRONMENT.format(""), DoctorVerdict.WARNING, "forgets all applications"),
+        ("<html>something else</html>", DoctorVerdict.WARNING, "is not the environment page of a Spark master"),
+        (None, DoctorVerdict.WARNING, "/environment/ answers 404; masters before Spark 4.0"),
     ],
 )
-def test_spark_master_that_forgets_its_applications_is_warned_of(page: str | None, verdict: Verdict, said: str) -> None:
+def test_spark_master_that_forgets_its_applications_is_warned_of(
+    page: str | None, verdict: DoctorVerdict, said: str
+) -> None:
     listener = WorkerListener()
     listener.answer_with("/environment/", (page or "").encode())
     if page is None:
@@ -238,7 +240,7 @@ def test_spark_master_that_forgets_its_applications_is_warned_of(page: str | Non
     finding = by_name(findings)["spark://m:7077"]
     assert finding.verdict is verdict
     assert re.search(said, finding.detail), finding.detail
-    assert bool(finding.remedy) is (verdict is Verdict.WARNING)
+    assert bool(finding.remedy) is (verdict is DoctorVerdict.WARNING)
 
 
 def test_unreachable_spark_master_is_reported_with_its_address() -> None:

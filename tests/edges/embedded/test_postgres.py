@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from app.edges.embedded import kafka, postgres, unprivileged
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.postgres import EmbeddedPostgres, postgres_binaries
-from app.edges.embedded.processes import Identity, has_ended
+from app.edges.embedded.processes import ChildUser, has_ended
 from tests.support.waiting import wait_for
 
 
@@ -210,7 +210,7 @@ def test_owner_of_a_closed_folder_reaches_what_lies_in_it(tmp_path: Path) -> Non
     closed.mkdir(mode=0o700)
     status = closed.stat()
     assert unprivileged.can_reach(closed / "file", None)
-    assert not unprivileged.can_reach(closed / "file", Identity(uid=status.st_uid + 1, gid=status.st_gid + 1))
+    assert not unprivileged.can_reach(closed / "file", ChildUser(uid=status.st_uid + 1, gid=status.st_gid + 1))
 
 
 def test_server_dies_while_a_client_waits_and_the_client_learns_it(server: EmbeddedPostgres) -> None:

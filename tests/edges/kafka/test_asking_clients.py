@@ -11,7 +11,7 @@ import pytest
 from app.core.clusters.brokers import Connection
 from app.edges.kafka import cluster_client
 from app.edges.kafka.admin import KafkaBrokers
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.kit.errors import BrokerUnreachableError
 from tests.support.waiting import wait_for
 
@@ -48,7 +48,10 @@ async def test_failed_question_about_a_group_leaves_no_thread_behind() -> None:
         before = threading.active_count()
         with pytest.raises(BrokerUnreachableError, match=address):
             cluster_client.ask(
-                {"bootstrap.servers": address}, Attempt(address, 0.3), "describe g", lambda client: client.describe("g")
+                {"bootstrap.servers": address},
+                ConnectionAttempt(address, 0.3),
+                "describe g",
+                lambda client: client.describe("g"),
             )
     # What explains the failure has a second left where nothing answers.
     wait_for(lambda: threading.active_count() <= before, 10, lambda: f"threads: {threading.enumerate()}")

@@ -9,7 +9,7 @@ import pytest
 from app.core.clusters.brokers import Connection, TopicPartition
 from app.core.journals import group_records
 from app.core.journals.live_groups import GroupKind, GroupState, LiveGroup
-from app.core.observing.group_list import GroupMember, members_of
+from app.core.observing.group_list import ListedMember, members_of
 from app.edges.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.edges.kafka.test_observed_journals import tail_of
@@ -83,7 +83,7 @@ def _offsets(group: LiveGroup) -> dict[tuple[str, int], int]:
     return {at: found.commit.offset for at, found in group.offsets.items()}
 
 
-def _told(member: GroupMember) -> tuple[object, ...]:
+def _told(member: ListedMember) -> tuple[object, ...]:
     """The common part: a journal of KIP-848 names topics by ids where no offset is committed."""
     partitions = {number for owned in member.owned for number in owned.partitions}
     return (member.member_id, member.client_id, member.host, member.epoch, partitions)

@@ -9,7 +9,7 @@ from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_transactions import LiveTransactions
 from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_recording import VERSIONS, Stage, Version, play
@@ -34,10 +34,12 @@ def test_journals_say_what_kafkas_own_tools_say(version: Version) -> None:
         stage = Stage(servers, version.jars)
         play(stage)
         live = LiveTransactions()
-        for partition, batch in read_logs({"bootstrap.servers": servers}, Attempt(servers, 30), TRANSACTIONS):
+        for partition, batch in read_logs({"bootstrap.servers": servers}, ConnectionAttempt(servers, 30), TRANSACTIONS):
             live.apply(partition, batch)
         groups = LiveGroups()
-        for partition, batch in read_logs({"bootstrap.servers": servers}, Attempt(servers, 30), group_records.TOPIC):
+        for partition, batch in read_logs(
+            {"bootstrap.servers": servers}, ConnectionAttempt(servers, 30), group_records.TOPIC
+        ):
             groups.apply(partition, batch)
         assert not live.reading.unreadable
         assert not groups.reading.unreadable

@@ -17,12 +17,12 @@ from app.core.fencing.fencing_event import Cause
 from app.core.fencing.steps import cases_of
 from app.core.journals import group_records
 from app.core.journals.live_groups import GroupKind, GroupState, LiveGroup
-from app.core.journals.live_transactions import ClientProtocol, LiveTransaction, StepKind
+from app.core.journals.live_transactions import ClientProtocol, EpochStepKind, LiveTransaction
 from app.core.journals.transaction_state import TopicPartitions, TransactionStatus
 from app.core.observing.group_list import members_of
 from app.core.observing.snapshot import Snapshot
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ask
 from app.edges.kafka.transactions.client import TransactionClient
 from tests.edges.kafka.test_observed_journals import tail_of
@@ -56,7 +56,7 @@ def _ids_of(seen: Snapshot, application_id: str) -> dict[str, LiveTransaction]:
 
 def answers(servers: str, names: list[str]) -> dict[str, tuple[object, ...]]:
     """Return the coordinators' descriptions of the ids: state, producer id, epoch, timeout."""
-    with TransactionClient({"bootstrap.servers": servers}, Attempt(servers, _DEADLINE_S)) as client:
+    with TransactionClient({"bootstrap.servers": servers}, ConnectionAttempt(servers, _DEADLINE_S)) as client:
         known = client.describe_transactions(names)
     return {
         name: (one.state, one.producer_id, one.producer_epoch, one.timeout_ms)
@@ -72,7 +72,7 @@ def shown(live: LiveTransaction) -> tuple[object, ...]:
 
 def protocol_of(servers: str, group: str) -> str:
     """As its coordinator describes it, with its one member."""
-    attempt = Attempt(servers, _DEADLINE_S)
+    attempt = ConnectionAttempt(servers, _DEADLINE_S)
     described = ask({"bootstrap.servers": servers}, attempt, group, lambda client: client.describe(group))
     assert (described.state, len(described.members)) == ("Stable", 1)
     assert described.members[0].client_id.startswith(group)
@@ -159,7 +159,11 @@ def test_kafka_streams_and_the_loop_are_distinguished_from_fencing(kafka: KafkaC
         assert one.commits > _COMMITS
         assert one.state.producer_epoch >= one.commits
     taken = seen.transactions[kept_id]
-    assert [step.kind for step in taken.steps] == [StepKind.INITIALISED, StepKind.ABORTED, StepKind.INITIALISED]
+    assert [step.kind for step in taken.steps] == [
+        EpochStepKind.INITIALISED,
+        EpochStepKind.ABORTED,
+        EpochStepKind.INITIALISED,
+    ]
     assert causes_of(taken) == [Cause.APPLICATION_RETURNED]
     assert causes_of(before) == [Cause.TIMEOUT]
     assert causes_of(after) == []

@@ -16,11 +16,11 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from app.core.journals import group_records, transaction_state
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
-from app.core.observing.journals import Heard
-from app.core.observing.snapshot import Phase, Source
+from app.core.observing.journals import FetchOutcome
+from app.core.observing.snapshot import ReadingPhase, SnapshotSource
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.maven import KAFKA_JARS
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.journal_tail import JournalTail
 from app.edges.kafka.raw_fetch import read_logs
 from tests.conftest import MakeTopic
@@ -39,7 +39,7 @@ _TIMEOUT_S = 30.0
 
 @contextmanager
 def tail_of(kafka: KafkaCluster, *topics: str) -> Generator[JournalTail]:
-    attempt = Attempt(kafka.bootstrap_servers, _TIMEOUT_S)
+    attempt = ConnectionAttempt(kafka.bootstrap_servers, _TIMEOUT_S)
     with JournalTail({"bootstrap.servers": kafka.bootstrap_servers}, attempt, topics, timeout_s=5) as tail:
         yield tail
 
@@ -51,7 +51,7 @@ def test_the_published_state_is_the_state_of_the_journals(version: Version, tmp_
     """Watched from before the journals were there, through every scene of the recordings."""
     with KafkaCluster.start(jars=version.jars, overrides={**TEST_BROKER_SETTINGS, **version.settings}) as kafka:
         with watching(kafka, tmp_path) as watched:
-            absent = watched.until(lambda seen: seen.transaction_journal.phase is Phase.ABSENT, "no journal yet")
+            absent = watched.until(lambda seen: seen.transaction_journal.phase is ReadingPhase.ABSENT, "no journal yet")
             assert not absent.transactions
             topics = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=_TIMEOUT_S).topics
             assert not {TRANSACTIONS, GROUPS} & set(topics), "looking for the journals has created them"
@@ -59,7 +59,7 @@ def test_the_published_state_is_the_state_of_the_journals(version: Version, tmp_
             watched.until(lambda seen: "open-0" in seen.transactions and "waiting" in seen.groups, "the last scene")
             seen = watched.until_live()
         transactions, groups = LiveTransactions(), LiveGroups()
-        attempt = Attempt(kafka.bootstrap_servers, _TIMEOUT_S)
+        attempt = ConnectionAttempt(kafka.bootstrap_servers, _TIMEOUT_S)
         for partition, batch in read_logs({"bootstrap.servers": kafka.bootstrap_servers}, attempt, TRANSACTIONS):
             transactions.apply(partition, batch)
         for partition, batch in read_logs({"bootstrap.servers": kafka.bootstrap_servers}, attempt, GROUPS):
@@ -114,9 +114,9 @@ def test_log_without_the_read_position_is_reported_and_read_from_its_start(
         with tail_of(kafka, topic) as tail:
             tail.follow(topic, 0, lost)
             (gone,) = tail.poll(timeout_s=_TIMEOUT_S)
-            assert (gone.heard, gone.next_offset) == (Heard.GONE, 2)
+            assert (gone.heard, gone.next_offset) == (FetchOutcome.GONE, 2)
             (read,) = tail.poll(timeout_s=_TIMEOUT_S)
-            assert (read.heard, read.next_offset, read.end) == (Heard.READ, 4, 4)
+            assert (read.heard, read.next_offset, read.end) == (FetchOutcome.READ, 4, 4)
 
 
 def test_frozen_leader_delays_its_own_partitions_only(kafka_cluster3: KafkaCluster) -> None:
@@ -216,7 +216,7 @@ def test_only_broker_restarts_and_is_read_on(tmp_path: Path) -> None:
         with watching(kafka, tmp_path / "folds") as watched:
             watched.until(lambda seen: "a" in seen.transactions, "the id")
             kafka.broker(1).kill()
-            lost = watched.until(lambda seen: seen.transaction_journal.phase is Phase.LOST, "the broker is away")
+            lost = watched.until(lambda seen: seen.transaction_journal.phase is ReadingPhase.LOST, "the broker is away")
             assert kafka.bootstrap_servers in lost.transaction_journal.problem
             assert "a" in lost.transactions
             kafka.broker(1).start()
@@ -262,17 +262,17 @@ def test_permission_that_is_taken_away_and_given_back(tmp_path: Path) -> None:
             watched.until(lambda seen: "a" in seen.transactions, "the id by the journal")
             deny(kafka.bootstrap_servers, TRANSACTIONS, AclOperation.READ)
             seen = watched.until(
-                lambda seen: seen.transaction_journal.phase is Phase.REFUSED and "a" in seen.transactions,
+                lambda seen: seen.transaction_journal.phase is ReadingPhase.REFUSED and "a" in seen.transactions,
                 "the id by the coordinators",
             )
-            assert seen.transaction_journal.source is Source.ADMIN_CALLS
+            assert seen.transaction_journal.source is SnapshotSource.ADMIN_CALLS
             assert not seen.transactions["a"].is_from_journal
             assert "permission READ" in seen.transaction_journal.problem
             still_open.commit_transaction(_TIMEOUT_S)
             watched.until(lambda seen: not seen.transactions["a"].is_open, "the commit by the coordinators")
             allow_again(kafka.bootstrap_servers, TRANSACTIONS)
             again = watched.until(
-                lambda seen: seen.transaction_journal.phase is Phase.LIVE and "a" in seen.transactions,
+                lambda seen: seen.transaction_journal.phase is ReadingPhase.LIVE and "a" in seen.transactions,
                 "the journal may be read again",
             )
             assert again.transactions["a"].is_from_journal

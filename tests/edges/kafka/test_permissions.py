@@ -31,9 +31,9 @@ from app.edges.kafka.transactions.journals import (
     catch_up_transactions,
 )
 from app.kit.errors import FencelineError
-from app.products.conformance.checking.bench import Place
+from app.products.conformance.checking.bench import BenchPlace
 from app.products.conformance.checking.checks import CHECKS, results_of
-from app.products.conformance.report import Verdict
+from app.products.conformance.report import ConformanceVerdict
 from app.products.files.orphan_ports import OrphanOrder
 from app.products.files.reference_topics import KafkaReferenceTopics
 from app.products.files.service.collecting import FileOrphanCollectors
@@ -365,7 +365,7 @@ def test_conformance_names_the_right_that_is_missing(stage: Stage, tmp_path: Pat
     tried = [by_name[name] for name in ("offsets-with-outputs", "outlives-a-broker")]
 
     def said_to(visitor: Visitor) -> list[str]:
-        place = Place(
+        place = BenchPlace(
             visitor.resolved,
             prefix=unique_name("fenceline-conformance"),
             replication_factor=1,
@@ -374,7 +374,7 @@ def test_conformance_names_the_right_that_is_missing(stage: Stage, tmp_path: Pat
         )
         results = list(results_of(place, tried))
         place.close()
-        not_checked = [one.said for one in results if one.verdict is Verdict.NOT_CHECKED]
+        not_checked = [one.said for one in results if one.verdict is ConformanceVerdict.NOT_CHECKED]
         return [*not_checked, *(f"left behind: {left}" for left in place.left_behind)]
 
     for number, missing in enumerate([None, *acls]):

@@ -14,7 +14,7 @@ from confluent_kafka.admin._records import DeletedRecords
 from app.core.clusters.brokers import TopicPartition as PortPartition
 from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import RawFetcher, read_logs
 from app.kit.errors import BrokerUnreachableError, UnavailableError
 from tests.conftest import MakeTopic
@@ -28,7 +28,7 @@ _TIMEOUT_S = 30.0
 
 def batches_of(bootstrap_servers: str, topic: str) -> list[tuple[int, RecordBatch]]:
     found: list[tuple[int, RecordBatch]] = []
-    attempt = Attempt(bootstrap_servers, _TIMEOUT_S)
+    attempt = ConnectionAttempt(bootstrap_servers, _TIMEOUT_S)
     for partition, batch in read_logs({"bootstrap.servers": bootstrap_servers}, attempt, topic):
         assert isinstance(batch, RecordBatch)
         found.append((partition, batch))
@@ -81,7 +81,7 @@ def test_open_transaction_holds_the_last_stable_offset_back(kafka: KafkaCluster,
     produce(kafka.bootstrap_servers, topic, ["plain"])
     still_open = produce(kafka.bootstrap_servers, topic, ["pending", "pending"], transactional_id=unique_name())
     at = PortPartition(topic, 0)
-    with RawFetcher({"bootstrap.servers": kafka.bootstrap_servers}, Attempt("", _TIMEOUT_S)) as fetcher:
+    with RawFetcher({"bootstrap.servers": kafka.bootstrap_servers}, ConnectionAttempt("", _TIMEOUT_S)) as fetcher:
         found = fetcher.fetch({at: 0})[at]
         assert (found.log_start_offset, found.last_stable_offset, found.high_watermark, found.next_offset) == (
             0,
@@ -124,7 +124,7 @@ def test_reading_goes_on_when_a_leader_is_gone(kafka_cluster3: KafkaCluster) -> 
     create_topic(servers, topic, partitions=3)
     fill(servers, topic, each=60)
     # Each broker leads one partition, and one answer has a third of it: the killed one's rest needs its next leader.
-    reading = read_logs({"bootstrap.servers": servers}, Attempt(servers, 60), topic)
+    reading = read_logs({"bootstrap.servers": servers}, ConnectionAttempt(servers, 60), topic)
     seen = [next(reading)]
     found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
     victim = kafka_cluster3.broker(found.partitions[seen[0][0]].leader)
@@ -164,4 +164,4 @@ def test_topic_that_is_not_there_is_named(kafka: KafkaCluster) -> None:
 
 def test_broker_that_does_not_answer_is_named() -> None:
     with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:9"):
-        list(read_logs({"bootstrap.servers": "127.0.0.1:9"}, Attempt("127.0.0.1:9", 1.0), "any"))
+        list(read_logs({"bootstrap.servers": "127.0.0.1:9"}, ConnectionAttempt("127.0.0.1:9", 1.0), "any"))

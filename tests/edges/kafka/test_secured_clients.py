@@ -17,7 +17,7 @@ from app.core.clusters.brokers import Connection, TopicPartition
 from app.core.clusters.cluster import Cluster
 from app.core.observing.fold_files import FoldFiles
 from app.core.observing.live_cluster import JOURNALS
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.journal_tail import KafkaJournals
 from app.edges.kafka.transactions.brokers import KafkaTransactions
@@ -329,9 +329,9 @@ async def test_observer_names_a_password_that_has_changed_and_goes_on_with_the_n
     watched = Watched(cluster, journals=journals, store=FoldFiles(tmp_path, groups=()))
     watched.observer.start()
     try:
-        lost = watched.until(lambda seen: seen.transaction_journal.phase is Phase.LOST, "the refusal")
+        lost = watched.until(lambda seen: seen.transaction_journal.phase is ReadingPhase.LOST, "the refusal")
         assert any(part in lost.transaction_journal.problem for part in _SAID["password"])
         environment.update(secured.secrets_of(secured.trusted))
-        watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the new password")
+        watched.until(lambda seen: seen.transaction_journal.phase is ReadingPhase.LIVE, "the new password")
     finally:
         assert watched.observer.stop()

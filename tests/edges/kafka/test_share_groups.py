@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.core.blocked.diagnosis import Asked, Kind, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, Asked, DiagnosisKind
 from app.core.blocked.service.explaining import explain
 from app.core.clusters.brokers import Connection, GroupDescription
 from app.core.journals import group_records
@@ -19,7 +19,7 @@ from app.core.journals.live_groups import GroupKind, GroupState, LiveGroup
 from app.core.observing.group_list import members_of
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ask
 from app.edges.kafka.transactions.brokers import KafkaTransactions
 from tests.edges.kafka.test_observed_journals import tail_of
@@ -51,7 +51,9 @@ def share_group(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def _described(servers: str, group: str) -> GroupDescription:
-    return ask({"bootstrap.servers": servers}, Attempt(servers, 30), group, lambda client: client.describe(group))
+    return ask(
+        {"bootstrap.servers": servers}, ConnectionAttempt(servers, 30), group, lambda client: client.describe(group)
+    )
 
 
 def _asked(kafka: KafkaCluster, group: str) -> LiveGroup | None:
@@ -100,9 +102,9 @@ async def test_share_group_is_described_and_explained(
     async def asked_by(_: object) -> Asked:
         return Asked(bootstrap_servers=connection["bootstrap.servers"], now_ms=0)
 
-    for kind in (None, Kind.GROUP):
+    for kind in (None, DiagnosisKind.GROUP):
         explained = await explain(transactions, connection, group, asked_by, kind=kind)
-        assert (explained.kind, explained.verdict) == (Kind.GROUP, Verdict.CANNOT_TELL)
+        assert (explained.kind, explained.verdict) == (DiagnosisKind.GROUP, AdviceVerdict.CANNOT_TELL)
         assert "__share_group_state, which is not decoded" in explained.headline
 
 

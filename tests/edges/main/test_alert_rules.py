@@ -13,11 +13,11 @@ import yaml
 from app.core.fencing.fencing_event import Cause
 from app.core.hanging.report import SearchReport
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
 from app.kit.access import Role
 from app.products.audits.audit import ENDED
-from app.products.audits.result import Verdict
+from app.products.audits.result import AuditVerdict
 from tests.support.fencing import register
 from tests.support.fixtures import AsRole
 from tests.support.observing import cluster
@@ -25,10 +25,10 @@ from tests.support.observing import cluster
 RULES = Path(__file__).parents[3] / "deploy/prometheus-alerts.yml"
 WORDS = {
     "cause": set(Cause),
-    "phase": set(Phase),
+    "phase": set(ReadingPhase),
     "is_fencing": {"true", "false"},
     "outcome": {"committed", "aborted"},
-    "end": {*Verdict, *ENDED},
+    "end": {*AuditVerdict, *ENDED},
 }
 """The values of a label; a rule with another one would never fire."""
 

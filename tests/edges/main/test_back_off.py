@@ -12,12 +12,12 @@ from app.edges.db import changes
 from app.kit.back_off import BackOff
 from app.kit.loops.supervisor import LONGEST_BACK_OFF_S
 from app.products.files.loops import cluster_files
-from app.products.webhooks.retry import Pace
+from app.products.webhooks.retry import DeliveryPace
 from workers.loop import settling
 from workers.sinks import store
-from workers.spark.attempts import Patience
+from workers.spark.attempts import AttemptPatience
 
-DELIVERIES, ATTEMPTS = Pace(), Patience()
+DELIVERIES, ATTEMPTS = DeliveryPace(), AttemptPatience()
 WAITS: dict[str, tuple[BackOff, list[float]]] = {
     "loops": (BackOff(1.0, LONGEST_BACK_OFF_S), [1, 2, 4, 8, 16, 30, 30]),
     "files of a cluster": (cluster_files.BACK_OFF, [1, 2, 4, 8, 16, 32, 60, 60]),

@@ -12,7 +12,7 @@ from app.core.overview import service as overview
 from app.core.overview.product_views import NeedsOf
 from app.core.pipelines.pipeline import FileSink
 from app.core.pipelines.pipeline_record import Pipeline
-from app.core.runs.needs import Need, Severity
+from app.core.runs.needs import Need, NeedSeverity
 from app.products.audits.audit import MARKED_FOR as AUDITS_MARKED_FOR
 from app.products.audits.service.needs import audit_needs
 from app.products.audits.store import AuditStore
@@ -96,7 +96,7 @@ async def test_pages_show_the_needs_of_products_in_the_order_of_the_functions(pl
     def telling(sentence: str) -> NeedsOf:
         async def needs(uow: object, pipelines: Sequence[Pipeline], now: datetime) -> Mapping[str, Sequence[Need]]:
             del uow, pipelines, now
-            return {"flights": (Need(pipeline="flights", run_id=None, severity=Severity.WRONG, sentence=sentence),)}
+            return {"flights": (Need(pipeline="flights", run_id=None, severity=NeedSeverity.WRONG, sentence=sentence),)}
 
         return needs
 

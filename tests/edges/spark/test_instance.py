@@ -15,14 +15,14 @@ from app.core.ids.transaction_counts import count_transactions
 from app.core.ids.transactional_id import for_partition
 from app.core.pipelines.pipeline import Filter, ProcessingGuarantee, SparkSettings, StepOperator, Steps
 from app.core.runs.observation import MasterWord, ProcessWord
-from app.core.wire.specification import PartitionMapping, TaskIdentity
+from app.core.wire.specification import MappedPartition, TaskIdentity
 from app.edges.embedded.spark import SparkCluster
 from app.edges.kafka.transaction_journal import read_transaction_journal
 from app.edges.spark import conf
 from tests.conftest import MakeTopic
 from tests.support.spark_instances import SparkInstances, python_children
 from tests.support.waiting import wait_for
-from workers.spark.exit_codes import ExitCode
+from workers.spark.exit_codes import DriverExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ def test_an_instance_runs_without_a_server_and_drains_on_sigterm(
     ended = one.wait_until_gone(30)
     assert ended.outcome is not None
     assert (ended.outcome.kind, ended.outcome.message) == ("drained", "drained on SIGTERM")
-    assert one.exit_code() == ExitCode.DRAINED
+    assert one.exit_code() == DriverExitCode.DRAINED
     wait_for(
         lambda: one.observe().master is MasterWord.FINISHED,
         15,
@@ -126,7 +126,7 @@ def test_a_local_master_retries_a_killed_worker_and_drains(
     assert len(read_committed(spark_instances.bootstrap_servers, sink, 100)) == 100
     one.sigterm()
     assert one.wait_until_gone(30).outcome is not None
-    assert one.exit_code() == ExitCode.DRAINED
+    assert one.exit_code() == DriverExitCode.DRAINED
 
 
 def test_an_instance_of_exactly_once_gives_each_partition_its_id(
@@ -144,7 +144,7 @@ def test_an_instance_of_exactly_once_gives_each_partition_its_id(
     specification = replace(
         spark_instances.specification(definition),
         tasks=(TaskIdentity(task=0, transactional_id=None),),
-        mappings=(PartitionMapping(topic=source, partition=0, transactional_id=known),),
+        mappings=(MappedPartition(topic=source, partition=0, transactional_id=known),),
     )
     one = spark_instances.submit(specification)
     values = read_committed(spark_instances.bootstrap_servers, sink, 500)
@@ -155,7 +155,7 @@ def test_an_instance_of_exactly_once_gives_each_partition_its_id(
         assert count_transactions(read_transaction_journal(connection, prefixes=(name,)), prefixes=(name,)).committed
     one.sigterm()
     assert one.wait_until_gone(30).outcome is not None
-    assert one.exit_code() == ExitCode.DRAINED
+    assert one.exit_code() == DriverExitCode.DRAINED
 
 
 def test_a_record_that_the_policy_refuses_ends_the_instance_and_names_it(
@@ -172,7 +172,7 @@ def test_a_record_that_the_policy_refuses_ends_the_instance_and_names_it(
     assert ended.outcome is not None, one.log()[-3000:]
     assert ended.outcome.kind == "hopeless"
     assert source in ended.outcome.message
-    assert one.exit_code() == ExitCode.HOPELESS
+    assert one.exit_code() == DriverExitCode.HOPELESS
 
 
 @pytest.mark.faults(keep=2, of="slow ends of Spark applications")

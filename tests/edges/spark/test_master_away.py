@@ -9,7 +9,7 @@ import pytest
 
 from app.edges.embedded.ports import free_ports
 from tests.support.spark_instances import SparkInstances
-from workers.spark.exit_codes import ExitCode
+from workers.spark.exit_codes import DriverExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -37,4 +37,4 @@ def test_a_master_that_is_away_is_named_in_the_outcome(instances: SparkInstances
     assert outcome.message.startswith(f"the Spark master {instances.master} did not take the application: ")
     assert outcome.message.endswith(", or change the pipeline's master")
     assert "\n" not in outcome.message
-    assert started.exit_code() == ExitCode.FAILED
+    assert started.exit_code() == DriverExitCode.FAILED

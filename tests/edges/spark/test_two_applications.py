@@ -14,7 +14,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.spark_instances import SparkInstances
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
-from workers.spark.exit_codes import ExitCode
+from workers.spark.exit_codes import DriverExitCode
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 # Long enough for some fifty fencings, and for what would begin again after a while.
@@ -50,7 +50,7 @@ def test_two_applications_on_one_ordinal(spark_instances: SparkInstances, everyt
         ended = older.wait_until_gone(60)
         assert ended.outcome is not None, older.log()[-3000:]
         assert ended.outcome.kind == "superseded", ended.outcome
-        assert older.exit_code() == ExitCode.SUPERSEDED
+        assert older.exit_code() == DriverExitCode.SUPERSEDED
         wait_for(lambda: time.monotonic() - began >= held_s, held_s + 10, "their time together to be over")
 
         before = counts(bootstrap, name)
@@ -74,7 +74,7 @@ def test_two_applications_on_one_ordinal(spark_instances: SparkInstances, everyt
     )
     newer.sigterm()
     newer.wait_until_gone(40)
-    assert newer.exit_code() == ExitCode.DRAINED
+    assert newer.exit_code() == DriverExitCode.DRAINED
     pipeline.assert_whole()
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from app.core.clusters import cli as clusters
 from app.edges.cli import doctor
-from app.edges.embedded.doctor import Finding, Verdict
+from app.edges.embedded.doctor import DoctorFinding, DoctorVerdict
 from app.kit.cli import meanwhile
 from tests.support.waiting import wait_for
 
@@ -70,9 +70,9 @@ def test_quick_answers_cause_no_report(said: list[str], monkeypatch: pytest.Monk
 
 
 def test_doctor_says_that_it_waits(said: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def examine(*_: object) -> list[Finding]:
+    def examine(*_: object) -> list[DoctorFinding]:
         wait_for(lambda: bool(said), 30, "something being said")
-        return [Finding("Python", Verdict.FOUND, "3.12")]
+        return [DoctorFinding("Python", DoctorVerdict.FOUND, "3.12")]
 
     monkeypatch.setattr(doctor, "examine", examine)
     monkeypatch.setenv("FENCELINE_STATE_DIR", str(tmp_path))

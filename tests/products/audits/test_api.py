@@ -24,7 +24,7 @@ from app.products.audits.wire import (
     AuditClaim,
     AuditEnd,
     AuditOutcome,
-    AuditProgress,
+    AuditProgressReport,
     AuditStage,
 )
 from tests.support.audit_samples import broken_result
@@ -94,7 +94,7 @@ async def test_audit_from_request_to_verdict(
     assert (await post(CLAIM_PATH, msgspec.structs.replace(claim, audit_id="another"))).status_code == 403
     assert (await post(CLAIM_PATH, claim)).status_code == 200
     assert (await post(CLAIM_PATH, msgspec.structs.replace(claim, application_id="app-2"))).status_code == 409
-    progress = AuditProgress(**told, sent_at_ms=1, stage=AuditStage.READING, tasks_done=1, tasks=4, offsets=900)
+    progress = AuditProgressReport(**told, sent_at_ms=1, stage=AuditStage.READING, tasks_done=1, tasks=4, offsets=900)
     heard = await post(PROGRESS_PATH, progress)
     assert msgspec.json.decode(heard.content, type=AuditAnswer).is_wanted
     shown = (await viewer.get(f"/api/v1/audits/{asked['id']}")).json()

@@ -6,7 +6,7 @@ import pytest
 
 from app.kit.errors import IllegalTransitionError
 from app.products.audits.audit import COUNTED, ENDED, TRANSITIONS, AuditState, counted, moved
-from app.products.audits.result import Gap, GapReason, Side
+from app.products.audits.result import AuditSide, Gap, GapReason
 from tests.support.audit_samples import HOUR, NOON, audit, broken_result, result
 
 
@@ -38,5 +38,5 @@ def test_audit_counts_under_its_verdict_or_its_end() -> None:
     assert clean["outputs_expected"] == 8
     broken = counted(audit(AuditState.DONE, result=broken_result()))
     assert (broken["audits_broken"], broken["outputs_lost"], broken["outputs_duplicated"]) == (1, 2, 1)
-    gap = Gap(side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="in-0 begins at 9.")
+    gap = Gap(side=AuditSide.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="in-0 begins at 9.")
     assert counted(audit(AuditState.DONE, result=result(gaps=(gap,))))["audits_not_shown"] == 1

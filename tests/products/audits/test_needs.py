@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.runs.needs import Severity
+from app.core.runs.needs import NeedSeverity
 from app.products.audits.needs import broken_audit_need
 
 
@@ -10,4 +10,4 @@ def test_broken_audits_are_counted() -> None:
     once, often = broken_audit_need("flights", 1), broken_audit_need("flights", 3)
     assert once.sentence == "an audit has proven outputs lost, duplicated or unexpected"
     assert often.sentence == "3 audits have proven outputs lost, duplicated or unexpected"
-    assert once.severity is Severity.WRONG
+    assert once.severity is NeedSeverity.WRONG

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.products.audits.audit import Audit, AuditState
 from app.products.audits.plan import time_window
-from app.products.audits.result import AuditCounts, AuditResult, AuditVersions, Gap, GapReason, Side, Tally
+from app.products.audits.result import AuditCounts, AuditResult, AuditSide, AuditVersions, FindingTally, Gap, GapReason
 from app.products.audits.service.on_behalf import figures_of, word_of
 from app.products.audits.specification import JsonField
 
@@ -21,7 +21,9 @@ RESULT = AuditResult(
     duration_ms=1,
     versions=AuditVersions(fenceline="1", python="3.11", spark="4.2.0", confluent_kafka="2.16.1"),
 )
-GAP = Gap(side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="the beginning of in-0 is gone")
+GAP = Gap(
+    side=AuditSide.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="the beginning of in-0 is gone"
+)
 
 
 def an_audit(state: AuditState, *, result: AuditResult | None = None, reason: str | None = None) -> Audit:
@@ -65,7 +67,7 @@ def test_clean_audit_gives_its_figures() -> None:
 
 @pytest.mark.parametrize("finding", ["lost", "duplicated", "unexpected", "dangling"])
 def test_broken_findings_are_counted(finding: str) -> None:
-    counts = replace(RESULT.counts, **{finding: Tally(ids=3, records=4)})
+    counts = replace(RESULT.counts, **{finding: FindingTally(ids=3, records=4)})
     assert getattr(figures_of(replace(RESULT, counts=counts)), finding) == 3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.products.audits.service.asking import Wish, id_problems, places_of
-from app.products.audits.specification import Everything, Header, JsonField, RecordKey
+from app.products.audits.specification import Everything, HeaderId, JsonField, RecordKey
 from tests.support.audit_samples import BY_ID, plan
 
 IN_INPUT = JsonField(path="id")
@@ -18,7 +18,7 @@ def test_plan_gives_the_place_that_the_request_omits() -> None:
 def test_id_of_the_plan_implies_its_place_in_the_input() -> None:
     """The form on the page begins with the plan's id."""
     assert places_of(Wish(window=Everything(), id_place=BY_ID), PLAN) == (BY_ID, IN_INPUT)
-    other = Header(name="trace")
+    other = HeaderId(name="trace")
     assert places_of(Wish(window=Everything(), id_place=BY_ID, source_id_place=other), PLAN) == (BY_ID, other)
 
 
@@ -27,7 +27,7 @@ def test_another_id_ignores_the_plan() -> None:
 
 
 def test_files_require_a_field_as_id_and_inputs_do_not() -> None:
-    for place in (RecordKey(), Header(name="trace")):
+    for place in (RecordKey(), HeaderId(name="trace")):
         assert [one.field for one in id_problems(place, None, writes_files=True)] == ["id_place"]
         assert id_problems(place, None, writes_files=False) == []
         assert id_problems(BY_ID, place, writes_files=True) == []

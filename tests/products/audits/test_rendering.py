@@ -16,7 +16,7 @@ from app.kit.web.pages import screen
 from app.products.audits.audit import Audit, AuditProgress, AuditState
 from app.products.audits.chart import audits_chart_of
 from app.products.audits.plan import next_due_at
-from app.products.audits.result import Gap, GapReason, Side
+from app.products.audits.result import AuditSide, Gap, GapReason
 from app.products.audits.telling import audit_sentence, figure
 from app.products.audits.words import id_place_words, window_words
 from tests.support.audit_samples import HOUR, NOON, audit, broken_result, dangling_result, plan, result
@@ -89,7 +89,7 @@ def test_ids_are_shown_only_on_request_and_escaped() -> None:
 
 
 def test_gap_is_shown_first_and_never_as_clean() -> None:
-    gap = Gap(side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="in-0 begins at 9.")
+    gap = Gap(side=AuditSide.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, sentence="in-0 begins at 9.")
     html = one(audit(AuditState.DONE, result=result(gaps=(gap,)), ended_at=NOON))
     assert "Not shown: in-0 begins at 9." in html
     assert 'class="pill good"' not in html

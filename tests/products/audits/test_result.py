@@ -11,34 +11,34 @@ from app.kit.storable import storable
 from app.products.audits.result import (
     AuditCounts,
     AuditResult,
+    AuditSide,
+    AuditVerdict,
     AuditVersions,
     Example,
-    Finding,
+    FindingTally,
     Gap,
     GapReason,
+    IdFinding,
     PartitionTally,
-    Place,
     RangeRead,
-    Side,
-    Tally,
-    Verdict,
+    RecordPlace,
     verdict,
 )
 
 VERSIONS = AuditVersions(fenceline="1", python="3.11", spark="4.2.0", confluent_kafka="2.16.1")
-ONE = Tally(ids=1, records=1)
-A_GAP = Gap(side=Side.SINK, topic="out", partition=None, reason=GapReason.COMPACTED, sentence="out is compacted.")
+ONE = FindingTally(ids=1, records=1)
+A_GAP = Gap(side=AuditSide.SINK, topic="out", partition=None, reason=GapReason.COMPACTED, sentence="out is compacted.")
 
 COUNT = st.integers(0, 2**62)
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=20)
-TALLIES = st.builds(Tally, ids=COUNT, records=COUNT)
+TALLIES = st.builds(FindingTally, ids=COUNT, records=COUNT)
 PLACES = st.lists(
-    st.builds(Place, topic=TEXT, partition=COUNT, offset=COUNT, timestamp_ms=st.none() | COUNT), max_size=2
+    st.builds(RecordPlace, topic=TEXT, partition=COUNT, offset=COUNT, timestamp_ms=st.none() | COUNT), max_size=2
 ).map(tuple)
 COUNTS = st.builds(AuditCounts, inputs=COUNT, outputs=COUNT, lost=TALLIES, late=TALLIES, missing=TALLIES)
 EXAMPLES = st.builds(
     Example,
-    finding=st.sampled_from(Finding),
+    finding=st.sampled_from(IdFinding),
     id=st.none() | TEXT,
     topic=TEXT,
     expected=COUNT,
@@ -48,15 +48,15 @@ EXAMPLES = st.builds(
 )
 TALLIED = st.builds(
     PartitionTally,
-    side=st.sampled_from(Side),
+    side=st.sampled_from(AuditSide),
     topic=TEXT,
     partition=COUNT,
-    finding=st.sampled_from(Finding),
+    finding=st.sampled_from(IdFinding),
     records=COUNT,
 )
 READ = st.builds(
     RangeRead,
-    side=st.sampled_from(Side),
+    side=st.sampled_from(AuditSide),
     topic=TEXT,
     partition=COUNT,
     read_start=COUNT,
@@ -67,7 +67,7 @@ READ = st.builds(
 )
 GAPS = st.builds(
     Gap,
-    side=st.sampled_from(Side),
+    side=st.sampled_from(AuditSide),
     topic=TEXT,
     partition=st.none() | COUNT,
     reason=st.sampled_from(GapReason),
@@ -103,21 +103,21 @@ def test_result_is_serialised_without_loss(
 @pytest.mark.parametrize(
     ("counts", "gaps", "says"),
     [
-        (AuditCounts(inputs=2, outputs=2), (), Verdict.CLEAN),
-        (AuditCounts(), (), Verdict.EMPTY),
-        (AuditCounts(inputs=2, lost=ONE), (), Verdict.BROKEN),
-        (AuditCounts(inputs=2, duplicated=ONE), (A_GAP,), Verdict.BROKEN),
-        (AuditCounts(outputs=2, unexpected=ONE), (), Verdict.BROKEN),
-        (AuditCounts(inputs=2, outputs=2, files=1, dangling=ONE), (), Verdict.BROKEN),
-        (AuditCounts(inputs=2, outputs=2, files=1, dangling=ONE), (A_GAP,), Verdict.BROKEN),
-        (AuditCounts(inputs=2, outputs=2, files=1), (), Verdict.CLEAN),
-        (AuditCounts(inputs=2, outputs=2, late=ONE), (), Verdict.CLEAN),
-        (AuditCounts(inputs=2, outputs=2), (A_GAP,), Verdict.NOT_SHOWN),
-        (AuditCounts(), (A_GAP,), Verdict.NOT_SHOWN),
-        (AuditCounts(inputs=2, missing=ONE), (A_GAP,), Verdict.NOT_SHOWN),
-        (AuditCounts(inputs=2, unreadable_input=1), (), Verdict.NOT_SHOWN),
-        (AuditCounts(inputs=2, elsewhere=1), (), Verdict.NOT_SHOWN),
+        (AuditCounts(inputs=2, outputs=2), (), AuditVerdict.CLEAN),
+        (AuditCounts(), (), AuditVerdict.EMPTY),
+        (AuditCounts(inputs=2, lost=ONE), (), AuditVerdict.BROKEN),
+        (AuditCounts(inputs=2, duplicated=ONE), (A_GAP,), AuditVerdict.BROKEN),
+        (AuditCounts(outputs=2, unexpected=ONE), (), AuditVerdict.BROKEN),
+        (AuditCounts(inputs=2, outputs=2, files=1, dangling=ONE), (), AuditVerdict.BROKEN),
+        (AuditCounts(inputs=2, outputs=2, files=1, dangling=ONE), (A_GAP,), AuditVerdict.BROKEN),
+        (AuditCounts(inputs=2, outputs=2, files=1), (), AuditVerdict.CLEAN),
+        (AuditCounts(inputs=2, outputs=2, late=ONE), (), AuditVerdict.CLEAN),
+        (AuditCounts(inputs=2, outputs=2), (A_GAP,), AuditVerdict.NOT_SHOWN),
+        (AuditCounts(), (A_GAP,), AuditVerdict.NOT_SHOWN),
+        (AuditCounts(inputs=2, missing=ONE), (A_GAP,), AuditVerdict.NOT_SHOWN),
+        (AuditCounts(inputs=2, unreadable_input=1), (), AuditVerdict.NOT_SHOWN),
+        (AuditCounts(inputs=2, elsewhere=1), (), AuditVerdict.NOT_SHOWN),
     ],
 )
-def test_verdict_follows_from_counts_and_gaps(counts: AuditCounts, gaps: tuple[Gap, ...], says: Verdict) -> None:
+def test_verdict_follows_from_counts_and_gaps(counts: AuditCounts, gaps: tuple[Gap, ...], says: AuditVerdict) -> None:
     assert verdict(result(counts, *gaps)) is says

@@ -19,7 +19,7 @@ from app.core.pipelines.pipeline import (
 from app.products.audits.specification import (
     AuditSpecification,
     Everything,
-    Header,
+    HeaderId,
     IdPlace,
     JsonField,
     OffsetRange,
@@ -34,7 +34,7 @@ from app.products.audits.specification import (
 TEXT = st.text(min_size=1, max_size=20)
 OFFSETS = st.integers(min_value=0, max_value=2**46)
 IDS: st.SearchStrategy[IdPlace] = st.one_of(
-    st.builds(JsonField, path=TEXT), st.builds(Header, name=TEXT), st.just(RecordKey())
+    st.builds(JsonField, path=TEXT), st.builds(HeaderId, name=TEXT), st.just(RecordKey())
 )
 RANGES = st.builds(OffsetRange, topic=TEXT, partition=st.integers(0, 1000), start=OFFSETS, end=OFFSETS)
 WINDOWS: st.SearchStrategy[Window] = st.one_of(

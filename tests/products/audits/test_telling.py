@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from app.products.audits.audit import AuditState
-from app.products.audits.result import AuditCounts, Gap, GapReason, Side, Tally
+from app.products.audits.result import AuditCounts, AuditSide, FindingTally, Gap, GapReason
 from app.products.audits.telling import audit_sentence, figure, verdict_sentence
 from tests.support.audit_samples import audit, broken_result, dangling_result, result
 
 DELETED = Gap(
-    side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, start=0, end=9, sentence="in-0 begins at 9."
+    side=AuditSide.SOURCE,
+    topic="in",
+    partition=0,
+    reason=GapReason.DELETED,
+    start=0,
+    end=9,
+    sentence="in-0 begins at 9.",
 )
 
 
@@ -27,7 +33,7 @@ def test_broken_result_has_the_proven_findings() -> None:
 
 def test_gap_is_never_reported_as_nothing_lost() -> None:
     missing = result(
-        gaps=(DELETED,), counts=AuditCounts(inputs=10, expected=8, outputs=6, missing=Tally(ids=2, records=2))
+        gaps=(DELETED,), counts=AuditCounts(inputs=10, expected=8, outputs=6, missing=FindingTally(ids=2, records=2))
     )
     sentence = verdict_sentence(missing)
     assert sentence == (
@@ -37,7 +43,7 @@ def test_gap_is_never_reported_as_nothing_lost() -> None:
 
 
 def test_proven_finding_is_reported_with_a_gap() -> None:
-    lost = result(gaps=(DELETED,), counts=AuditCounts(inputs=1, expected=1, lost=Tally(ids=1, records=1)))
+    lost = result(gaps=(DELETED,), counts=AuditCounts(inputs=1, expected=1, lost=FindingTally(ids=1, records=1)))
     assert verdict_sentence(lost) == (
         "1 output lost, of 1 expected. Not all could be compared, so there may be more: in-0 begins at 9."
     )
@@ -52,7 +58,9 @@ def test_result_of_files_names_files_and_references() -> None:
     assert verdict_sentence(dangling_result()) == (
         "4 outputs lost and 1 reference to a file that is missing or differs (of 4 records), of 8 expected."
     )
-    alone = result(counts=AuditCounts(inputs=1, expected=1, outputs=1, files=1, dangling=Tally(ids=2, records=9)))
+    alone = result(
+        counts=AuditCounts(inputs=1, expected=1, outputs=1, files=1, dangling=FindingTally(ids=2, records=9))
+    )
     assert verdict_sentence(alone) == (
         "2 references to files that are missing or differ (of 9 records), of 1 expected."
     )
@@ -76,7 +84,7 @@ def test_records_that_cannot_be_compared_give_not_shown(counts: AuditCounts, why
 
 
 def test_records_that_cannot_be_compared_are_reported_with_proven_findings() -> None:
-    lost = result(counts=AuditCounts(inputs=2, expected=2, unreadable_output=3, lost=Tally(ids=1, records=1)))
+    lost = result(counts=AuditCounts(inputs=2, expected=2, unreadable_output=3, lost=FindingTally(ids=1, records=1)))
     assert verdict_sentence(lost).endswith("so there may be more: 3 outputs without an id.")
 
 
@@ -93,10 +101,10 @@ def test_unprocessed_input_is_reported() -> None:
 
 
 def test_zero_figure_is_unknown_unless_all_is_compared() -> None:
-    assert figure(result(), Tally()) == 0
-    assert figure(result(gaps=(DELETED,)), Tally()) is None
-    assert figure(result(counts=AuditCounts(inputs=1, stopping=1)), Tally()) is None
-    assert figure(result(gaps=(DELETED,)), Tally(ids=1, records=3)) == 3
+    assert figure(result(), FindingTally()) == 0
+    assert figure(result(gaps=(DELETED,)), FindingTally()) is None
+    assert figure(result(counts=AuditCounts(inputs=1, stopping=1)), FindingTally()) is None
+    assert figure(result(gaps=(DELETED,)), FindingTally(ids=1, records=3)) == 3
 
 
 @pytest.mark.parametrize("state", [AuditState.SKIPPED, AuditState.STOPPED, AuditState.FAILED])

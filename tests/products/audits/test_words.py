@@ -8,14 +8,14 @@ import pytest
 
 from app.kit.moments import WordsError
 from app.products.audits.plan import time_window
-from app.products.audits.specification import Everything, Header, JsonField, RecordKey
+from app.products.audits.specification import Everything, HeaderId, JsonField, RecordKey
 from app.products.audits.words import id_place_of, id_place_text, window_words
 
 NOW = datetime(2026, 11, 22, 5, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("place", [RecordKey(), JsonField(path="order.id"), Header(name="trace:id")])
-def test_place_of_an_id_is_parsed_as_written(place: JsonField | Header | RecordKey) -> None:
+@pytest.mark.parametrize("place", [RecordKey(), JsonField(path="order.id"), HeaderId(name="trace:id")])
+def test_place_of_an_id_is_parsed_as_written(place: JsonField | HeaderId | RecordKey) -> None:
     assert id_place_of(id_place_text(place)) == place
 
 

@@ -11,7 +11,7 @@ from app.edges.cli import build
 from app.kit.cli.errors import CommandError, ExitCode
 from app.products.conformance.checking.checks import CHECKS
 from app.products.conformance.cli import progress_of
-from app.products.conformance.report import Result, Verdict
+from app.products.conformance.report import CheckResult, ConformanceVerdict
 
 
 def shown(what: RenderableType) -> str:
@@ -21,13 +21,18 @@ def shown(what: RenderableType) -> str:
     return capture.get()
 
 
-def a_result(number: int, verdict: Verdict, said: str) -> Result:
+def a_result(number: int, verdict: ConformanceVerdict, said: str) -> CheckResult:
     check = CHECKS[number]
-    return Result(check=check.name, promise=check.promise, claim=check.claim, verdict=verdict, said=said, took_s=1.25)
+    return CheckResult(
+        check=check.name, promise=check.promise, claim=check.claim, verdict=verdict, said=said, took_s=1.25
+    )
 
 
 def test_completed_current_and_pending_checks_are_distinguished() -> None:
-    results = [a_result(0, Verdict.KEPT, "seen [bold]so"), a_result(1, Verdict.NOT_CHECKED, "a right is missing")]
+    results = [
+        a_result(0, ConformanceVerdict.KEPT, "seen [bold]so"),
+        a_result(1, ConformanceVerdict.NOT_CHECKED, "a right is missing"),
+    ]
     text = shown(progress_of(CHECKS[:4], results))
     for words in ("kept", "seen [bold]so", "not checked", "a right is missing", "checking", "pending", "1.2"):
         assert words in text

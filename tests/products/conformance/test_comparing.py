@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.products.conformance.comparing import Seen, difference, judge
-from app.products.conformance.report import Verdict
+from app.products.conformance.comparing import SeenRecord, difference, judge
+from app.products.conformance.report import ConformanceVerdict
 
 VALUES = st.lists(st.sampled_from("abcdef"), unique=True)
 
@@ -38,9 +38,9 @@ def test_long_lists_are_cut() -> None:
 
 
 def test_partitions_are_judged_each_for_itself() -> None:
-    seen = [Seen(1, 0, "right"), Seen(0, 0, "left")]
-    assert judge(seen, {0: ["left"], 1: ["right"]}, "both").verdict is Verdict.KEPT
+    seen = [SeenRecord(1, 0, "right"), SeenRecord(0, 0, "left")]
+    assert judge(seen, {0: ["left"], 1: ["right"]}, "both").verdict is ConformanceVerdict.KEPT
     torn = judge(seen[:1], {0: ["left"], 1: ["right"]}, "both")
-    assert (torn.verdict, torn.said) == (Verdict.BROKEN, "partition 0: not returned: left")
-    elsewhere = judge([*seen, Seen(2, 0, "stray")], {0: ["left"], 1: ["right"]}, "both")
+    assert (torn.verdict, torn.said) == (ConformanceVerdict.BROKEN, "partition 0: not returned: left")
+    elsewhere = judge([*seen, SeenRecord(2, 0, "stray")], {0: ["left"], 1: ["right"]}, "both")
     assert elsewhere.said == "partition 2: unexpected: stray"

@@ -11,27 +11,35 @@ import jsonschema
 import msgspec
 import pytest
 
-from app.products.conformance.report import Broker, Promise, Report, Result, Setting, Verdict, summary
+from app.products.conformance.report import (
+    CheckResult,
+    ConformanceVerdict,
+    Promise,
+    Report,
+    Setting,
+    TestedBroker,
+    summary,
+)
 from app.products.conformance.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, refusal
 from tests.support.schemas import cleaned
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[3] / "docs/conformance.schema.json").read_text("utf-8"))
 
 
-def a_result(verdict: Verdict = Verdict.KEPT) -> Result:
-    return Result(
+def a_result(verdict: ConformanceVerdict = ConformanceVerdict.KEPT) -> CheckResult:
+    return CheckResult(
         check="open-is-hidden", promise=Promise.ATOMICITY, claim="Hidden.", verdict=verdict, said="seen", took_s=0.5
     )
 
 
-def a_report(*results: Result) -> Report:
+def a_report(*results: CheckResult) -> Report:
     return Report(
         at=datetime.now(UTC),
         fenceline_version="1",
         client_version="2.16.0",
         bootstrap_servers="broker:9092",
         cluster_id="c",
-        brokers=(Broker(id=1, version="4.3"), Broker(id=2, version=None)),
+        brokers=(TestedBroker(id=1, version="4.3"), TestedBroker(id=2, version=None)),
         features={"transaction.version": 2},
         settings=(Setting(name="transaction.state.log.min.isr", values=("2",)),),
         replication_factor=2,
@@ -46,11 +54,11 @@ def test_schema_of_the_docs_is_that_of_the_report() -> None:
     assert {key: cleaned(SCHEMA)[key] for key in ours} == ours, (
         "write it again: its keys except title and $schema are these"
     )
-    jsonschema.validate(json.loads(msgspec.json.encode(a_report(*map(a_result, Verdict)))), SCHEMA)
+    jsonschema.validate(json.loads(msgspec.json.encode(a_report(*map(a_result, ConformanceVerdict)))), SCHEMA)
 
 
 def test_summary_counts_the_results() -> None:
-    results = [a_result(), a_result(), a_result(Verdict.NOT_CHECKED), a_result(Verdict.BROKEN)]
+    results = [a_result(), a_result(), a_result(ConformanceVerdict.NOT_CHECKED), a_result(ConformanceVerdict.BROKEN)]
     assert summary(results) == "2 kept, 1 broken, 1 not checked"
     assert summary([]) == ""
 
@@ -68,4 +76,4 @@ def test_summary_counts_the_results() -> None:
 )
 def test_missing_right_is_named(code: int, operation: str | None, says: str) -> None:
     found = refusal(code, "a policy", prefix="p-1", operation=operation, what="the topic was refused")
-    assert (found.verdict, found.said) == (Verdict.NOT_CHECKED, says)
+    assert (found.verdict, found.said) == (ConformanceVerdict.NOT_CHECKED, says)

@@ -9,16 +9,16 @@ from app.core.runs.run import RunState
 from app.edges.embedded.errors import EmbeddedError
 from app.products.demo.ending import complaints, wait_until_read
 from app.products.demo.live import stay
-from app.products.demo.proof import Verdict
-from app.products.demo.server import Run
+from app.products.demo.proof import SinkVerdict
+from app.products.demo.server import DemoRun
 
-RUNNING = Run("r", RunState.RUNNING)
-STOPPED = Run("r", RunState.STOPPED)
-FAILED = Run("r", RunState.FAILED, "instance 0 gave up")
+RUNNING = DemoRun("r", RunState.RUNNING)
+STOPPED = DemoRun("r", RunState.STOPPED)
+FAILED = DemoRun("r", RunState.FAILED, "instance 0 gave up")
 
 
-def verdict(*, fed: int = 10, read: int = 10, lost: int = 0) -> Verdict:
-    return Verdict(fed=fed, records_in=read, expected=4, found=4 - lost, lost=lost, duplicated=0)
+def verdict(*, fed: int = 10, read: int = 10, lost: int = 0) -> SinkVerdict:
+    return SinkVerdict(fed=fed, records_in=read, expected=4, found=4 - lost, lost=lost, duplicated=0)
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def test_a_failed_run_is_complained_of_though_all_was_read() -> None:
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.DRAINING, RunState.STOPPED])
 def test_a_run_that_people_may_stop_need_not_have_read_all(state: RunState) -> None:
-    stopped_early = Run("r", state)
+    stopped_early = DemoRun("r", state)
     assert complaints(verdict(read=9), before=stopped_early, after=STOPPED)
     assert complaints(verdict(read=9), before=stopped_early, after=STOPPED, may_end_early=True) == ()
 
 
 @pytest.mark.parametrize("state", [RunState.STARTING, RunState.RUNNING, RunState.DEGRADED])
 def test_a_run_that_was_not_stopped_must_have_read_all(state: RunState) -> None:
-    (said,) = complaints(verdict(read=9), before=Run("r", state), after=STOPPED, may_end_early=True)
+    (said,) = complaints(verdict(read=9), before=DemoRun("r", state), after=STOPPED, may_end_early=True)
     assert said.startswith("10 flights were fed, but 9 were read")
 
 
@@ -88,7 +88,7 @@ def test_the_wait_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("ended", [STOPPED, FAILED], ids=["stopped", "failed"])
-def test_an_ended_run_is_not_waited_for(ended: Run) -> None:
+def test_an_ended_run_is_not_waited_for(ended: DemoRun) -> None:
     counts = iter([9])
     wait_until_read(10, count_read=lambda: next(counts), get_run=lambda: ended, within_s=60)
 

@@ -16,9 +16,9 @@ from app.products.demo import file_pipeline
 from app.products.demo.file_outputs import FlightsInFiles
 from app.products.demo.flights import Flight, read_flights
 from app.products.demo.outputs import WrongOutputError
-from workers.sinks.file_sink import Dated, FileSink, Identity
+from workers.sinks.file_sink import Dated, FileSinkWriter, WriterIdentity
 from workers.sinks.parts import Buffers
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 
 LAP = 2
 
@@ -46,10 +46,10 @@ def references(root: Path, tmp_path: Path, flights: Sequence[Flight]) -> list[by
     assert definition.files is not None
     folder = tmp_path / "spool"
     folder.mkdir()
-    sink = FileSink(
+    sink = FileSinkWriter(
         definition.files,
-        Identity(file_pipeline.NAME, "fl.t.flights-by-day.0.0", "1.0"),
-        store=Store(definition.files.root),
+        WriterIdentity(file_pipeline.NAME, "fl.t.flights-by-day.0.0", "1.0"),
+        store=UploadStore(definition.files.root),
         folder=folder,
         buffers=Buffers(),
     )

@@ -17,7 +17,7 @@ from app.core.runs.task import TaskReport, TaskState
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.transaction_journal import read_transaction_journal
-from app.products.demo.kill import JournalTail, aftermath, kill_inside_a_transaction
+from app.products.demo.kill import IdTail, aftermath, kill_inside_a_transaction
 from tests.conftest import MakeTopic
 from tests.support.kafka_clients import initialise
 from tests.support.waiting import wait_for
@@ -85,7 +85,7 @@ def test_only_the_worker_with_an_open_transaction_is_killed(
     topic = make_topic()
     idle = workers.start(topic=topic, transactional_id=f"{topic_name}.idle", is_open=False)
     busy = workers.start(topic=topic, transactional_id=f"{topic_name}.busy", is_open=True)
-    tail = JournalTail(
+    tail = IdTail(
         bootstrap_servers=kafka.bootstrap_servers,
         transactional_ids=[f"{topic_name}.idle", f"{topic_name}.busy"],
     )
@@ -101,7 +101,7 @@ def test_without_an_open_transaction_no_worker_is_killed_or_left_frozen(
     kafka: KafkaCluster, workers: Workers, make_topic: MakeTopic, topic_name: str
 ) -> None:
     idle = workers.start(topic=make_topic(), transactional_id=topic_name, is_open=False)
-    tail = JournalTail(bootstrap_servers=kafka.bootstrap_servers, transactional_ids=[topic_name])
+    tail = IdTail(bootstrap_servers=kafka.bootstrap_servers, transactional_ids=[topic_name])
     assert kill_inside_a_transaction(tail, [idle]) is None
     tail.close()
     wait_for(lambda: psutil.Process(idle.pid).status() != psutil.STATUS_STOPPED, 10, "the idle worker being continued")
@@ -112,7 +112,7 @@ def test_the_brokers_word_is_an_abort_and_then_a_commit_of_a_later_incarnation(
 ) -> None:
     topic = make_topic()
     busy = workers.start(topic=topic, transactional_id=topic_name, is_open=True)
-    tail = JournalTail(bootstrap_servers=kafka.bootstrap_servers, transactional_ids=[topic_name])
+    tail = IdTail(bootstrap_servers=kafka.bootstrap_servers, transactional_ids=[topic_name])
     kill = kill_inside_a_transaction(tail, [busy])
     assert kill is not None
     assert not tail.has_committed_since(kill)
@@ -139,7 +139,7 @@ def test_the_brokers_word_is_an_abort_and_then_a_commit_of_a_later_incarnation(
 
 
 def test_a_process_that_is_no_spark_worker_is_never_signalled(kafka: KafkaCluster, topic_name: str) -> None:
-    tail = JournalTail(bootstrap_servers=kafka.bootstrap_servers, transactional_ids=[topic_name])
+    tail = IdTail(bootstrap_servers=kafka.bootstrap_servers, transactional_ids=[topic_name])
     with pytest.raises(EmbeddedError, match="no Spark worker"):
         kill_inside_a_transaction(tail, [report(os.getpid(), topic_name)])
     tail.close()

@@ -12,10 +12,10 @@ from rich.console import Console
 from app.edges.embedded.errors import EmbeddedError
 from app.products.demo import once, pipeline
 from app.products.demo.feed import FedFlight
-from app.products.demo.kill import Kill
+from app.products.demo.kill import KilledWorker
 
 FLIGHTS = 1_000
-KILL = Kill(ordinal=0, pid=1, transactional_id="t", epoch=3)
+KILL = KilledWorker(ordinal=0, pid=1, transactional_id="t", epoch=3)
 
 
 class PlayedFeed:
@@ -38,7 +38,7 @@ class PlayedJournal:
         self._feed = feed
         self._back_at = back_at
 
-    def has_committed_since(self, kill: Kill) -> bool:
+    def has_committed_since(self, kill: KilledWorker) -> bool:
         return self._feed.sent >= self._back_at
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Played:
         def journal(**_: object) -> PlayedJournal:
             return PlayedJournal(self.feed, back_at)
 
-        def kill(*_: object) -> Kill | None:
+        def kill(*_: object) -> KilledWorker | None:
             return KILL if has_kill else None
 
         monkeypatch.setattr(once, "JournalTail", journal)
@@ -77,7 +77,7 @@ class Played:
 
         return [status(ordinal) for ordinal in range(pipeline.INSTANCES)]
 
-    def play(self) -> tuple[Kill | None, int | None, float]:
+    def play(self) -> tuple[KilledWorker | None, int | None, float]:
         feeding = once._Feeding(self.feed, [object()] * FLIGHTS)  # pyright: ignore
         feeding.start()
         stage = type("Stage", (), {"server": self, "bootstrap_servers": "played"})

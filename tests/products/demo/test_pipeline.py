@@ -21,13 +21,13 @@ from app.products.audits.specification import JsonField
 from app.products.demo import file_pipeline, pipeline
 from app.products.demo.flights import read_flights
 from app.products.demo.server import DemoServer
-from app.products.demo.stage import Stage
+from app.products.demo.stage import DemoStage
 from app.products.demo.starting import CORES, create_file_pipeline, start_pipeline
 
 Asked = list[tuple[str, str, Any]]
 
 
-def stage_that_notes(asked: Asked, *, root: Path = Path("/files")) -> Stage:
+def stage_that_notes(asked: Asked, *, root: Path = Path("/files")) -> DemoStage:
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append((request.method, request.url.path, json.loads(request.content)))
         return httpx.Response(201, json={"id": "r1", "state": "starting"})
@@ -35,7 +35,7 @@ def stage_that_notes(asked: Asked, *, root: Path = Path("/files")) -> Stage:
     http = httpx.Client(base_url="http://demo/api/v1", transport=httpx.MockTransport(answer))
     server = DemoServer(cast(ChildProcess, None), "http://demo", None, http)
     spark = SimpleNamespace(master_url="spark://127.0.0.1:7077")
-    return cast(Stage, SimpleNamespace(server=server, spark=spark, files_root=root))
+    return cast(DemoStage, SimpleNamespace(server=server, spark=spark, files_root=root))
 
 
 def test_its_audits_are_planned_before_it_runs() -> None:

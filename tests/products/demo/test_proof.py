@@ -16,7 +16,7 @@ from app.products.demo.feed import Feed, laps
 from app.products.demo.flights import Flight, read_flights
 from app.products.demo.offsets import answered
 from app.products.demo.outputs import PROJECTED, LateFlights
-from app.products.demo.proof import Proof
+from app.products.demo.proof import SinkProof
 from tests.conftest import MakeTopic
 from tests.support.kafka_clients import initialise
 from tests.support.waiting import wait_for
@@ -33,7 +33,7 @@ class Bench:
         self.group = self.sink
         self.flights = read_flights(limit=FLIGHTS)
         self.feed = Feed(bootstrap_servers=self.bootstrap, topic=self.source, partitions=4)
-        self.proof = Proof(
+        self.proof = SinkProof(
             bootstrap_servers=self.bootstrap,
             group=self.group,
             feed=self.feed,

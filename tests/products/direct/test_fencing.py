@@ -72,7 +72,7 @@ def test_server_is_asked_for_what_was_chosen(tmp_path: Path) -> None:
         url="http://server", token="t", token_file=tmp_path / "token", transport=httpx.MockTransport(answer)
     )
     source = fencing.OfServer(client, cluster="c", pipeline=None, group="g/1")
-    wanted = fencing.Wanted(transactional_id=None, cause=None, hours=None, with_what_is_none=False, limit=5)
+    wanted = fencing.EventSelection(transactional_id=None, cause=None, hours=None, with_what_is_none=False, limit=5)
     assert source.events(wanted) == []
     (url,) = asked
     assert url.path == "/api/v1/fencing"

@@ -12,9 +12,9 @@ from rich.console import Console, Group, RenderableType
 
 from app.core.hanging.report import SearchReport
 from app.core.hanging.schemas import HangingSearch
-from app.core.hanging.search import Unclear
+from app.core.hanging.search import UnclearPartition
 from app.kit.cli.client import as_record
-from app.products.direct.hanging import HangingAnswer, Search, Waiting, answer_of, beside_ids, rendered
+from app.products.direct.hanging import HangingAnswer, SearchRow, Waiting, answer_of, beside_ids, rendered
 from tests.support.hanging_samples import hanging_transaction
 
 CALM = SearchReport(cluster="c", swept_ms=1_000, partitions=50, held_back=3, asked=2)
@@ -57,7 +57,7 @@ def test_hanging_transactions_are_printed_with_their_commands() -> None:
 
 def test_no_hanging_transactions_only_if_all_brokers_answered() -> None:
     assert "No hanging transactions" in printed(answer_of(CALM, "b"))
-    refused = Unclear(topic="secret", partition=0, since_ms=1, reason="it needs READ on the topic secret")
+    refused = UnclearPartition(topic="secret", partition=0, since_ms=1, reason="it needs READ on the topic secret")
     for less in (
         {"silent": ("broker 2 does not answer",)},
         {"problem": "the brokers are away"},
@@ -77,7 +77,7 @@ def test_search_of_a_server_that_got_stuck_is_not_called_well() -> None:
 
     def told(after: timedelta) -> str:
         answer = HangingSearch.of_report(CALM, now=at + after).model_dump(mode="json")
-        return printed(msgspec.structs.replace(answer_of(CALM, "b"), search=as_record(answer, Search)))
+        return printed(msgspec.structs.replace(answer_of(CALM, "b"), search=as_record(answer, SearchRow)))
 
     assert "No hanging transactions" in told(timedelta(seconds=10))
     overdue = told(timedelta(minutes=10))

@@ -20,7 +20,7 @@ from app.core.observing.schemas.transactions import Transaction, TransactionDeta
 from app.core.observing.service.groups import GroupDetail as DomainGroupDetail
 from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.service.transactions import TransactionDetail as DomainDetail
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.observing.transaction_list import TransactionSort
 from app.kit.cli.client import Client
 from app.products.direct import listing, served
@@ -52,7 +52,7 @@ def live() -> LiveCluster:
         topic=group_records.TOPIC,
     )
     for journal in (made.transactions, made.groups):
-        made.enter(journal.topic, Phase.LIVE, now_ms=NOW_MS)
+        made.enter(journal.topic, ReadingPhase.LIVE, now_ms=NOW_MS)
     return made
 
 

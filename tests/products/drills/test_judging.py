@@ -10,7 +10,7 @@ from app.core.wire.drill import ActStep
 from app.kit.errors import IllegalTransitionError
 from app.products.drills import judging
 from app.products.drills.drill import TRANSITIONS, DrillKind, DrillState, DrillVerdict, Target, TargetState
-from app.products.drills.timeline import FencingLook, Look
+from app.products.drills.timeline import DrillLook, FencingLook
 from tests.products.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, sentences, until_well
 
 
@@ -238,7 +238,7 @@ def test_transitions_follow_the_table_and_an_ended_drill_has_none() -> None:
 
 
 def test_idle_partition_without_broker_times_does_not_prevent_recovery() -> None:
-    def without_times(seconds: float, committed: tuple[int, int]) -> Look:
+    def without_times(seconds: float, committed: tuple[int, int]) -> DrillLook:
         seen = look(seconds, committed=committed)
         silent = {name: replace(one, committed_at=None) for name, one in seen.partitions.items()}
         return replace(seen, partitions=silent)

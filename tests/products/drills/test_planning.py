@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.pipelines.pipeline import FileSink, GroupProtocol, ProcessingGuarantee
-from app.products.drills.drill import DrillKind, Plan
+from app.products.drills.drill import DrillKind, DrillPlan
 from app.products.drills.planning import UNKNOWN, BrokerTimes, plan_of
 from tests.support.definitions import a_definition
 
@@ -16,7 +16,7 @@ FILES = FileSink(root="file:///data", rotate_ms=5_000, upload_timeout_ms=20_000)
 
 def plan(
     kind: DrillKind, *, for_s: float = 15.0, others: int = 1, times: BrokerTimes = UNKNOWN, **fields: object
-) -> Plan:
+) -> DrillPlan:
     definition = a_definition(**{"session_timeout_ms": 6_000, "transaction_timeout_ms": 10_000, **fields})
     return plan_of(definition, kind, for_s=for_s, cluster="demo", others=others, own=1, times=times)
 
@@ -46,7 +46,7 @@ def plan(
         (plan(FREEZE, for_s=60.0, times=BrokerTimes(abort_sweep_s=2.0)), 15.0),
     ],
 )
-def test_longest_expected_recovery_time(made: Plan, bound_s: float | None) -> None:
+def test_longest_expected_recovery_time(made: DrillPlan, bound_s: float | None) -> None:
     assert made.stands_still_s == bound_s
     assert any(one.within_s == bound_s for one in made.expected)
 
@@ -68,7 +68,7 @@ def test_plan_has_the_commit_interval() -> None:
         (plan(FREEZE, for_s=60.0, group_protocol=GroupProtocol.CONSUMER), "the brokers' session timeout"),
     ],
 )
-def test_bound_of_the_recovery_time_is_named(made: Plan, because: str) -> None:
+def test_bound_of_the_recovery_time_is_named(made: DrillPlan, because: str) -> None:
     assert made.expected[-1].because == because
 
 

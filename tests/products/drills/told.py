@@ -11,7 +11,7 @@ from app.core.wire.drill import ActStep
 from app.products.drills import judging
 from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.planning import plan_of
-from app.products.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
+from app.products.drills.timeline import DrillLook, FencingLook, PartitionLook, TaskLook
 from tests.support.definitions import a_definition
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,10 +52,10 @@ def look(
     attempt: int = 0,
     state: str = "running",
     fencings: tuple[FencingLook, ...] = (),
-) -> Look:
+) -> DrillLook:
     """Return a view of two partitions, of which the drilled task owns the first."""
     when = committed_at or (seconds, seconds)
-    return Look(
+    return DrillLook(
         at=at(seconds),
         generation=generation,
         members=2,

@@ -12,7 +12,7 @@ from app.products.files.orphans import (
     KnownSince,
     LogBegin,
     Margin,
-    Standing,
+    OrphanStanding,
     Stored,
     form_of,
     judge,
@@ -27,7 +27,7 @@ ALWAYS = KnownSince(at_ms=0, why="")
 NEVER = KnownSince(at_ms=None, why="")
 
 
-def standing_of(path: str, *, age_ms: int, since: KnownSince = ALWAYS) -> Standing:
+def standing_of(path: str, *, age_ms: int, since: KnownSince = ALWAYS) -> OrphanStanding:
     stored = Stored(path=path, size_bytes=1, modified_ms=NOW_MS - age_ms)
     return judge(stored, form=form_of("flights"), now_ms=NOW_MS, margin=MARGIN, since=since)
 
@@ -59,29 +59,29 @@ def test_the_margin_is_that_of_the_slowest_revision() -> None:
 
 def test_a_file_is_an_orphan_when_its_margin_has_passed_and_not_before() -> None:
     path = f"flights/user=7/day=2013-01-31/{HEX}.avro"
-    assert standing_of(path, age_ms=MARGIN.total_ms - 1) is Standing.TOO_YOUNG
-    assert standing_of(path, age_ms=MARGIN.total_ms) is Standing.ORPHAN
+    assert standing_of(path, age_ms=MARGIN.total_ms - 1) is OrphanStanding.TOO_YOUNG
+    assert standing_of(path, age_ms=MARGIN.total_ms) is OrphanStanding.ORPHAN
 
 
 def test_what_is_older_than_the_references_is_unknown() -> None:
     path = f"flights/{HEX}.avro"
     since = KnownSince(at_ms=NOW_MS - 2_000_000, why="")
-    assert standing_of(path, age_ms=2_000_001, since=since) is Standing.UNKNOWN
-    assert standing_of(path, age_ms=2_000_000, since=since) is Standing.ORPHAN
-    assert standing_of(path, age_ms=2_000_000, since=NEVER) is Standing.UNKNOWN
+    assert standing_of(path, age_ms=2_000_001, since=since) is OrphanStanding.UNKNOWN
+    assert standing_of(path, age_ms=2_000_000, since=since) is OrphanStanding.ORPHAN
+    assert standing_of(path, age_ms=2_000_000, since=NEVER) is OrphanStanding.UNKNOWN
 
 
 def test_what_never_got_its_name_needs_no_references() -> None:
     path = f"flights/day=1/.{HEX}.avro.01234567.part"
-    assert standing_of(path, age_ms=MARGIN.total_ms, since=NEVER) is Standing.ORPHAN
-    assert standing_of(path, age_ms=0, since=NEVER) is Standing.TOO_YOUNG
+    assert standing_of(path, age_ms=MARGIN.total_ms, since=NEVER) is OrphanStanding.ORPHAN
+    assert standing_of(path, age_ms=0, since=NEVER) is OrphanStanding.TOO_YOUNG
 
 
 @pytest.mark.parametrize("user", ["", "anna", "1=2", None, "\n/../ñ", "x" * 500])
 def test_every_path_that_a_sink_gives_is_ours(user: str | None) -> None:
     partitions = FilePartitions([ByField(name="user", field="user"), ByDate(name="day")], event_time=None)
     folder = partitions.folder(partitions.values({"user": user}, NOW_MS))
-    assert standing_of(f"flights/{folder}/{HEX}.avro", age_ms=MARGIN.total_ms) is Standing.ORPHAN
+    assert standing_of(f"flights/{folder}/{HEX}.avro", age_ms=MARGIN.total_ms) is OrphanStanding.ORPHAN
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_every_path_that_a_sink_gives_is_ours(user: str | None) -> None:
     ],
 )
 def test_a_name_that_no_sink_of_this_pipeline_gives_is_not_ours(path: str) -> None:
-    assert standing_of(path, age_ms=1_000 * MARGIN.total_ms) is Standing.NOT_OURS
+    assert standing_of(path, age_ms=1_000 * MARGIN.total_ms) is OrphanStanding.NOT_OURS
 
 
 def begin(start: int, first_ms: int | None, *, partition: int = 0, topic: str = "files") -> LogBegin:

@@ -18,7 +18,7 @@ from app.kit.web.pages import screen
 from app.kit.words import size
 from app.products.files import pages as files_page
 from app.products.files.charts import file_records_chart_of, file_sizes_chart_of
-from app.products.files.checkpoint import FileCheckpoint, Phase, checkpoints_of
+from app.products.files.checkpoint import CheckpointPhase, FileCheckpoint, checkpoints_of
 from app.products.files.reading import FileWatchState, TopicReading, behind_of, is_whole, notes_of, standing_sentence
 from app.products.files.schema_history import FileSchema, history_of
 from app.products.files.service import showing
@@ -210,7 +210,7 @@ def test_phases_are_drawn_on_one_scale_and_never_past_its_end() -> None:
     (usual,) = checkpoints_of([written()]).values()
     long = replace(usual, closed_at=usual.closed_at + timedelta(hours=1), checkpoint=2)
     for line in line_of(usual, long):
-        assert line.bars[0].phase is Phase.FILL
+        assert line.bars[0].phase is CheckpointPhase.FILL
         assert all(bar.width > 0 and bar.left + bar.width <= 100.2 for bar in line.bars)
         ends = [bar.left + bar.width for bar in line.bars]
         assert [bar.left for bar in line.bars][1:] == pytest.approx(ends[:-1], abs=0.2)
@@ -221,8 +221,8 @@ def test_phases_are_drawn_on_one_scale_and_never_past_its_end() -> None:
 def test_phase_that_was_not_measured_is_not_drawn() -> None:
     (one,) = checkpoints_of([written(committed_at=None)]).values()
     (line,) = line_of(one)
-    assert Phase.COMMIT not in {bar.phase for bar in line.bars}
-    assert line.lengths[Phase.COMMIT] is None
+    assert CheckpointPhase.COMMIT not in {bar.phase for bar in line.bars}
+    assert line.lengths[CheckpointPhase.COMMIT] is None
 
 
 def test_bars_are_of_the_largest() -> None:

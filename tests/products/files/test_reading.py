@@ -11,7 +11,7 @@ from app.products.files.reading import (
     LEFT_AFTER,
     STALE_AFTER,
     FileWatchState,
-    Place,
+    LogPlace,
     TopicReading,
     asked_offset,
     behind_of,
@@ -25,7 +25,7 @@ from app.products.files.reading import (
 from tests.support.written_files import message, portion, written
 
 NOW = written().seen_at
-PLACE = Place("cluster", "out", "id-1")
+PLACE = LogPlace("cluster", "out", "id-1")
 
 
 def reading(**fields: Any) -> TopicReading:

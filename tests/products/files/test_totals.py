@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.kit.errors import InvalidError
-from app.products.files.checkpoint import Phase, checkpoints_of
+from app.products.files.checkpoint import CheckpointPhase, checkpoints_of
 from app.products.files.totals import Total, by_hour, by_partition, total_of
 from app.products.files.written_file import WrittenFile, digest, partition_filter, partition_text
 from tests.support.written_files import later, written
@@ -62,18 +62,23 @@ def test_checkpoint_spans_its_files_and_its_phases_follow_each_other() -> None:
     second = replace(second, uploaded_at=second.uploaded_at + timedelta(milliseconds=5))
     (one,) = checkpoints_of([second, first]).values()
     assert one.total.files == 2
-    assert one.lengths_ms() == {Phase.FILL: 30_000, Phase.UPLOAD: 905, Phase.REFERENCE: 7, Phase.COMMIT: 8}
+    assert one.lengths_ms() == {
+        CheckpointPhase.FILL: 30_000,
+        CheckpointPhase.UPLOAD: 905,
+        CheckpointPhase.REFERENCE: 7,
+        CheckpointPhase.COMMIT: 8,
+    }
 
 
 def test_phase_that_was_not_measured_is_not_nought() -> None:
     (one,) = checkpoints_of([written(committed_at=None)]).values()
-    assert one.lengths_ms()[Phase.COMMIT] is None
+    assert one.lengths_ms()[CheckpointPhase.COMMIT] is None
 
 
 def test_clocks_that_differ_make_no_phase_shorter_than_nothing() -> None:
     file = written()
     (one,) = checkpoints_of([replace(file, committed_at=file.referenced_at - timedelta(seconds=3))]).values()
-    assert one.lengths_ms()[Phase.COMMIT] == 0
+    assert one.lengths_ms()[CheckpointPhase.COMMIT] == 0
 
 
 def test_attempts_number_their_checkpoints_for_themselves() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 
 from app.products.migrations.decision import settled_targets
 from app.products.migrations.gates import Gates
-from app.products.migrations.migration import Stage, StepKind
+from app.products.migrations.migration import MigrationStepKind, Stage
 from tests.products.migrations.seeing import Decisions, look_of, turn
 from tests.products.migrations.worlds import (
     FRESH,
@@ -58,7 +58,7 @@ def _started(world: World, ordinal: int) -> World:
     began = world._replace(processes=(*world.processes, process))
     if mode is C:
         began = began.with_owner(2 + ordinal, process.key)
-    if began.kind is StepKind.BOUNCE and began.step is not None and began.step[0] == ordinal:
+    if began.kind is MigrationStepKind.BOUNCE and began.step is not None and began.step[0] == ordinal:
         began = began._replace(step=(ordinal, True))
     return began
 

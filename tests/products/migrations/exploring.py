@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app.products.migrations.decision import Complete
 from app.products.migrations.gates import GATES, Gates
-from app.products.migrations.migration import Stage, StepKind
+from app.products.migrations.migration import MigrationStepKind, Stage
 from tests.products.migrations.events import successors
 from tests.products.migrations.seeing import Decisions, decided
 from tests.products.migrations.worlds import FENCE, NOBODY, ORDINALS, Owner, View, World, WrongError, looked
@@ -49,7 +49,7 @@ def _mirrored(world: World) -> World:
     view = world.view
     owners, is_open = world.owners, view.is_open
     step = world.step
-    if world.kind is StepKind.FENCE and step is not None:
+    if world.kind is MigrationStepKind.FENCE and step is not None:
         step = tuple(sorted(swap[index] for index in step))
     return world._replace(
         processes=tuple(one._replace(holds=one.holds[::-1]) for one in world.processes),

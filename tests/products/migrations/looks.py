@@ -15,8 +15,8 @@ from app.products.migrations.look import (
     IdNow,
     Incarnation,
     InstanceNow,
-    Look,
-    Member,
+    MigrationLook,
+    MigrationMember,
     PreflightFacts,
     TaskNow,
 )
@@ -55,8 +55,8 @@ def task(ordinal: int, *holds: Incarnation, mode: Mode = Mode.GENERATION, **fiel
     return replace(made, **fields)
 
 
-def member(ordinal: int, **fields: Any) -> Member:
-    made = Member(
+def member(ordinal: int, **fields: Any) -> MigrationMember:
+    made = MigrationMember(
         member_id=f"m{ordinal}",
         client_id=f"fenceline-flights-{ordinal}-0-l2-a0",
         host=f"/10.0.0.{ordinal}",
@@ -70,9 +70,9 @@ def group(**fields: Any) -> GroupNow:
     return replace(GroupNow(state="Stable", generation=3, members=(member(0), member(1)), asked_at=NOW), **fields)
 
 
-def look(**fields: Any) -> Look:
+def look(**fields: Any) -> MigrationLook:
     """Both instances are moved, and each holds the id of its partition at epoch 3."""
-    made = Look(
+    made = MigrationLook(
         at=NOW,
         read_at=NOW,
         ids={"p0": IdNow(producer_id=7, producer_epoch=3), "p1": IdNow(producer_id=7, producer_epoch=3)},

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.core.runs.client_id import TaskName
 from app.core.runs.instance import InstanceState
-from app.products.migrations.decision import Begin, Complete, Decision, Enter, Finish, Patience, decide
+from app.products.migrations.decision import Begin, Complete, Decision, Enter, EvidencePatience, Finish, decide
 from app.products.migrations.gates import Gates
 from app.products.migrations.look import (
     AuditNow,
@@ -16,12 +16,12 @@ from app.products.migrations.look import (
     IdNow,
     Incarnation,
     InstanceNow,
-    Look,
-    Member,
+    MigrationLook,
+    MigrationMember,
     PreflightFacts,
     TaskNow,
 )
-from app.products.migrations.migration import Fenced, GroupSeen, Migration, Stage, Step, StepKind
+from app.products.migrations.migration import FencedId, GroupSeen, Migration, MigrationStep, MigrationStepKind, Stage
 from tests.products.migrations.worlds import (
     FENCE,
     FRESH,
@@ -40,18 +40,18 @@ from tests.products.migrations.worlds import (
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _NOW_EPOCH, _PAST_EPOCH = 10, 9
-_FOREVER = Patience(
+_FOREVER = EvidencePatience(
     preflight=timedelta.max, bounce=timedelta.max, fence=timedelta.max, gate=timedelta.max, verify=timedelta.max
 )
 Decisions = dict[World, Decision]
 
 
-def look_of(world: World) -> Look:
+def look_of(world: World) -> MigrationLook:
     """The control plane's view: present rows, with journals and heartbeats as of the newest check."""
     view = world.view
     held = dict(view.held)
     current = [world.current(n) for n in ORDINALS]
-    return Look(
+    return MigrationLook(
         at=NOW,
         read_at=NOW if not world.is_old else NOW - timedelta(seconds=2),
         changed_at=NOW - timedelta(seconds=1),
@@ -102,21 +102,21 @@ def look_of(world: World) -> Look:
 
 def migration_of(world: World) -> Migration:
     step = None
-    if world.kind is StepKind.BOUNCE and world.step is not None:
+    if world.kind is MigrationStepKind.BOUNCE and world.step is not None:
         ordinal, is_replaced = world.step
-        step = Step(
+        step = MigrationStep(
             number=1,
             stage=world.stage,
-            kind=StepKind.BOUNCE,
+            kind=MigrationStepKind.BOUNCE,
             began_at=NOW,
             ordinal=ordinal,
             lease=9 if is_replaced else 10,
             to=world.targets[ordinal],
         )
-    elif world.kind is StepKind.FENCE and world.step is not None:
+    elif world.kind is MigrationStepKind.FENCE and world.step is not None:
         names = tuple(name_of(index) for index in range(4))
-        step = Step(number=1, stage=world.stage, kind=StepKind.FENCE, began_at=NOW, ids=names)
-    done = set(world.step or ()) if world.kind is StepKind.FENCE else set[int]()
+        step = MigrationStep(number=1, stage=world.stage, kind=MigrationStepKind.FENCE, began_at=NOW, ids=names)
+    done = set(world.step or ()) if world.kind is MigrationStepKind.FENCE else set[int]()
     return Migration(
         id="m",
         pipeline="p",
@@ -145,7 +145,7 @@ def migration_of(world: World) -> Migration:
             if not one.is_current
         ),
         fenced=tuple(
-            Fenced(
+            FencedId(
                 incarnation=_incarnation(world.view, index, FENCE),
                 at=NOW - timedelta(seconds=1),
                 step=1 if index in done else 0,
@@ -163,7 +163,7 @@ def _incarnation(view: View, index: int, owner: Owner) -> Incarnation:
 def _group(world: World) -> GroupNow:
     """Ask the coordinator: every awake process is a member. Its id names its owner."""
     members = (
-        Member(
+        MigrationMember(
             member_id=_member_id(one.key),
             client_id="fenceline-p",
             host="h",
@@ -207,7 +207,7 @@ def decided(world: World, gates: Gates, decisions: Decisions) -> Decision:
 
 
 def turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[str, World]]:
-    if world.kind is StepKind.FENCE and world.step is not None:
+    if world.kind is MigrationStepKind.FENCE and world.step is not None:
         wanted = range(2) if world.goal is C else range(2, 4)
         for index in wanted:
             if index not in world.step:
@@ -223,15 +223,15 @@ def turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[str
         yield "the fence is done", world._replace(step=None, kind=None)
         return
     match decided(world, gates, decisions):
-        case Begin(step=step) if step.kind is StepKind.FENCE:
-            yield "a fence begins", world._replace(kind=StepKind.FENCE, step=())
+        case Begin(step=step) if step.kind is MigrationStepKind.FENCE:
+            yield "a fence begins", world._replace(kind=MigrationStepKind.FENCE, step=())
         case Begin(step=step) if step.ordinal is not None and step.to is not None:
             if any(one is None or one.is_asleep for one in map(world.current, ORDINALS)):
                 raise WrongError(f"instance {step.ordinal} is taken away while another is away")
             targets = tuple(step.to if n == step.ordinal else mode for n, mode in enumerate(world.targets))
             yield (
                 f"instance {step.ordinal} is bounced to {step.to}",
-                world._replace(kind=StepKind.BOUNCE, step=(step.ordinal, False), targets=targets),
+                world._replace(kind=MigrationStepKind.BOUNCE, step=(step.ordinal, False), targets=targets),
             )
         case Finish(step=step):
             _check_finished(world, step)
@@ -248,7 +248,7 @@ def turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[str
             pass
 
 
-def _check_finished(world: World, step: Step) -> None:
+def _check_finished(world: World, step: MigrationStep) -> None:
     one = world.current(step.ordinal or 0)
     if one is None or one.mode is not world.targets[one.ordinal]:
         raise WrongError(f"the bounce of {step.ordinal} was called done before it runs as {step.to}")

@@ -8,13 +8,18 @@ from msgspec.structs import replace
 from app.core.runs.client_id import TaskName
 from app.core.runs.mode import Mode
 from app.products.migrations.alarms import AlarmKind, alarms_of
-from app.products.migrations.look import IdNow, Look, Stray
-from app.products.migrations.migration import Fenced, Migration, Stage, Step, StepKind, StepState
+from app.products.migrations.look import IdNow, MigrationLook, Stray
+from app.products.migrations.migration import FencedId, Migration, MigrationStep, MigrationStepKind, Stage, StepState
 from tests.products.migrations.looks import NOW, at, group, held, look, member, migration, task
 
-FENCED = (Fenced(incarnation=held("p0", 4), at=at(-30), step=5),)
-GIVEN_UP = Step(
-    number=5, stage=Stage.SECOND_BOUNCE, kind=StepKind.FENCE, state=StepState.DONE, began_at=at(-31), ids=("p0",)
+FENCED = (FencedId(incarnation=held("p0", 4), at=at(-30), step=5),)
+GIVEN_UP = MigrationStep(
+    number=5,
+    stage=Stage.SECOND_BOUNCE,
+    kind=MigrationStepKind.FENCE,
+    state=StepState.DONE,
+    began_at=at(-31),
+    ids=("p0",),
 )
 
 
@@ -22,7 +27,7 @@ def done(**fields: object) -> Migration:
     return replace(migration(Stage.VERIFY, fenced=FENCED, steps=(GIVEN_UP,)), **fields)
 
 
-def lives(epoch: int = 5, **fields: object) -> Look:
+def lives(epoch: int = 5, **fields: object) -> MigrationLook:
     return replace(look(ids={"p0": IdNow(producer_id=7, producer_epoch=epoch)}), **fields)
 
 

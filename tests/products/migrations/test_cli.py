@@ -15,7 +15,7 @@ from app.core.runs.mode import Mode
 from app.kit.cli.errors import CommandError
 from app.products.migrations import cli as migrations
 from app.products.migrations.decision import judged
-from app.products.migrations.migration import MigrationState, Step, StepKind, StepState
+from app.products.migrations.migration import MigrationState, MigrationStep, MigrationStepKind, StepState
 from app.products.migrations.plan import planned
 from tests.products.migrations.looks import NOW, instance, look, migration
 from tests.support.fixtures import Fenceline, json_of
@@ -53,10 +53,10 @@ def test_a_plan_shows_the_preflight_and_each_step_with_its_time_and_rollback() -
 
 
 def test_a_migration_shows_the_missing_conditions_its_steps_and_the_rollback() -> None:
-    step = Step(
+    step = MigrationStep(
         number=1,
         stage=migration().stage,
-        kind=StepKind.BOUNCE,
+        kind=MigrationStepKind.BOUNCE,
         began_at=NOW,
         ended_at=NOW + timedelta(seconds=31),
         state=StepState.DONE,

@@ -25,11 +25,11 @@ from app.products.migrations.migration import (
     NEXT_STAGES,
     STEP_TRANSITIONS,
     TRANSITIONS,
-    Fenced,
+    FencedId,
     MigrationState,
+    MigrationStep,
+    MigrationStepKind,
     Stage,
-    Step,
-    StepKind,
     StepState,
 )
 from tests.products.migrations.looks import NOW, at, group, held, instance, look, migration, task
@@ -46,7 +46,7 @@ def test_the_first_instance_that_is_not_moved_is_bounced_when_all_run() -> None:
     decision = decide(migration(), BEFORE)
     assert isinstance(decision, Begin)
     step = decision.step
-    assert (step.number, step.kind, step.ordinal, step.lease, step.to) == (1, StepKind.BOUNCE, 0, 2, B)
+    assert (step.number, step.kind, step.ordinal, step.lease, step.to) == (1, MigrationStepKind.BOUNCE, 0, 2, B)
 
 
 def test_no_instance_is_bounced_while_another_is_away_or_the_group_is_unstable() -> None:
@@ -56,7 +56,7 @@ def test_no_instance_is_bounced_while_another_is_away_or_the_group_is_unstable()
 
 
 def test_a_step_that_is_underway_is_finished_before_anything_else_begins() -> None:
-    step = migration().next_step(StepKind.BOUNCE, began_at=at(-5), ordinal=0, lease=1, to=B)
+    step = migration().next_step(MigrationStepKind.BOUNCE, began_at=at(-5), ordinal=0, lease=1, to=B)
     assert isinstance(decide(migration(steps=(step,)), look()), Finish)
     waiting = replace(step, lease=2)
     assert isinstance(decide(migration(steps=(waiting,)), look()), Wait)
@@ -64,7 +64,7 @@ def test_a_step_that_is_underway_is_finished_before_anything_else_begins() -> No
 
 @pytest.mark.parametrize(("watched_s", "stops"), [(299, False), (300, True), (None, True)])
 def test_while_no_server_looks_nothing_comes_late(watched_s: float | None, stops: bool) -> None:
-    step = migration().next_step(StepKind.BOUNCE, began_at=at(-900), ordinal=0, lease=2, to=B)
+    step = migration().next_step(MigrationStepKind.BOUNCE, began_at=at(-900), ordinal=0, lease=2, to=B)
     one = migration(steps=(step,), state_since=at(-900))
     one = replace(one, watched_since=None if watched_s is None else at(-watched_s))
     assert isinstance(decide(one, look()), Stop if stops else Wait)
@@ -72,8 +72,8 @@ def test_while_no_server_looks_nothing_comes_late(watched_s: float | None, stops
 
 @pytest.mark.parametrize(("fenced_s", "stops"), [(119, False), (120, True)])
 def test_a_fence_of_many_ids_is_late_only_when_the_next_one_is(fenced_s: float, stops: bool) -> None:
-    step = migration().next_step(StepKind.FENCE, began_at=at(-900), ids=("p0", "p1"))
-    done = Fenced(incarnation=held("p0", 4), at=at(-fenced_s), step=step.number)
+    step = migration().next_step(MigrationStepKind.FENCE, began_at=at(-900), ids=("p0", "p1"))
+    done = FencedId(incarnation=held("p0", 4), at=at(-fenced_s), step=step.number)
     one = migration(steps=(step,), state_since=at(-900), fenced=(done,))
     assert isinstance(decide(one, look()), Stop if stops else Wait)
 
@@ -87,7 +87,7 @@ def test_consecutive_checks_watch_and_a_gap_starts_again() -> None:
 
 
 def test_late_evidence_stops_the_migration_with_the_missing_conditions() -> None:
-    step = migration().next_step(StepKind.BOUNCE, began_at=at(-301), ordinal=0, lease=2, to=B)
+    step = migration().next_step(MigrationStepKind.BOUNCE, began_at=at(-301), ordinal=0, lease=2, to=B)
     decision = decide(migration(steps=(step,), state_since=at(-400)), look())
     assert isinstance(decision, Stop)
     assert decision.missing == "after 300 s: moved: instance 0 has no lease after 2 yet"
@@ -108,7 +108,7 @@ def test_ids_are_fenced_when_every_instance_is_moved() -> None:
     moved = look(instances=(instance(0, C), instance(1, C)), tasks=(task(0, mode=C), task(1, mode=C)))
     decision = decide(migration(Stage.SECOND_BOUNCE), moved)
     assert isinstance(decision, Begin)
-    assert (decision.step.kind, decision.step.ids) == (StepKind.FENCE, ("p0", "p1"))
+    assert (decision.step.kind, decision.step.ids) == (MigrationStepKind.FENCE, ("p0", "p1"))
 
 
 def test_the_last_gate_ends_it() -> None:
@@ -139,7 +139,7 @@ def test_forbidden_transitions_raise() -> None:
         for to in set(MigrationState) - TRANSITIONS[state]:
             with pytest.raises(IllegalTransitionError):
                 migration(state=state).in_state(to, now=NOW)
-    step = Step(number=1, stage=Stage.FIRST_BOUNCE, kind=StepKind.FENCE, began_at=NOW)
+    step = MigrationStep(number=1, stage=Stage.FIRST_BOUNCE, kind=MigrationStepKind.FENCE, began_at=NOW)
     for state in StepState:
         for to in set(StepState) - STEP_TRANSITIONS[state]:
             with pytest.raises(IllegalTransitionError):

@@ -8,19 +8,25 @@ from msgspec.structs import replace
 from app.core.runs.instance import InstanceState
 from app.core.runs.mode import Mode
 from app.products.migrations import evidence
-from app.products.migrations.judged import Standing
-from app.products.migrations.look import AuditNow, Held, IdNow, Member
-from app.products.migrations.migration import Fenced, GroupSeen, Step, StepKind
+from app.products.migrations.judged import ClauseStanding
+from app.products.migrations.look import AuditNow, Held, IdNow, MigrationMember
+from app.products.migrations.migration import FencedId, GroupSeen, MigrationStep, MigrationStepKind
 from tests.products.migrations.looks import NOW, at, group, held, instance, look, member, migration, task
 
-OPEN, CLOSED, UNKNOWN = Standing.OPEN, Standing.CLOSED, Standing.UNKNOWN
-BOUNCE = Step(
-    number=1, stage=migration().stage, kind=StepKind.BOUNCE, began_at=NOW, ordinal=0, lease=1, to=Mode.GENERATION
+OPEN, CLOSED, UNKNOWN = ClauseStanding.OPEN, ClauseStanding.CLOSED, ClauseStanding.UNKNOWN
+BOUNCE = MigrationStep(
+    number=1,
+    stage=migration().stage,
+    kind=MigrationStepKind.BOUNCE,
+    began_at=NOW,
+    ordinal=0,
+    lease=1,
+    to=Mode.GENERATION,
 )
 
 
-def fenced(name: str, epoch: int, *, seconds: float = -5) -> Fenced:
-    return Fenced(incarnation=held(name, epoch), at=at(seconds), step=1)
+def fenced(name: str, epoch: int, *, seconds: float = -5) -> FencedId:
+    return FencedId(incarnation=held(name, epoch), at=at(seconds), step=1)
 
 
 def test_an_id_is_taken_over_when_the_newest_incarnation_is_of_a_live_task_that_sends_its_generation() -> None:
@@ -83,7 +89,9 @@ def test_an_id_is_taken_over_by_the_servers_fence_while_no_client_came_after_it(
     ],
     ids=["of a lease that is over, or of a run before", "a stranger"],
 )
-def test_a_member_that_is_no_live_task_of_a_current_lease_keeps_the_gate_shut(one: Member, sentence: str) -> None:
+def test_a_member_that_is_no_live_task_of_a_current_lease_keeps_the_gate_shut(
+    one: MigrationMember, sentence: str
+) -> None:
     found = evidence.members_known(migration(), look(group=group(members=(one, member(1)))))
     assert found.standing is CLOSED
     assert sentence in found.seen
@@ -115,7 +123,9 @@ def test_a_group_is_stable_when_checks_of_some_seconds_agree() -> None:
 
 
 def test_a_refused_fence_says_what_its_coordinator_answered() -> None:
-    step = Step(number=1, stage=migration().stage, kind=StepKind.FENCE, began_at=NOW, ids=("p0", "p1"))
+    step = MigrationStep(
+        number=1, stage=migration().stage, kind=MigrationStepKind.FENCE, began_at=NOW, ids=("p0", "p1")
+    )
     found = evidence.step_fenced(migration(), look(refused_fences={"p0": "not authorized"}), step)
     assert (found.standing, found.seen) == (CLOSED, "p0 is not fenced: not authorized; p1 is not fenced")
 
@@ -175,7 +185,7 @@ def test_a_fence_is_evidence_only_when_the_journal_was_read_after_it_and_nothing
         "forgotten",
     ],
 )
-def test_the_ids_of_a_lease_are_drained_when_none_is_open(now: IdNow | None, standing: Standing) -> None:
+def test_the_ids_of_a_lease_are_drained_when_none_is_open(now: IdNow | None, standing: ClauseStanding) -> None:
     left = migration(held=(Held(ordinal=0, lease=1, mode=Mode.GROUP_ONLY, ids=(held("p0", 2),)),))
     found = evidence.drained(left, look(ids={} if now is None else {"p0": now}), BOUNCE)
     assert found.standing is standing, found.seen
@@ -209,6 +219,6 @@ def test_the_newer_incarnation_that_a_lease_reported_is_kept() -> None:
     ],
 )
 def test_only_an_audit_that_counted_all_and_found_nothing_is_evidence(
-    audit: AuditNow | None, standing: Standing
+    audit: AuditNow | None, standing: ClauseStanding
 ) -> None:
     assert evidence.audited(migration(), look(audit=audit)).standing is standing

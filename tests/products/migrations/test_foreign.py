@@ -17,7 +17,7 @@ from app.products.migrations.foreign import (
     ForeignStage,
     judged_foreign,
 )
-from app.products.migrations.judged import Standing
+from app.products.migrations.judged import ClauseStanding
 from app.products.migrations.look import IdNow
 from tests.products.migrations.looks import NOW, at
 
@@ -49,7 +49,7 @@ def look(**fields: Any) -> ForeignLook:
     return replace(made, **fields)
 
 
-def standing(stage: ForeignStage, name: str, seen: ForeignLook, before: ForeignLook | None = None) -> Standing:
+def standing(stage: ForeignStage, name: str, seen: ForeignLook, before: ForeignLook | None = None) -> ClauseStanding:
     migration = MIGRATION
     while migration.stage is not stage:
         migration = migration.moved(before or look(), by="otto", why="as the test says")
@@ -62,39 +62,49 @@ AFTER = look(ids={"app-0_0": one(4), "app-0_1": one(6)}, members=(member("c"), m
 @pytest.mark.parametrize(
     ("stage", "name", "seen", "expected"),
     [
-        (_S.PREFLIGHT, "brokers", look(versions={"1": (2, 4)}), Standing.CLOSED),
-        (_S.PREFLIGHT, "brokers", look(versions={}), Standing.UNKNOWN),
-        (_S.PREFLIGHT, "ids_found", look(ids={}), Standing.CLOSED),
-        (_S.PREFLIGHT, "ids_found", look(read_at=None), Standing.UNKNOWN),
-        (_S.PREFLIGHT, "transaction_timeout", look(ids={"app-0": one(1, timeout_ms=60_000)}), Standing.CLOSED),
-        (_S.PREFLIGHT, "group_stable", look(group_state="PreparingRebalance"), Standing.CLOSED),
-        (_S.PREFLIGHT, "group_stable", look(group_state=None), Standing.UNKNOWN),
-        (_S.FIRST_BOUNCE, "members_new", AFTER, Standing.OPEN),
-        (_S.FIRST_BOUNCE, "members_new", replace(AFTER, members=(member("a"), member("d"))), Standing.CLOSED),
-        (_S.FIRST_BOUNCE, "ids_initialised", AFTER, Standing.OPEN),
-        (_S.FIRST_BOUNCE, "ids_initialised", look(ids={"app-0_0": one(4), "app-0_1": one(5)}), Standing.CLOSED),
+        (_S.PREFLIGHT, "brokers", look(versions={"1": (2, 4)}), ClauseStanding.CLOSED),
+        (_S.PREFLIGHT, "brokers", look(versions={}), ClauseStanding.UNKNOWN),
+        (_S.PREFLIGHT, "ids_found", look(ids={}), ClauseStanding.CLOSED),
+        (_S.PREFLIGHT, "ids_found", look(read_at=None), ClauseStanding.UNKNOWN),
+        (_S.PREFLIGHT, "transaction_timeout", look(ids={"app-0": one(1, timeout_ms=60_000)}), ClauseStanding.CLOSED),
+        (_S.PREFLIGHT, "group_stable", look(group_state="PreparingRebalance"), ClauseStanding.CLOSED),
+        (_S.PREFLIGHT, "group_stable", look(group_state=None), ClauseStanding.UNKNOWN),
+        (_S.FIRST_BOUNCE, "members_new", AFTER, ClauseStanding.OPEN),
+        (_S.FIRST_BOUNCE, "members_new", replace(AFTER, members=(member("a"), member("d"))), ClauseStanding.CLOSED),
+        (_S.FIRST_BOUNCE, "ids_initialised", AFTER, ClauseStanding.OPEN),
+        (_S.FIRST_BOUNCE, "ids_initialised", look(ids={"app-0_0": one(4), "app-0_1": one(5)}), ClauseStanding.CLOSED),
         (
             _S.FIRST_BOUNCE,
             "ids_initialised",
             look(ids={"app-0_0": one(4), "app-0_1": one(6, moves_with_commits=True)}),
-            Standing.UNKNOWN,
+            ClauseStanding.UNKNOWN,
         ),
-        (_S.SECOND_BOUNCE, "ids_rest", look(), Standing.OPEN),
-        (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, written_s_ago=2)}), Standing.CLOSED),
+        (_S.SECOND_BOUNCE, "ids_rest", look(), ClauseStanding.OPEN),
+        (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, written_s_ago=2)}), ClauseStanding.CLOSED),
         # A coordinator 120 s behind wrote it just now: its stamp alone says that it rests.
-        (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, written_s_ago=120, rests_ms=0)}), Standing.CLOSED),
-        (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, rests_ms=None)}), Standing.UNKNOWN),
-        (_S.VERIFY, "ids_rest", look(ids={"app-0_0": one(3), "app-0_1": one(5, rests_ms=None)}), Standing.UNKNOWN),
+        (
+            _S.SECOND_BOUNCE,
+            "ids_rest",
+            look(ids={"app-0_0": one(3, written_s_ago=120, rests_ms=0)}),
+            ClauseStanding.CLOSED,
+        ),
+        (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, rests_ms=None)}), ClauseStanding.UNKNOWN),
+        (
+            _S.VERIFY,
+            "ids_rest",
+            look(ids={"app-0_0": one(3), "app-0_1": one(5, rests_ms=None)}),
+            ClauseStanding.UNKNOWN,
+        ),
         (
             _S.VERIFY,
             "nothing_open",
             look(ids={"app-0_0": one(3, now=IdNow(producer_id=7, producer_epoch=3, is_open=True))}),
-            Standing.CLOSED,
+            ClauseStanding.CLOSED,
         ),
     ],
 )
 def test_the_brokers_state_opens_a_condition_or_closes_it(
-    stage: ForeignStage, name: str, seen: ForeignLook, expected: Standing
+    stage: ForeignStage, name: str, seen: ForeignLook, expected: ClauseStanding
 ) -> None:
     assert standing(stage, name, seen) is expected
 

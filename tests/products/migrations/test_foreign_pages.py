@@ -12,7 +12,7 @@ from app.core.clusters.cluster import GroupMember
 from app.core.clusters.survey import Survey
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.live_cluster import JOURNALS
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot, SnapshotSource
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.edges.main.users_app import create_users_app
@@ -50,7 +50,9 @@ async def coordinator(wiring: Wiring, database: Database) -> Played:
 def publish(wiring: Wiring, epoch: int) -> None:
     now_ms = int(wiring.clock.now().timestamp() * 1000)
     first, second = (
-        JournalStatus(topic=topic, phase=Phase.LIVE, phase_since_ms=now_ms, source=Source.JOURNAL, as_of_ms=now_ms)
+        JournalStatus(
+            topic=topic, phase=ReadingPhase.LIVE, phase_since_ms=now_ms, source=SnapshotSource.JOURNAL, as_of_ms=now_ms
+        )
         for topic in JOURNALS
     )
     names = ("app-0_0", "app-0_1", "other-0_0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.runs.mode import Mode
-from app.products.migrations.migration import Stage, StepKind
+from app.products.migrations.migration import MigrationStepKind, Stage
 from app.products.migrations.plan import WAY_BACK, WHY, planned, stages_to
 
 A, B, C = Mode
@@ -15,9 +15,9 @@ def test_forward_every_instance_is_bounced_twice_and_the_old_ids_are_fenced_once
     steps = planned({0: A, 1: A, 2: A}, C, partition_ids=6, task_ids=3)
     assert [(one.stage, one.kind) for one in steps] == [
         (Stage.PREFLIGHT, None),
-        *[(Stage.FIRST_BOUNCE, StepKind.BOUNCE)] * 3,
-        *[(Stage.SECOND_BOUNCE, StepKind.BOUNCE)] * 3,
-        (Stage.SECOND_BOUNCE, StepKind.FENCE),
+        *[(Stage.FIRST_BOUNCE, MigrationStepKind.BOUNCE)] * 3,
+        *[(Stage.SECOND_BOUNCE, MigrationStepKind.BOUNCE)] * 3,
+        (Stage.SECOND_BOUNCE, MigrationStepKind.FENCE),
         (Stage.VERIFY, None),
     ]
     assert steps[1].sentence == "bounce instance 0 from group_only to generation"
@@ -39,7 +39,7 @@ def test_forward_every_instance_is_bounced_twice_and_the_old_ids_are_fenced_once
 )
 def test_only_what_is_not_there_yet_is_moved(modes: dict[int, Mode | None], goal: Mode, bounces: list[str]) -> None:
     steps = planned(modes, goal, partition_ids=2, task_ids=2)
-    assert [one.sentence for one in steps if one.kind is StepKind.BOUNCE] == [
+    assert [one.sentence for one in steps if one.kind is MigrationStepKind.BOUNCE] == [
         f"bounce instance {one}" for one in bounces
     ]
 

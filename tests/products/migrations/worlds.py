@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from app.core.runs.mode import Mode
-from app.products.migrations.migration import Stage, StepKind
+from app.products.migrations.migration import MigrationStepKind, Stage
 
 ORDINALS = PARTITIONS = range(2)
 FENCE = (-1, -1)
@@ -70,7 +70,7 @@ class World(NamedTuple):
     view: View
     is_old: bool = False
     step: tuple[int, bool] | tuple[int, ...] | None = None
-    kind: StepKind | None = None
+    kind: MigrationStepKind | None = None
     fenced: frozenset[int] = frozenset()
     freezes: int = 0
     kills: int = 0

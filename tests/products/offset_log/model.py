@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from app.core.wire.offset_events import (
     Assigned,
-    Checkpoint,
+    CheckpointOutcome,
     Event,
-    Found,
     GivenUp,
-    Leaving,
-    Outcome,
+    PartitionLeaving,
     Positioned,
+    RecordedCheckpoint,
+    StartReason,
     Teller,
     Telling,
 )
@@ -119,7 +119,7 @@ class Group:
     def _begin(self, loop: Loop) -> None:
         number, start, committed = loop.number, self.log_start, self.committed
         if committed is None or committed < start:
-            found = Found.NOTHING_COMMITTED if committed is None else Found.GONE_UNREAD
+            found = StartReason.NOTHING_COMMITTED if committed is None else StartReason.GONE_UNREAD
             loop.record(
                 lambda index: Positioned(index=index, number=number, offset=start, found=found, gone_from=committed)
             )
@@ -151,24 +151,24 @@ class Group:
         loop.polled += [offset for offset in range(loop.position, until) if offset not in self.empty]
         loop.position = until
 
-    def end(self, loop: Loop, outcome: Outcome, *, has_landed: bool = False) -> None:
+    def end(self, loop: Loop, outcome: CheckpointOutcome, *, has_landed: bool = False) -> None:
         """End the checkpoint of a loop. The broker refuses a loop that is not the owner any more."""
         if loop.began is None or loop.position is None:
             return
         if loop.is_frozen:
-            outcome = Outcome.ABORTED
+            outcome = CheckpointOutcome.ABORTED
         self.tell_checkpoint(loop, outcome)
-        if outcome is Outcome.COMMITTED or (outcome is Outcome.UNKNOWN and has_landed):
+        if outcome is CheckpointOutcome.COMMITTED or (outcome is CheckpointOutcome.UNKNOWN and has_landed):
             self.committed = loop.position
         loop.forget()
-        if outcome is not Outcome.COMMITTED and not loop.is_frozen:
+        if outcome is not CheckpointOutcome.COMMITTED and not loop.is_frozen:
             self.go_back(loop)
 
-    def tell_checkpoint(self, loop: Loop, outcome: Outcome) -> None:
+    def tell_checkpoint(self, loop: Loop, outcome: CheckpointOutcome) -> None:
         begins, following, number, polled = loop.began, loop.position, loop.under, list(loop.polled)
         assert following is not None
         loop.record(
-            lambda index: Checkpoint(
+            lambda index: RecordedCheckpoint(
                 index=index,
                 number=number,
                 begins=begins,
@@ -181,16 +181,16 @@ class Group:
         )
 
     def revoke(self, loop: Loop) -> None:
-        self.end(loop, Outcome.COMMITTED)
-        self._give_up(loop, Leaving.REVOKED)
+        self.end(loop, CheckpointOutcome.COMMITTED)
+        self._give_up(loop, PartitionLeaving.REVOKED)
 
     def wake(self, loop: Loop) -> None:
         """Thaw a loop after its session timeout: its requests are refused, then it loses the partition."""
-        self.end(loop, Outcome.ABORTED)
+        self.end(loop, CheckpointOutcome.ABORTED)
         loop.is_frozen = False
-        self._give_up(loop, Leaving.LOST)
+        self._give_up(loop, PartitionLeaving.LOST)
 
-    def _give_up(self, loop: Loop, how: Leaving) -> None:
+    def _give_up(self, loop: Loop, how: PartitionLeaving) -> None:
         if not loop.owns:
             return
         loop.owns = False
@@ -227,7 +227,7 @@ class Group:
         owner = self.owner
         if owner is None:
             return
-        self.end(owner, Outcome.ABORTED)
+        self.end(owner, CheckpointOutcome.ABORTED)
         self.committed, self.log_start, self.log_end = None, 0, 0
         self._begin(owner)
 

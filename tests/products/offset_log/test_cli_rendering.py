@@ -11,14 +11,14 @@ from app.core.wire.offset_events import Event, Teller
 from app.kit.web.api.shown import model_of
 from app.products.offset_log.check import PipelineCheck, check
 from app.products.offset_log.cli import rendered
-from app.products.offset_log.heard import Heard
+from app.products.offset_log.heard import ReportedOffsets
 from tests.support.offset_tellers import assigned, at, committed, given_up
 
 NOW = datetime(2026, 11, 22, 5, tzinfo=UTC)
 
 
-def heard(ordinal: int, *events: Event, is_over: bool = True) -> Heard:
-    return Heard(
+def heard(ordinal: int, *events: Event, is_over: bool = True) -> ReportedOffsets:
+    return ReportedOffsets(
         group="g",
         topic="in",
         partition=0,

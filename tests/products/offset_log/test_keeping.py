@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from app.products.offset_log.check import Finding
-from app.products.offset_log.keeping import MOST_FINDINGS, Keeping, Known, Place, keeping
-from app.products.offset_log.verdict import Kind
+from app.products.offset_log.check import OffsetFinding
+from app.products.offset_log.keeping import MOST_FINDINGS, Keeping, KnownPartition, Place, keeping
+from app.products.offset_log.verdict import ContradictionKind
 
 
-def gap(start: int, *, partition: int = 0) -> Finding:
-    return Finding(
-        group="g", topic="in", partition=partition, kind=Kind.GAP, start=start, end=start + 1, message="x", sides=()
+def gap(start: int, *, partition: int = 0) -> OffsetFinding:
+    return OffsetFinding(
+        group="g",
+        topic="in",
+        partition=partition,
+        kind=ContradictionKind.GAP,
+        start=start,
+        end=start + 1,
+        message="x",
+        sides=(),
     )
 
 
@@ -17,10 +24,10 @@ class Kept:
     """The kept contradictions, as in the database."""
 
     def __init__(self) -> None:
-        self.rows: dict[Place, list[tuple[Kind, int]]] = {}
+        self.rows: dict[Place, list[tuple[ContradictionKind, int]]] = {}
 
-    def take(self, *found: Finding) -> Keeping:
-        result = keeping(found, {place: Known(frozenset(rows), rows[-1]) for place, rows in self.rows.items()})
+    def take(self, *found: OffsetFinding) -> Keeping:
+        result = keeping(found, {place: KnownPartition(frozenset(rows), rows[-1]) for place, rows in self.rows.items()})
         for one in result.instead:
             self.rows[one.group, one.topic, one.partition].pop()
         for one in (*result.first, *result.instead):

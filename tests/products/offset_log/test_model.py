@@ -8,9 +8,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from app.core.wire.offset_events import Outcome
+from app.core.wire.offset_events import CheckpointOutcome
 from app.products.offset_log.replay import replay
-from app.products.offset_log.verdict import Kind, Standing
+from app.products.offset_log.verdict import ContradictionKind, OffsetLogStanding
 from tests.products.offset_log.model import Group, Loop
 
 UNHEARD = ("an init was not heard of",)
@@ -57,11 +57,11 @@ def take(group: Group, name: str, dice: int) -> None:
         case "poll" if owner is not None:
             group.poll(owner, dice)
         case "commit" if owner is not None:
-            group.end(owner, Outcome.COMMITTED)
+            group.end(owner, CheckpointOutcome.COMMITTED)
         case "abort" if owner is not None:
-            group.end(owner, Outcome.ABORTED)
+            group.end(owner, CheckpointOutcome.ABORTED)
         case "unknown" if owner is not None:
-            group.end(owner, Outcome.UNKNOWN, has_landed=bool(dice % 2))
+            group.end(owner, CheckpointOutcome.UNKNOWN, has_landed=bool(dice % 2))
         case "delete":
             group.delete_before(dice * 3)
         case "leave" if not loop.is_frozen:
@@ -124,7 +124,7 @@ def test_offsets_before_and_after_their_loss_are_not_compared(steps: Steps, empt
 def test_correct_loops_with_all_events_are_consistent(steps: Steps, empty: frozenset[int]) -> None:
     verdict = replay(played(steps, empty=empty).tellings())
     event(f"{min(3, verdict.figures.committed)} committed")
-    assert verdict.standing is Standing.CONSISTENT
+    assert verdict.standing is OffsetLogStanding.CONSISTENT
 
 
 def skip(group: Group, owner: Loop, _other: Loop) -> None:
@@ -136,7 +136,7 @@ def skip(group: Group, owner: Loop, _other: Loop) -> None:
 def forget_to_go_back(group: Group, owner: Loop, _other: Loop) -> None:
     """An aborted checkpoint without a rewind."""
     group.poll(owner, 2)
-    group.tell_checkpoint(owner, Outcome.ABORTED)
+    group.tell_checkpoint(owner, CheckpointOutcome.ABORTED)
     owner.forget()
 
 
@@ -149,7 +149,7 @@ def process_twice(_group: Group, owner: Loop, _other: Loop) -> None:
 def process_a_batch_twice(group: Group, owner: Loop, _other: Loop) -> None:
     group.poll(owner, 2)
     owner.polled += owner.polled
-    group.end(owner, Outcome.COMMITTED)
+    group.end(owner, CheckpointOutcome.COMMITTED)
 
 
 def commit_after_lost(group: Group, owner: Loop, other: Loop) -> None:
@@ -160,7 +160,7 @@ def commit_after_lost(group: Group, owner: Loop, other: Loop) -> None:
     group.assign(other)
     group.wake(owner)
     owner.began, owner.under, owner.position, owner.polled = began, under, position, polled
-    group.tell_checkpoint(owner, Outcome.COMMITTED)
+    group.tell_checkpoint(owner, CheckpointOutcome.COMMITTED)
     owner.forget()
 
 
@@ -186,15 +186,15 @@ def begin_too_late(group: Group, _owner: Loop, other: Loop) -> None:
     group.assign(other)
 
 
-MUTATIONS: list[tuple[Callable[[Group, Loop, Loop], None], frozenset[Kind]]] = [
-    (skip, frozenset({Kind.GAP})),
-    (forget_to_go_back, frozenset({Kind.GAP})),
-    (process_twice, frozenset({Kind.OVERLAP})),
-    (process_a_batch_twice, frozenset({Kind.OVERLAP})),
-    (commit_after_lost, frozenset({Kind.WITHOUT_OWNERSHIP})),
-    (rewind, frozenset({Kind.REWOUND, Kind.OVERLAP})),
-    (begin_too_early, frozenset({Kind.REWOUND, Kind.OVERLAP})),
-    (begin_too_late, frozenset({Kind.GAP})),
+MUTATIONS: list[tuple[Callable[[Group, Loop, Loop], None], frozenset[ContradictionKind]]] = [
+    (skip, frozenset({ContradictionKind.GAP})),
+    (forget_to_go_back, frozenset({ContradictionKind.GAP})),
+    (process_twice, frozenset({ContradictionKind.OVERLAP})),
+    (process_a_batch_twice, frozenset({ContradictionKind.OVERLAP})),
+    (commit_after_lost, frozenset({ContradictionKind.WITHOUT_OWNERSHIP})),
+    (rewind, frozenset({ContradictionKind.REWOUND, ContradictionKind.OVERLAP})),
+    (begin_too_early, frozenset({ContradictionKind.REWOUND, ContradictionKind.OVERLAP})),
+    (begin_too_late, frozenset({ContradictionKind.GAP})),
 ]
 
 
@@ -203,7 +203,7 @@ MUTATIONS: list[tuple[Callable[[Group, Loop, Loop], None], frozenset[Kind]]] = [
 @settings(max_examples=100, deadline=None)
 def test_loop_with_one_fault_is_found(
     mutate: Callable[[Group, Loop, Loop], None],
-    kinds: frozenset[Kind],
+    kinds: frozenset[ContradictionKind],
     before: Steps,
     after: Steps,
     data: st.DataObject,
@@ -213,16 +213,16 @@ def test_loop_with_one_fault_is_found(
     group.assign(owner)
     group.append(4)
     group.poll(owner, 3)
-    group.end(owner, Outcome.COMMITTED)
+    group.end(owner, CheckpointOutcome.COMMITTED)
     group.append(4)
-    assert replay(group.tellings()).standing is Standing.CONSISTENT
+    assert replay(group.tellings()).standing is OffsetLogStanding.CONSISTENT
     mutate(group, owner, other)
     # The faulty loop continues, and commits.
     turning = group.owner
     assert turning is not None
     group.append(4)
     group.poll(turning, 3)
-    group.end(turning, Outcome.COMMITTED)
+    group.end(turning, CheckpointOutcome.COMMITTED)
     for name, dice in after:
         take(group, name, dice)
     tellings = data.draw(st.permutations(group.tellings()))

@@ -13,10 +13,10 @@ from app.core.overview.product_views import Panel
 from app.core.wire.offset_events import Event, Teller
 from app.kit.web.pages import screen
 from app.products.offset_log.check import PipelineCheck, check
-from app.products.offset_log.heard import Heard
+from app.products.offset_log.heard import ReportedOffsets
 from app.products.offset_log.record import CheckRecord, FindingRecord
 from app.products.offset_log.service import OffsetLog
-from app.products.offset_log.verdict import Standing
+from app.products.offset_log.verdict import OffsetLogStanding
 from tests.edges.main.pages.test_rendering import pipeline_page
 from tests.support import page_samples as samples
 from tests.support.offset_tellers import assigned, at, committed, given_up
@@ -25,8 +25,8 @@ NOW = datetime(2026, 11, 22, 5, tzinfo=UTC)
 SPANS = ((1, "last hour"), (24, "last day"))
 
 
-def heard(ordinal: int, *events: Event, is_over: bool) -> Heard:
-    return Heard(
+def heard(ordinal: int, *events: Event, is_over: bool) -> ReportedOffsets:
+    return ReportedOffsets(
         group="g",
         topic="in",
         partition=0,
@@ -112,5 +112,5 @@ def test_section_of_the_pipelines_page_shows_the_newest_contradiction() -> None:
 def test_unknown_status_is_not_shown_as_consistent(log: OffsetLog | None, word: str) -> None:
     html = page(log)
     assert word in html
-    is_consistent = log is not None and log.last is not None and log.last.standing is Standing.CONSISTENT
+    is_consistent = log is not None and log.last is not None and log.last.standing is OffsetLogStanding.CONSISTENT
     assert ('<span class="pill good">' in html) is is_consistent

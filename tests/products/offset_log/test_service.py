@@ -19,7 +19,7 @@ from app.core.runs.store.runs import RunStore
 from app.products.offset_log import service as offset_log
 from app.products.offset_log.record import FINDINGS_KEPT_FOR, KEPT_FOR
 from app.products.offset_log.store import OffsetLogStore
-from app.products.offset_log.verdict import Kind, Standing
+from app.products.offset_log.verdict import ContradictionKind, OffsetLogStanding
 from tests.support.control_plane import CLUSTER, ControlPlane
 from tests.support.offset_tellers import Tasks, assigned, at, committed, given_up, tasks_of
 
@@ -29,7 +29,7 @@ async def test_consecutive_tasks_are_consistent(plane: ControlPlane) -> None:
     assert (await tasks.verify()).standing is None, "no events, so no status"
     await tasks.handed_over(began=10)
     found = await tasks.verify()
-    assert (found.standing, found.figures.records, found.figures.committed) == (Standing.CONSISTENT, 30, 2)
+    assert (found.standing, found.figures.records, found.figures.committed) == (OffsetLogStanding.CONSISTENT, 30, 2)
     (one,) = found.partitions
     assert (one.group, one.topic, one.partition, one.attempts) == ("flights-group", "in", 0, 2)
 
@@ -38,7 +38,7 @@ async def test_gap_is_found_with_both_sides(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.handed_over(began=15)
     (finding,) = (await tasks.verify()).findings
-    assert (finding.kind, finding.start, finding.end) == (Kind.GAP, 10, 15)
+    assert (finding.kind, finding.start, finding.end) == (ContradictionKind.GAP, 10, 15)
     assert {(side.task, side.event.index) for side in finding.sides} == {(0, 2), (1, 1), (1, 2)}
     assert {side.run_id for side in finding.sides} == {tasks.run.id}
 
@@ -48,11 +48,11 @@ async def test_gap_cannot_be_verified_until_the_other_attempt_reports(plane: Con
     await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3))
     await tasks.tell(1, assigned(0, 2), at(1, 15))
     tasks.see(0, 1)
-    assert (await tasks.verify()).standing is Standing.CANNOT_TELL
+    assert (await tasks.verify()).standing is OffsetLogStanding.CANNOT_TELL
     await tasks.tell(0, hears=False)
-    assert (await tasks.verify()).standing is Standing.CANNOT_TELL, "recorded before its first answer"
+    assert (await tasks.verify()).standing is OffsetLogStanding.CANNOT_TELL, "recorded before its first answer"
     await tasks.tell(0)
-    assert (await tasks.verify()).standing is Standing.CONTRADICTED
+    assert (await tasks.verify()).standing is OffsetLogStanding.CONTRADICTED
 
 
 async def test_gap_cannot_be_verified_while_an_open_checkpoint_may_have_been_committed(plane: ControlPlane) -> None:
@@ -61,14 +61,16 @@ async def test_gap_cannot_be_verified_while_an_open_checkpoint_may_have_been_com
     await tasks.tell(1, assigned(0, 2), at(1, 15))
     await tasks.tell(0, recorded=3, is_open=True)
     tasks.see(0, 1)
-    assert (await tasks.verify()).standing is Standing.CANNOT_TELL
+    assert (await tasks.verify()).standing is OffsetLogStanding.CANNOT_TELL
     await tasks.tell(0, recorded=3)
-    assert (await tasks.verify()).standing is Standing.CONTRADICTED
+    assert (await tasks.verify()).standing is OffsetLogStanding.CONTRADICTED
 
 
-@pytest.mark.parametrize(("last_generation", "standing"), [(2, Standing.CANNOT_TELL), (3, Standing.CONTRADICTED)])
+@pytest.mark.parametrize(
+    ("last_generation", "standing"), [(2, OffsetLogStanding.CANNOT_TELL), (3, OffsetLogStanding.CONTRADICTED)]
+)
 async def test_gap_cannot_be_verified_while_an_attempt_without_a_report_may_have_been_the_owner(
-    plane: ControlPlane, last_generation: int, standing: Standing
+    plane: ControlPlane, last_generation: int, standing: OffsetLogStanding
 ) -> None:
     """It had another partition, and did not report again."""
     tasks = await tasks_of(plane)
@@ -78,7 +80,7 @@ async def test_gap_cannot_be_verified_while_an_attempt_without_a_report_may_have
     assert (await tasks.verify()).standing is standing
     assert (await tasks.verify(hours=1)).standing is standing
     await tasks.tell(0)
-    assert (await tasks.verify()).standing is Standing.CONTRADICTED, "it has reported since"
+    assert (await tasks.verify()).standing is OffsetLogStanding.CONTRADICTED, "it has reported since"
 
 
 async def test_attempt_that_died_before_its_first_event_may_have_filled_a_gap(plane: ControlPlane) -> None:
@@ -86,7 +88,7 @@ async def test_attempt_that_died_before_its_first_event_may_have_filled_a_gap(pl
     await tasks.tell(0)
     await tasks.tell(1, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), assigned(4, 3), at(5, 15))
     tasks.see(0, 1)
-    assert (await tasks.verify()).standing is Standing.CANNOT_TELL
+    assert (await tasks.verify()).standing is OffsetLogStanding.CANNOT_TELL
 
 
 async def test_gap_cannot_be_verified_while_the_coordinators_are_not_read(plane: ControlPlane) -> None:
@@ -94,7 +96,7 @@ async def test_gap_cannot_be_verified_while_the_coordinators_are_not_read(plane:
     await tasks.handed_over(began=15)
     tasks.observations.forget(CLUSTER)
     found = await tasks.verify()
-    assert found.standing is Standing.CANNOT_TELL
+    assert found.standing is OffsetLogStanding.CANNOT_TELL
     assert "not read" in found.doubts[0]
 
 
@@ -104,7 +106,7 @@ async def test_dropped_events_are_missing_and_no_contradiction(plane: ControlPla
     await tasks.tell(1, assigned(0, 2), at(1, 15))
     await tasks.tell(0, is_over=True)
     tasks.see(0, 1)
-    assert (await tasks.verify()).standing is Standing.CANNOT_TELL
+    assert (await tasks.verify()).standing is OffsetLogStanding.CANNOT_TELL
 
 
 async def test_grown_event_replaces_an_older_copy_and_not_the_reverse(plane: ControlPlane) -> None:
@@ -129,7 +131,7 @@ async def test_events_from_before_the_hour_fill_its_gap(plane: ControlPlane) -> 
     await tasks.tell(0, *late, *again)
     await tasks.tell(0)
     tasks.see(0, 1)
-    assert (await tasks.verify(hours=1)).standing is Standing.CONSISTENT
+    assert (await tasks.verify(hours=1)).standing is OffsetLogStanding.CONSISTENT
     async with plane.uow() as uow:
         assert len(await uow.of(OffsetLogStore).heard("flights", since=plane.now - timedelta(hours=1))) == 1
 
@@ -143,11 +145,15 @@ async def test_run_without_events_is_no_gap(plane: ControlPlane) -> None:
     await tasks.tell(0, assigned(0, 2), at(1, 15), committed(2, 15, 30))
     tasks.see(0)
     found = await tasks.verify()
-    assert (found.standing, [one.attempts for one in found.partitions]) == (Standing.CONSISTENT, [2])
+    assert (found.standing, [one.attempts for one in found.partitions]) == (OffsetLogStanding.CONSISTENT, [2])
 
 
-@pytest.mark.parametrize(("began", "stands"), [(10, Standing.CONSISTENT), (15, Standing.CONTRADICTED)])
-async def test_offsets_are_compared_within_one_cluster(plane: ControlPlane, began: int, stands: Standing) -> None:
+@pytest.mark.parametrize(
+    ("began", "stands"), [(10, OffsetLogStanding.CONSISTENT), (15, OffsetLogStanding.CONTRADICTED)]
+)
+async def test_offsets_are_compared_within_one_cluster(
+    plane: ControlPlane, began: int, stands: OffsetLogStanding
+) -> None:
     """Offsets 100 to 120 are committed in another cluster in between. The first cluster keeps its offsets."""
     tasks = await tasks_of(plane)
     await plane.cluster("second", kafka_cluster_id="another")
@@ -193,7 +199,10 @@ async def test_contradiction_is_kept_and_reported_once(plane: ControlPlane) -> N
         (alert,) = (await uow.of(DeliveryStore).list("pager", after=None, limit=9)).items
         assert await uow.of(OffsetLogStore).contradicted(since=plane.now - timedelta(days=1)) == {"flights": 1}
     assert known.last is not None
-    assert (known.last.standing, known.last.partitions) == (Standing.CONTRADICTED, {Standing.CONTRADICTED: 1})
+    assert (known.last.standing, known.last.partitions) == (
+        OffsetLogStanding.CONTRADICTED,
+        {OffsetLogStanding.CONTRADICTED: 1},
+    )
     assert [record.finding.message for record in known.findings] == [
         "offsets 10 to 14 were not committed, but later ones were"
     ]

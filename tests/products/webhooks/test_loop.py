@@ -20,7 +20,7 @@ from app.core.alerts.webhook import DeliveryState
 from app.edges.db.database import Database
 from app.kit.access import COMMAND_LINE
 from app.products.webhooks import service as webhooks
-from app.products.webhooks.retry import Pace
+from app.products.webhooks.retry import DeliveryPace
 from app.products.webhooks.signature import headers_of, key_of
 from tests.support.webhook_receiver import (
     OTHER_SECRET,
@@ -149,7 +149,7 @@ async def test_receiver_that_is_down_gets_everything_when_it_is_back(database: D
 
 @pytest.mark.parametrize("how", ["test", "change"])
 async def test_a_fixed_receiver_need_not_wait_for_the_next_attempt(database: Database, how: str) -> None:
-    patient = Pace(first_s=600)
+    patient = DeliveryPace(first_s=600)
     async with receiving(Receiver(answer=one_after_the_other([answer_with(503)]))) as receiver:
         await add(database, receiver.url)
         await tell(database, "It failed.")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.products.audits.result import Finding
+from app.products.audits.result import IdFinding
 from workers.audit.comparing import BucketReport, compare
 from workers.audit.rows import EXPECTED, FOUND, PADDING, WINDOW, Pieces, TooLargeError, base_of, place_of, sink_bytes
 
@@ -58,22 +58,22 @@ def found(id_: str, zone: int = WINDOW, sink: int = 0) -> Row:
 
 @given(rows=ROWS)
 def test_the_report_equals_a_simple_count(rows: list[Row]) -> None:
-    expected: Counter[Finding] = Counter()
+    expected: Counter[IdFinding] = Counter()
     for key in {(row.id, row.sink) for row in rows}:
         own = [row for row in rows if (row.id, row.sink) == key]
         in_window = sum(row.side == EXPECTED and row.zone == WINDOW for row in own)
         in_all = sum(row.side == EXPECTED for row in own)
         out_window = sum(row.side == FOUND and row.zone == WINDOW for row in own)
         out_all = sum(row.side == FOUND for row in own)
-        expected[Finding.LOST] += max(0, in_window - out_all)
+        expected[IdFinding.LOST] += max(0, in_window - out_all)
         if in_window:
-            expected[Finding.DUPLICATED] += max(0, out_all - in_all)
+            expected[IdFinding.DUPLICATED] += max(0, out_all - in_all)
         if not in_all:
-            expected[Finding.UNEXPECTED] += out_window
-        expected[Finding.LATE] += max(0, min(in_window, out_all) - out_window)
+            expected[IdFinding.UNEXPECTED] += out_window
+        expected[IdFinding.LATE] += max(0, min(in_window, out_all) - out_window)
     said = report(rows)
-    assert Counter({Finding(name): number for name, number in said.records.items()}) == +expected
-    assert {Finding(name): sum(numbers.values()) for name, numbers in said.partitions.items()} == dict(+expected)
+    assert Counter({IdFinding(name): number for name, number in said.records.items()}) == +expected
+    assert {IdFinding(name): sum(numbers.values()) for name, numbers in said.partitions.items()} == dict(+expected)
 
 
 @given(rows=ROWS, seed=st.integers())
@@ -92,27 +92,27 @@ def test_the_order_and_the_size_of_pieces_do_not_matter(rows: list[Row], seed: i
     ("rows", "says"),
     [
         ([asked("a"), found("a")], {}),
-        ([asked("a")], {Finding.LOST: 1}),
-        ([asked("a"), found("a", PADDING)], {Finding.LATE: 1}),
-        ([asked("a"), found("a"), found("a", PADDING)], {Finding.DUPLICATED: 1}),
-        ([found("a")], {Finding.UNEXPECTED: 1}),
+        ([asked("a")], {IdFinding.LOST: 1}),
+        ([asked("a"), found("a", PADDING)], {IdFinding.LATE: 1}),
+        ([asked("a"), found("a"), found("a", PADDING)], {IdFinding.DUPLICATED: 1}),
+        ([found("a")], {IdFinding.UNEXPECTED: 1}),
         # Their other side belongs to a neighbouring window.
         ([asked("a", PADDING)], {}),
         ([found("a", PADDING)], {}),
         ([asked("a", PADDING), found("a"), found("a")], {}),
         ([asked("a", PADDING), found("a")], {}),
         # In the wrong sink it is missing in the right one.
-        ([asked("a", sink=0), found("a", sink=1)], {Finding.LOST: 1, Finding.UNEXPECTED: 1}),
+        ([asked("a", sink=0), found("a", sink=1)], {IdFinding.LOST: 1, IdFinding.UNEXPECTED: 1}),
     ],
 )
-def test_the_place_of_an_output_decides_its_finding(rows: list[Row], says: dict[Finding, int]) -> None:
+def test_the_place_of_an_output_decides_its_finding(rows: list[Row], says: dict[IdFinding, int]) -> None:
     assert report(rows).records == says
 
 
 def test_outputs_that_brokers_refused_are_among_the_dead_letters_and_not_lost() -> None:
     said = report([asked("a"), found("a", sink=1), asked("b"), found("c", sink=1)], letters=1)
     assert said.undelivered == 1
-    assert said.records == {Finding.LOST: 1, Finding.UNEXPECTED: 1}
+    assert said.records == {IdFinding.LOST: 1, IdFinding.UNEXPECTED: 1}
 
 
 def test_a_dead_letter_in_the_padding_explains_a_missing_output_too() -> None:
@@ -123,7 +123,7 @@ def test_a_dead_letter_in_the_padding_explains_a_missing_output_too() -> None:
 def test_of_many_findings_the_first_are_kept_and_all_are_counted() -> None:
     rows = [asked(f"id-{number}") for number in range(50)]
     said = compare(packed(rows), letters=None, examples=3, places=1)
-    assert said.ids == {Finding.LOST: 50}
+    assert said.ids == {IdFinding.LOST: 50}
     assert [place_of(one.inputs[0])[1] for one in said.deviations] == [0, 1, 2]
 
 

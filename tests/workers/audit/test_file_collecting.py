@@ -11,7 +11,7 @@ import pytest
 
 from app.core.transforms.field_path import FieldPathError
 from app.core.wire.file_references import FileReference
-from app.products.audits.result import Finding, Side
+from app.products.audits.result import AuditSide, IdFinding
 from app.products.audits.specification import AuditBounds, RecordKey
 from tests.support.audited_files import a_file_specification, reference_message, write_ids
 from workers.audit.collecting import SplitReport
@@ -24,7 +24,7 @@ from workers.audit.stores import FileStores
 
 SPLIT = Split(
     number=1,
-    side=Side.SINK,
+    side=AuditSide.SINK,
     topic="out",
     partition=0,
     start=0,
@@ -90,7 +90,7 @@ def test_a_missing_or_different_file_is_a_dangling_reference_and_gives_no_row(
     assert rows == []
     assert (report.dangling, report.dangling_records, report.files) == (1, 2, 0)
     [example] = report.examples
-    assert (example.finding, example.expected, example.found) == (Finding.DANGLING, 2, 0)
+    assert (example.finding, example.expected, example.found) == (IdFinding.DANGLING, 2, 0)
     assert [(one.offset, one.file) for one in example.outputs] == [(12, reference.path)]
     assert example.why is not None
     assert re.fullmatch(why, example.why)
@@ -125,7 +125,7 @@ def test_a_record_that_is_no_reference_is_reported_and_another_pipelines_skipped
     report, rows = collected(tmp_path, (12, other), (13, b"{}"), (14, None), (40, b"no JSON"))
     assert rows == []
     assert (report.unreadable, report.dangling) == (2, 0)
-    assert [example.finding for example in report.examples] == [Finding.UNREADABLE_OUTPUT] * 2
+    assert [example.finding for example in report.examples] == [IdFinding.UNREADABLE_OUTPUT] * 2
 
 
 def test_nothing_is_opened_below_another_root_or_outside_of_it(tmp_path: Path) -> None:

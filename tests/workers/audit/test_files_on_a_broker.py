@@ -10,7 +10,7 @@ import pytest
 
 from app.core.wire.file_references import FileReference, encode
 from app.edges.embedded.kafka import KafkaCluster
-from app.products.audits.result import AuditResult, Finding, GapReason, Side, Tally, Verdict, verdict
+from app.products.audits.result import AuditResult, AuditSide, AuditVerdict, FindingTally, GapReason, IdFinding, verdict
 from app.products.audits.specification import OffsetRange, OffsetWindow, TimeWindow, Window
 from app.products.audits.telling import verdict_sentence
 from tests.conftest import MakeTopic
@@ -78,7 +78,7 @@ def scene(kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path) -> Generat
 def test_files_of_an_hour_are_compared_with_its_input(scene: Scene) -> None:
     scene.commit_all(behind=1)
     result = scene.audit()
-    assert verdict(result) is Verdict.CLEAN, verdict_sentence(result)
+    assert verdict(result) is AuditVerdict.CLEAN, verdict_sentence(result)
     assert (result.counts.inputs, result.counts.expected, result.counts.outputs) == (60, 60, 60)
     assert result.counts.files == 6
     assert result.counts.late.records == 10, "the last ten minutes' file was committed after the hour"
@@ -88,11 +88,11 @@ def test_a_pipeline_further_behind_than_the_padding_is_audited_by_the_inputs_of_
     """Files committed in the hour have their input read, and input of the hour has its files read, however late."""
     scene.commit_all(behind=95)
     result = scene.audit(padding=5)
-    assert verdict(result) is Verdict.CLEAN, verdict_sentence(result)
+    assert verdict(result) is AuditVerdict.CLEAN, verdict_sentence(result)
     assert result.counts.late.records == 60
-    [source] = [one for one in result.ranges if one.side is Side.SOURCE]
+    [source] = [one for one in result.ranges if one.side is AuditSide.SOURCE]
     assert source.read_start == 0
-    assert result.counts.unexplained == Tally()
+    assert result.counts.unexplained == FindingTally()
 
 
 def test_lost_and_duplicated_are_proven_however_late_the_pipeline_was(scene: Scene) -> None:
@@ -103,26 +103,26 @@ def test_lost_and_duplicated_are_proven_however_late_the_pipeline_was(scene: Sce
         scene.add(number, minutes=10 * number + 105, ids=ids)
     scene.commit()
     result = scene.audit(padding=5)
-    assert verdict(result) is Verdict.BROKEN
-    assert ids_of(result, Finding.LOST) == ["id-70"]
-    assert ids_of(result, Finding.DUPLICATED) == ["id-71"]
-    assert result.counts.missing == Tally()
+    assert verdict(result) is AuditVerdict.BROKEN
+    assert ids_of(result, IdFinding.LOST) == ["id-70"]
+    assert ids_of(result, IdFinding.DUPLICATED) == ["id-71"]
+    assert result.counts.missing == FindingTally()
     # It lies in the window of another hour, by when it was committed.
-    assert ids_of(result, Finding.UNEXPECTED) == []
+    assert ids_of(result, IdFinding.UNEXPECTED) == []
 
 
 def test_files_of_an_aborted_checkpoint_are_none(scene: Scene) -> None:
     scene.commit_all(behind=1)
     scene.add(18, minutes=95, ids=IDS[80:90])
     scene.commit(end="abort")
-    assert verdict(scene.audit()) is Verdict.CLEAN
+    assert verdict(scene.audit()) is AuditVerdict.CLEAN
 
 
 def test_named_offsets_are_searched_in_the_files_that_name_them(scene: Scene) -> None:
     scene.commit_all(behind=200)
     named = OffsetWindow(ranges=(OffsetRange(topic=scene.source, partition=0, start=65, end=95),))
     result = scene.audit(named, padding=5)
-    assert verdict(result) is Verdict.CLEAN, verdict_sentence(result)
+    assert verdict(result) is AuditVerdict.CLEAN, verdict_sentence(result)
     assert result.counts.expected == 30
 
 
@@ -130,8 +130,8 @@ def test_references_deleted_by_retention_are_reported_and_nothing_is_called_lost
     scene.commit_all(behind=1)
     delete_records(scene.bootstrap_servers, scene.sink, before=8)
     result = scene.audit()
-    assert verdict(result) is Verdict.NOT_SHOWN
-    assert [(gap.side, gap.reason, gap.end) for gap in result.gaps] == [(Side.SINK, GapReason.DELETED, 8)]
+    assert verdict(result) is AuditVerdict.NOT_SHOWN
+    assert [(gap.side, gap.reason, gap.end) for gap in result.gaps] == [(AuditSide.SINK, GapReason.DELETED, 8)]
     assert "references to files" in result.gaps[0].sentence
-    assert result.counts.lost == Tally()
+    assert result.counts.lost == FindingTally()
     assert result.counts.missing.records == 20

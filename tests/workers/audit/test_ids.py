@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.transforms.field_path import FieldPathError
-from app.products.audits.specification import Header, JsonField, RecordKey
+from app.products.audits.specification import HeaderId, JsonField, RecordKey
 from workers.audit.ids import id_in_file, id_of, shown
 
 
@@ -42,13 +42,13 @@ def test_a_record_of_a_file_has_the_id_that_its_json_had() -> None:
         in_file = {"order": {"id": float(value) if isinstance(value, int) else value}}
         place = JsonField(path="order.id")
         assert id_in_file(place)(in_file) == id_of(place)(text, None, None)
-    for place in (RecordKey(), Header(name="id")):
+    for place in (RecordKey(), HeaderId(name="id")):
         with pytest.raises(FieldPathError, match="neither a key nor headers"):
             id_in_file(place)
 
 
 def test_the_last_header_of_the_name_counts() -> None:
-    find = id_of(Header(name="id"))
+    find = id_of(HeaderId(name="id"))
     assert find(b"", None, [("id", b"old"), ("other", b"x"), ("id", b"new")]) == b"new"
     assert find(b"", None, [("other", b"x")]) is None
     assert find(b"", None, None) is None

@@ -10,16 +10,16 @@ import pytest
 from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, FileSink, SchemaConflict
 from app.products.audits.result import (
     AuditResult,
+    AuditSide,
+    AuditVerdict,
     Example,
-    Finding,
+    FindingTally,
     Gap,
     GapReason,
+    IdFinding,
     PartitionTally,
-    Place,
     RangeRead,
-    Side,
-    Tally,
-    Verdict,
+    RecordPlace,
     verdict,
 )
 from app.products.audits.specification import Everything, TimeWindow, Window
@@ -28,11 +28,11 @@ from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation
 from workers.audit.judging import judge, places
 from workers.audit.rows import base_of
-from workers.audit.splits import Plan
+from workers.audit.splits import SplitPlan
 
 RANGES = tuple(
     RangeRead(side=side, topic=topic, partition=0, read_start=0, start=0, end=100, read_end=100)
-    for side, topic in ((Side.SOURCE, "in"), (Side.SINK, "out"))
+    for side, topic in ((AuditSide.SOURCE, "in"), (AuditSide.SINK, "out"))
 )
 FOUND = {"lost": 2, "duplicated": 1, "unexpected": 4, "late": 8}
 
@@ -40,7 +40,7 @@ FOUND = {"lost": 2, "duplicated": 1, "unexpected": 4, "late": 8}
 def bucket(*, repeated: int = 0, first: int = 0) -> BucketReport:
     deviations = [
         Deviation(
-            finding=Finding(name),
+            finding=IdFinding(name),
             key=b"0" * 16,
             sink=0,
             expected=1,
@@ -60,9 +60,9 @@ def bucket(*, repeated: int = 0, first: int = 0) -> BucketReport:
 
 
 def dangles(offset: int) -> Example:
-    place = Place(topic="out", partition=0, offset=offset, file=f"{offset}.avro")
+    place = RecordPlace(topic="out", partition=0, offset=offset, file=f"{offset}.avro")
     return Example(
-        finding=Finding.DANGLING, id=None, topic="out", expected=2, found=0, outputs=(place,), why="is not there"
+        finding=IdFinding.DANGLING, id=None, topic="out", expected=2, found=0, outputs=(place,), why="is not there"
     )
 
 
@@ -85,7 +85,9 @@ def result(
     files: FileSink | None = None,
     errors: ErrorHandling | None = None,
 ) -> AuditResult:
-    plan = Plan(ranges=RANGES, gaps=gaps, suspicions=suspicions, tells_pending=tells_pending, committed=committed or {})
+    plan = SplitPlan(
+        ranges=RANGES, gaps=gaps, suspicions=suspicions, tells_pending=tells_pending, committed=committed or {}
+    )
     return judge(
         a_specification(
             "in",
@@ -105,62 +107,66 @@ def result(
     )
 
 
-def gap(side: Side, reason: GapReason) -> Gap:
+def gap(side: AuditSide, reason: GapReason) -> Gap:
     return Gap(side=side, topic="t", partition=0, reason=reason, sentence="It is so.")
 
 
 def test_buckets_are_summed_and_the_first_examples_of_all_kept() -> None:
     summed = result(buckets=[bucket(first=number) for number in range(30, 0, -1)])
-    assert summed.counts.lost == Tally(ids=60, records=600)
-    assert [one.inputs[0].offset for one in summed.examples if one.finding is Finding.LOST] == list(range(1, 21))
-    lost = [one for one in summed.partitions if one.finding is Finding.LOST]
-    assert lost == [PartitionTally(side=Side.SOURCE, topic="in", partition=0, finding=Finding.LOST, records=60)]
+    assert summed.counts.lost == FindingTally(ids=60, records=600)
+    assert [one.inputs[0].offset for one in summed.examples if one.finding is IdFinding.LOST] == list(range(1, 21))
+    lost = [one for one in summed.partitions if one.finding is IdFinding.LOST]
+    assert lost == [PartitionTally(side=AuditSide.SOURCE, topic="in", partition=0, finding=IdFinding.LOST, records=60)]
 
 
 @pytest.mark.parametrize(
     "reason", [GapReason.DELETED, GapReason.COMPACTED, GapReason.OPEN_TRANSACTION, GapReason.NOT_ADMITTED]
 )
 def test_a_gap_in_the_sink_makes_lost_missing_and_nothing_else(reason: GapReason) -> None:
-    said = result(gap(Side.SINK, reason))
-    assert (said.counts.lost, said.counts.missing) == (Tally(), Tally(ids=2, records=20))
+    said = result(gap(AuditSide.SINK, reason))
+    assert (said.counts.lost, said.counts.missing) == (FindingTally(), FindingTally(ids=2, records=20))
     assert (said.counts.unexpected.ids, said.counts.duplicated.ids) == (4, 1)
     assert {one.finding for one in said.examples} == {
-        Finding.MISSING, Finding.DUPLICATED, Finding.UNEXPECTED, Finding.LATE
+        IdFinding.MISSING, IdFinding.DUPLICATED, IdFinding.UNEXPECTED, IdFinding.LATE
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("reason", [GapReason.DELETED, GapReason.COMPACTED, GapReason.NOT_ADMITTED])
 def test_a_gap_in_the_source_makes_unexpected_unexplained(reason: GapReason) -> None:
-    said = result(gap(Side.SOURCE, reason))
-    assert (said.counts.unexpected, said.counts.unexplained) == (Tally(), Tally(ids=4, records=40))
+    said = result(gap(AuditSide.SOURCE, reason))
+    assert (said.counts.unexpected, said.counts.unexplained) == (FindingTally(), FindingTally(ids=4, records=40))
     assert (said.counts.lost.ids, said.counts.duplicated.ids) == (2, 1)
 
 
 def test_with_a_gap_in_the_source_one_too_many_proves_nothing_of_ids_that_come_again() -> None:
-    said = result(gap(Side.SOURCE, GapReason.DELETED), buckets=[bucket(repeated=1)])
-    assert (said.counts.duplicated, said.counts.unexplained) == (Tally(), Tally(ids=5, records=50))
-    assert {(one.finding, one.records) for one in said.partitions if one.finding is Finding.UNEXPLAINED} == {
-        (Finding.UNEXPLAINED, 5)
+    said = result(gap(AuditSide.SOURCE, GapReason.DELETED), buckets=[bucket(repeated=1)])
+    assert (said.counts.duplicated, said.counts.unexplained) == (FindingTally(), FindingTally(ids=5, records=50))
+    assert {(one.finding, one.records) for one in said.partitions if one.finding is IdFinding.UNEXPLAINED} == {
+        (IdFinding.UNEXPLAINED, 5)
     }
 
 
 def test_outputs_that_another_revision_may_require_prove_nothing() -> None:
-    doubt = gap(Side.SINK, GapReason.REVISION_CHANGED)
+    doubt = gap(AuditSide.SINK, GapReason.REVISION_CHANGED)
     said = result(doubts=(doubt,))
-    assert (said.counts.lost, said.counts.unexpected, said.counts.duplicated) == (Tally(), Tally(), Tally())
+    assert (said.counts.lost, said.counts.unexpected, said.counts.duplicated) == (
+        FindingTally(),
+        FindingTally(),
+        FindingTally(),
+    )
     assert (said.counts.missing.ids, said.counts.unexplained.ids) == (2, 5)
     assert said.gaps == (doubt,)
-    assert verdict(said) is Verdict.NOT_SHOWN
+    assert verdict(said) is AuditVerdict.NOT_SHOWN
 
 
 def test_inputs_from_before_the_pipeline_began_are_missing_and_not_lost() -> None:
-    said = result(doubts=(gap(Side.SOURCE, GapReason.NOT_BEGUN),))
-    assert (said.counts.lost, said.counts.missing.ids) == (Tally(), 2)
+    said = result(doubts=(gap(AuditSide.SOURCE, GapReason.NOT_BEGUN),))
+    assert (said.counts.lost, said.counts.missing.ids) == (FindingTally(), 2)
     assert (said.counts.unexpected.ids, said.counts.duplicated.ids) == (4, 1)
 
 
 def test_open_records_of_the_source_have_no_output_to_explain() -> None:
-    said = result(gap(Side.SOURCE, GapReason.OPEN_TRANSACTION))
+    said = result(gap(AuditSide.SOURCE, GapReason.OPEN_TRANSACTION))
     assert said.counts.unexpected.ids == 4
 
 
@@ -179,20 +185,20 @@ def test_input_that_is_not_processed_is_a_gap_of_a_window_and_the_end_of_everyth
     assert said.counts.lost.ids == 2
 
 
-SUSPECTED = (gap(Side.SOURCE, GapReason.TIME_OF_WRITING), gap(Side.SINK, GapReason.TIME_OF_WRITING))
+SUSPECTED = (gap(AuditSide.SOURCE, GapReason.TIME_OF_WRITING), gap(AuditSide.SINK, GapReason.TIME_OF_WRITING))
 
 
 def test_a_suspicion_takes_the_proof_from_a_finding_that_it_may_explain() -> None:
     source, sink = SUSPECTED
     of_before = result(suspicions=(source,))
     assert of_before.gaps == (source,)
-    assert (of_before.counts.unexpected, of_before.counts.unexplained.ids) == (Tally(), 4)
+    assert (of_before.counts.unexpected, of_before.counts.unexplained.ids) == (FindingTally(), 4)
     assert (of_before.counts.lost.ids, of_before.counts.duplicated.ids) == (2, 1)
     of_behind = result(suspicions=(sink,))
-    assert (of_behind.counts.lost, of_behind.counts.missing.ids) == (Tally(), 2)
+    assert (of_behind.counts.lost, of_behind.counts.missing.ids) == (FindingTally(), 2)
     assert of_behind.counts.unexpected.ids == 4
     both = result(suspicions=SUSPECTED)
-    assert (both.gaps, both.counts.lost, both.counts.unexpected) == (SUSPECTED, Tally(), Tally())
+    assert (both.gaps, both.counts.lost, both.counts.unexpected) == (SUSPECTED, FindingTally(), FindingTally())
 
 
 def test_where_nothing_was_found_that_it_may_explain_a_suspicion_is_no_gap() -> None:
@@ -200,7 +206,7 @@ def test_where_nothing_was_found_that_it_may_explain_a_suspicion_is_no_gap() -> 
     assert clean.gaps == ()
     only_lost = BucketReport(ids={"lost": 1}, records={"lost": 1})
     assert result(buckets=[only_lost], suspicions=SUSPECTED[:1]).counts.lost.ids == 1
-    deleted = gap(Side.SOURCE, GapReason.DELETED)
+    deleted = gap(AuditSide.SOURCE, GapReason.DELETED)
     assert result(deleted, suspicions=SUSPECTED[:1]).gaps == (deleted,), "it is explained already"
 
 
@@ -217,7 +223,7 @@ def test_outputs_without_a_timestamp_are_missing_and_not_lost_in_a_window_of_tim
 
 
 def test_a_topic_that_begins_in_the_window_and_of_which_all_is_lost_may_be_another() -> None:
-    begins = msgspec.structs.replace(gap(Side.SOURCE, GapReason.BEGINS), topic="in", partition=None)
+    begins = msgspec.structs.replace(gap(AuditSide.SOURCE, GapReason.BEGINS), topic="in", partition=None)
     all_lost = BucketReport(ids={"lost": 3}, records={"lost": 3}, partitions={"lost": {0: 3}})
 
     def judged(expected: int, *suspicions: Gap) -> AuditResult:
@@ -225,7 +231,7 @@ def test_a_topic_that_begins_in_the_window_and_of_which_all_is_lost_may_be_anoth
         return result(splits=splits, buckets=[all_lost], suspicions=suspicions, window=WINDOW)
 
     assert [one.reason for one in judged(3, begins).gaps] == [GapReason.MADE_ANEW]
-    assert judged(3, begins).counts.lost == Tally()
+    assert judged(3, begins).counts.lost == FindingTally()
     assert judged(4, begins).counts.lost.ids == 3, "some of it was processed"
     assert judged(3).counts.lost.ids == 3, "it is older than the window"
 
@@ -240,12 +246,12 @@ def test_files_and_dangling_references_are_summed_and_break_an_otherwise_clean_a
     ]
     judged = result(splits=splits, buckets=[BucketReport()], files=FILES)
     assert (judged.counts.files, judged.counts.outputs) == (5, 12)
-    assert judged.counts.dangling == Tally(ids=3, records=6)
+    assert judged.counts.dangling == FindingTally(ids=3, records=6)
     assert [one.outputs[0].offset for one in judged.examples] == [3, 9]
     assert judged.partitions == (
-        PartitionTally(side=Side.SINK, topic="out", partition=0, finding=Finding.DANGLING, records=6),
+        PartitionTally(side=AuditSide.SINK, topic="out", partition=0, finding=IdFinding.DANGLING, records=6),
     )
-    assert verdict(judged) is Verdict.BROKEN
+    assert verdict(judged) is AuditVerdict.BROKEN
     assert result(buckets=[BucketReport()]).counts.files is None, "its outputs are records"
 
 
@@ -254,7 +260,7 @@ def test_outputs_that_files_refuse_for_their_types_without_dead_letters_are_not_
     skips = ErrorHandling(policy=FailurePolicy.SKIP)
     judged = result(files=picky, errors=skips)
     assert [one.reason for one in judged.gaps] == [GapReason.TYPES_REFUSED]
-    assert (judged.counts.lost, judged.counts.missing.ids) == (Tally(), 2)
+    assert (judged.counts.lost, judged.counts.missing.ids) == (FindingTally(), 2)
     assert result(files=picky, errors=skips, buckets=[BucketReport()]).gaps == (), "nothing is missing"
     letters = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic="letters")
     assert result(files=picky, errors=letters).counts.lost.ids == 2

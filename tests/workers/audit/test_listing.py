@@ -10,22 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.wire.file_references import FileReference, InputRange
-from app.products.audits.result import Gap, GapReason, RangeRead, Side
+from app.products.audits.result import AuditSide, Gap, GapReason, RangeRead
 from app.products.audits.specification import AuditBounds
 from tests.support.audited_files import a_file_specification, reference_message, write_ids
 from workers.audit.listing import FilesListed, list_files, with_files
 from workers.audit.references import ReferenceScope
-from workers.audit.splits import FileWork, Plan, Split, splits_of, splits_of_references
+from workers.audit.splits import FileWork, Split, SplitPlan, splits_of, splits_of_references
 
 ALL = ReferenceScope(window={}, late_from={})
-SOURCE = RangeRead(side=Side.SOURCE, topic="in", partition=0, read_start=400, start=500, end=600, read_end=700)
-REFERENCES = RangeRead(side=Side.SINK, topic="out", partition=0, read_start=10, start=20, end=30, read_end=50)
+SOURCE = RangeRead(side=AuditSide.SOURCE, topic="in", partition=0, read_start=400, start=500, end=600, read_end=700)
+REFERENCES = RangeRead(side=AuditSide.SINK, topic="out", partition=0, read_start=10, start=20, end=30, read_end=50)
 
 
 def a_split(start: int, end: int) -> Split:
     return Split(
         number=1,
-        side=Side.SINK,
+        side=AuditSide.SINK,
         topic="out",
         partition=0,
         start=start,
@@ -87,12 +87,12 @@ def test_behind_the_padding_only_references_to_inputs_of_the_window_are_read(som
     assert not scope.names_window(elsewhere)
 
 
-def plan(*, limits: tuple[int, int] = (0, 1_000)) -> Plan:
+def plan(*, limits: tuple[int, int] = (0, 1_000)) -> SplitPlan:
     files = FileWork(numbers=frozenset({1}), scope=ALL, limits={"in-0": limits})
-    return Plan(ranges=(SOURCE, REFERENCES), files=files)
+    return SplitPlan(ranges=(SOURCE, REFERENCES), files=files)
 
 
-def reaching(first: int, last: int, *, limits: tuple[int, int] = (0, 1_000)) -> Plan:
+def reaching(first: int, last: int, *, limits: tuple[int, int] = (0, 1_000)) -> SplitPlan:
     before = plan(limits=limits)
     assert before.files is not None
     one = FilesListed(number=1, pieces=[(10, 40), (40, 50)], records=70, inputs={"in-0": (first, last)})
@@ -111,7 +111,7 @@ def test_the_source_is_read_as_far_as_the_files_reach() -> None:
 def test_deleted_inputs_of_files_are_a_gap() -> None:
     reached = reaching(120, 1_500, limits=(300, 1_000))
     assert (reached.ranges[0].read_start, reached.ranges[0].read_end) == (300, 1_000)
-    assert [(gap.side, gap.reason, gap.end) for gap in reached.gaps] == [(Side.SOURCE, GapReason.DELETED, 300)]
+    assert [(gap.side, gap.reason, gap.end) for gap in reached.gaps] == [(AuditSide.SOURCE, GapReason.DELETED, 300)]
 
 
 def test_a_topic_that_begins_within_the_inputs_of_files_may_have_been_recreated() -> None:
@@ -120,10 +120,10 @@ def test_a_topic_that_begins_within_the_inputs_of_files_may_have_been_recreated(
 
 
 def test_once_files_have_inputs_behind_the_window_later_references_are_not_missed(some: FileReference) -> None:
-    later = Gap(side=Side.SINK, topic="out", partition=None, reason=GapReason.TIME_OF_WRITING, sentence="not read")
+    later = Gap(side=AuditSide.SINK, topic="out", partition=None, reason=GapReason.TIME_OF_WRITING, sentence="not read")
     scope = ReferenceScope(window={"in-0": (500, 600), "in-1": (7, 7)}, late_from={"out-0": 0})
     files = FileWork(numbers=frozenset({1}), scope=scope, limits={"in-0": (0, 1_000)})
-    before = Plan(ranges=(SOURCE, REFERENCES), files=files, suspicions=(later,))
+    before = SplitPlan(ranges=(SOURCE, REFERENCES), files=files, suspicions=(later,))
 
     def left(*spans: tuple[int, int]) -> tuple[Gap, ...]:
         found = listed(Path("/data"), [of_records(some, 1, span) for span in spans], scope=scope)
@@ -143,4 +143,4 @@ def test_references_are_split_twice_to_be_listed_and_to_be_followed() -> None:
         (10, 40, 20, 30),
         (40, 50, 20, 30),
     ]
-    assert list(splits_of_references(Plan(ranges=(SOURCE,)), references_per_task=15)) == []
+    assert list(splits_of_references(SplitPlan(ranges=(SOURCE,)), references_per_task=15)) == []

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, Filter, Route, StepOperator, Steps
 from app.edges.embedded.kafka import KafkaCluster
-from app.products.audits.result import Finding, GapReason, Side, Tally, Verdict, verdict
+from app.products.audits.result import AuditSide, AuditVerdict, FindingTally, GapReason, IdFinding, verdict
 from app.products.audits.specification import OffsetRange, OffsetWindow, TimeWindow
 from tests.conftest import MakeTopic
 from tests.support.audits import Writer, a_specification, audit_here, examples_of, ids_of
@@ -57,27 +57,27 @@ def test_planted_losses_duplicates_and_unexpected_ids_are_found_between_aborted_
     writer.write(sink, ["stranger"], partition=2, end="none")
     writer.write(sink, ["id-1"], partition=2, end="abort")
     result = audit_here(a_specification(source, sink), kafka.bootstrap_servers)
-    assert verdict(result) is Verdict.BROKEN
+    assert verdict(result) is AuditVerdict.BROKEN
     assert result.gaps == ()
     counts = result.counts
     assert (counts.inputs, counts.expected, counts.outputs) == (400, 400, 401)
-    assert counts.lost == Tally(ids=3, records=3)
-    assert counts.duplicated == Tally(ids=2, records=3)
-    assert counts.unexpected == Tally(ids=1, records=1)
-    assert (counts.late, counts.repeated) == (Tally(), 0)
-    assert ids_of(result, Finding.LOST) == sorted(lost)
-    assert ids_of(result, Finding.DUPLICATED) == ["id-300", "id-8"]
-    assert ids_of(result, Finding.UNEXPECTED) == ["stranger"]
-    seventh = next(example for example in examples_of(result, Finding.LOST) if example.id == "id-7")
+    assert counts.lost == FindingTally(ids=3, records=3)
+    assert counts.duplicated == FindingTally(ids=2, records=3)
+    assert counts.unexpected == FindingTally(ids=1, records=1)
+    assert (counts.late, counts.repeated) == (FindingTally(), 0)
+    assert ids_of(result, IdFinding.LOST) == sorted(lost)
+    assert ids_of(result, IdFinding.DUPLICATED) == ["id-300", "id-8"]
+    assert ids_of(result, IdFinding.UNEXPECTED) == ["stranger"]
+    seventh = next(example for example in examples_of(result, IdFinding.LOST) if example.id == "id-7")
     # Two ghosts and their marker come first.
     assert [(place.topic, place.partition, place.offset) for place in seventh.inputs] == [(source, 1, 3 + 3)]
     assert seventh.outputs == ()
-    eighth = next(example for example in examples_of(result, Finding.DUPLICATED) if example.id == "id-8")
+    eighth = next(example for example in examples_of(result, IdFinding.DUPLICATED) if example.id == "id-8")
     assert (eighth.expected, eighth.found, len(eighth.inputs), len(eighth.outputs)) == (1, 3, 1, 3)
     assert all(place.timestamp_ms is not None for place in eighth.inputs + eighth.outputs)
     by_partition = {(one.topic, one.partition, one.finding): one.records for one in result.partitions}
-    assert by_partition[source, 1, Finding.LOST] == 2
-    assert by_partition[sink, 2, Finding.UNEXPECTED] == 1
+    assert by_partition[source, 1, IdFinding.LOST] == 2
+    assert by_partition[sink, 2, IdFinding.UNEXPECTED] == 1
 
 
 def test_a_clean_pipeline_between_gaps_of_offsets_is_clean(
@@ -95,7 +95,7 @@ def test_a_clean_pipeline_between_gaps_of_offsets_is_clean(
     writer.write(source, list(range(500, 560)), end="abort")
     writer.write(sink, list(range(500, 560)), end="abort")
     result = audit_here(a_specification(source, sink), kafka.bootstrap_servers)
-    assert verdict(result) is Verdict.CLEAN
+    assert verdict(result) is AuditVerdict.CLEAN
     assert (result.counts.inputs, result.counts.outputs) == (60, 60)
     assert [one.records for one in result.ranges] == [60, 60]
 
@@ -109,12 +109,12 @@ def test_records_behind_an_open_transaction_are_missing_and_not_lost(
     writer.write(sink, ["another client"], end="open")
     writer.write(sink, list(range(5, 10)))
     result = audit_here(a_specification(source, sink), kafka.bootstrap_servers)
-    assert result.counts.lost == Tally()
-    assert result.counts.missing == Tally(ids=5, records=5)
+    assert result.counts.lost == FindingTally()
+    assert result.counts.missing == FindingTally(ids=5, records=5)
     assert [(gap.reason, gap.topic, gap.start, gap.end) for gap in result.gaps] == [
         (GapReason.OPEN_TRANSACTION, sink, 6, 13)
     ]
-    assert verdict(result) is Verdict.NOT_SHOWN
+    assert verdict(result) is AuditVerdict.NOT_SHOWN
 
 
 def test_an_output_of_a_late_hour_is_late_and_one_without_padding_is_lost(
@@ -138,11 +138,11 @@ def test_an_output_of_a_late_hour_is_late_and_one_without_padding_is_lost(
         a_specification(source, sink, window=window, padding_ms=30 * MINUTE_MS), kafka.bootstrap_servers
     )
     assert (padded.counts.inputs, padded.counts.outputs) == (60, 50)
-    assert padded.counts.late == Tally(ids=10, records=10)
-    assert verdict(padded) is Verdict.CLEAN
-    assert ids_of(padded, Finding.LATE) == [str(number) for number in range(110, 120)]
+    assert padded.counts.late == FindingTally(ids=10, records=10)
+    assert verdict(padded) is AuditVerdict.CLEAN
+    assert ids_of(padded, IdFinding.LATE) == [str(number) for number in range(110, 120)]
     bare = audit_here(a_specification(source, sink, window=window, padding_ms=0), kafka.bootstrap_servers)
-    assert bare.counts.lost == Tally(ids=10, records=10)
+    assert bare.counts.lost == FindingTally(ids=10, records=10)
 
 
 def test_outputs_with_the_time_of_writing_are_found_however_late_and_prove_nothing_unexpected(
@@ -156,12 +156,15 @@ def test_outputs_with_the_time_of_writing_are_found_however_late_and_prove_nothi
     writer.write(sink, [one for one in numbers if one != 35])
     behind = TimeWindow(start_ms=now_ms - 3 * HOUR_MS + 30 * MINUTE_MS, end_ms=now_ms - 2 * HOUR_MS)
     late = audit_here(a_specification(source, sink, window=behind), kafka.bootstrap_servers)
-    assert (late.counts.late, late.counts.lost) == (Tally(ids=29, records=29), Tally(ids=1, records=1))
-    assert ids_of(late, Finding.LOST) == ["35"], "all that was written since was read, so this one is proven"
+    assert (late.counts.late, late.counts.lost) == (FindingTally(ids=29, records=29), FindingTally(ids=1, records=1))
+    assert ids_of(late, IdFinding.LOST) == ["35"], "all that was written since was read, so this one is proven"
     catching_up = TimeWindow(start_ms=now_ms - HOUR_MS, end_ms=now_ms + HOUR_MS)
     caught_up = audit_here(a_specification(source, sink, window=catching_up), kafka.bootstrap_servers)
-    assert (caught_up.counts.unexplained, caught_up.counts.unexpected) == (Tally(ids=59, records=59), Tally())
-    assert [(gap.side, gap.reason) for gap in caught_up.gaps] == [(Side.SOURCE, GapReason.TIME_OF_WRITING)]
+    assert (caught_up.counts.unexplained, caught_up.counts.unexpected) == (
+        FindingTally(ids=59, records=59),
+        FindingTally(),
+    )
+    assert [(gap.side, gap.reason) for gap in caught_up.gaps] == [(AuditSide.SOURCE, GapReason.TIME_OF_WRITING)]
 
 
 def test_offsets_of_a_topic_that_was_deleted_say_nothing_of_the_new_one(
@@ -180,8 +183,8 @@ def test_offsets_of_a_topic_that_was_deleted_say_nothing_of_the_new_one(
     longer = audit_here(specification, kafka.bootstrap_servers)
     assert {GapReason.MADE_ANEW, GapReason.BEGINS} <= {gap.reason for gap in longer.gaps}
     for result in (shorter, longer):
-        assert verdict(result) is Verdict.NOT_SHOWN
-        assert result.counts.unexplained == Tally(ids=30, records=30)
+        assert verdict(result) is AuditVerdict.NOT_SHOWN
+        assert result.counts.unexplained == FindingTally(ids=30, records=30)
 
 
 def test_a_transform_decides_the_dropped_records_and_the_topics_to_read(
@@ -214,10 +217,10 @@ def test_a_transform_decides_the_dropped_records_and_the_topics_to_read(
     result = audit_here(specification, kafka.bootstrap_servers)
     counts = result.counts
     assert (counts.inputs, counts.dropped, counts.dead_lettered, counts.undelivered) == (65, 20, 5, 1)
-    assert counts.lost == Tally(ids=2, records=2)
-    assert counts.unexpected == Tally(ids=1, records=1)
-    assert [(one.id, one.topic) for one in examples_of(result, Finding.LOST)] == [("50", aside), ("64", letters)]
-    assert [(one.id, one.topic) for one in examples_of(result, Finding.UNEXPECTED)] == [("50", sink)]
+    assert counts.lost == FindingTally(ids=2, records=2)
+    assert counts.unexpected == FindingTally(ids=1, records=1)
+    assert [(one.id, one.topic) for one in examples_of(result, IdFinding.LOST)] == [("50", aside), ("64", letters)]
+    assert [(one.id, one.topic) for one in examples_of(result, IdFinding.UNEXPECTED)] == [("50", sink)]
 
 
 def test_input_that_the_group_has_not_committed_is_not_lost(
@@ -228,12 +231,12 @@ def test_input_that_the_group_has_not_committed_is_not_lost(
     writer.write(sink, list(range(20)), at_ms=NOON_MS)
     group = commit(kafka.bootstrap_servers, source, 20)
     result = audit_here(a_specification(source, sink, group_id=group), kafka.bootstrap_servers)
-    assert (result.counts.inputs, result.counts.pending, result.counts.lost) == (20, 10, Tally())
-    assert verdict(result) is Verdict.CLEAN
+    assert (result.counts.inputs, result.counts.pending, result.counts.lost) == (20, 10, FindingTally())
+    assert verdict(result) is AuditVerdict.CLEAN
     window = TimeWindow(start_ms=NOON_MS, end_ms=NOON_MS + MINUTE_MS)
     asked = audit_here(a_specification(source, sink, group_id=group, window=window), kafka.bootstrap_servers)
     assert [(gap.reason, gap.start) for gap in asked.gaps] == [(GapReason.NOT_PROCESSED, 20)]
-    assert verdict(asked) is Verdict.NOT_SHOWN
+    assert verdict(asked) is AuditVerdict.NOT_SHOWN
 
 
 def test_behind_the_committed_offset_a_marker_is_no_record_to_wait_for(
@@ -245,7 +248,7 @@ def test_behind_the_committed_offset_a_marker_is_no_record_to_wait_for(
     group = commit(kafka.bootstrap_servers, source, 30)
     window = TimeWindow(start_ms=NOON_MS, end_ms=NOON_MS + MINUTE_MS)
     result = audit_here(a_specification(source, sink, group_id=group, window=window), kafka.bootstrap_servers)
-    assert verdict(result) is Verdict.CLEAN
+    assert verdict(result) is AuditVerdict.CLEAN
 
 
 def test_a_window_of_offsets_is_those_offsets(kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer) -> None:
@@ -263,9 +266,9 @@ def test_a_window_of_offsets_is_those_offsets(kafka: KafkaCluster, make_topic: M
     window = OffsetWindow(ranges=(OffsetRange(topic=source, partition=0, start=40, end=60),))
     result = audit_here(a_specification(source, sink, window=window, padding_ms=60_000), kafka.bootstrap_servers)
     assert result.counts.inputs == 20
-    assert [example.id for example in examples_of(result, Finding.LOST)] == ["45"]
-    assert result.counts.lost == Tally(ids=1, records=1)
-    assert result.counts.unexpected == Tally()
+    assert [example.id for example in examples_of(result, IdFinding.LOST)] == ["45"]
+    assert result.counts.lost == FindingTally(ids=1, records=1)
+    assert result.counts.unexpected == FindingTally()
 
 
 def test_an_audit_with_deleted_records_is_not_shown(kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer) -> None:
@@ -278,10 +281,10 @@ def test_an_audit_with_deleted_records_is_not_shown(kafka: KafkaCluster, make_to
         future.result(10)
     result = audit_here(a_specification(source, sink), kafka.bootstrap_servers)
     assert [(gap.reason, gap.topic) for gap in result.gaps] == [(GapReason.DELETED, source)]
-    assert result.counts.unexplained == Tally(ids=10, records=10)
-    assert result.counts.unexpected == Tally()
+    assert result.counts.unexplained == FindingTally(ids=10, records=10)
+    assert result.counts.unexpected == FindingTally()
     # All of the output was read, so this one is proven.
-    assert result.counts.lost == Tally(ids=1, records=1)
+    assert result.counts.lost == FindingTally(ids=1, records=1)
 
 
 def test_records_without_an_id_are_counted_and_named(
@@ -292,6 +295,6 @@ def test_records_without_an_id_are_counted_and_named(
     writer.write(sink, [1, None, 2], end="none")  # pyright: ignore[reportArgumentType]
     result = audit_here(a_specification(source, sink), kafka.bootstrap_servers)
     assert (result.counts.unreadable_input, result.counts.unreadable_output) == (1, 1)
-    (example,) = examples_of(result, Finding.UNREADABLE_OUTPUT)
+    (example,) = examples_of(result, IdFinding.UNREADABLE_OUTPUT)
     assert [(place.topic, place.offset) for place in example.outputs] == [(sink, 1)]
-    assert verdict(result) is Verdict.NOT_SHOWN
+    assert verdict(result) is AuditVerdict.NOT_SHOWN

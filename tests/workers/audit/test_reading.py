@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from app.products.audits.result import Side
+from app.products.audits.result import AuditSide
 from workers.audit.reading import AuditReadError, committed_records
 from workers.audit.splits import Split
 
@@ -18,7 +18,14 @@ AWAY = KafkaError._TRANSPORT
 
 def a_split(start: int, end: int) -> Split:
     return Split(
-        number=0, side=Side.SOURCE, topic="t", partition=0, start=start, end=end, window_start=start, window_end=end
+        number=0,
+        side=AuditSide.SOURCE,
+        topic="t",
+        partition=0,
+        start=start,
+        end=end,
+        window_start=start,
+        window_end=end,
     )
 
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from app.core.pipelines.pipeline import FileSink
-from app.products.audits.result import GapReason, RangeRead, Side
+from app.products.audits.result import AuditSide, GapReason, RangeRead
 from app.products.audits.specification import AuditBounds, Everything, OffsetRange, OffsetWindow, TimeWindow, Window
 from tests.support.audits import a_specification
 from workers.audit.cluster import Partition, TopicSettings, UnresolvableError
 from workers.audit.resolving import resolve
-from workers.audit.splits import Plan
+from workers.audit.splits import SplitPlan
 
 IN, OUT = ("in", 0), ("out", 0)
 
@@ -92,7 +92,7 @@ def plan_of(
     group_id: str | None = None,
     padding_ms: int = 50,
     files: FileSink | None = None,
-) -> Plan:
+) -> SplitPlan:
     clock = Clock()
     specification = a_specification(
         "in",
@@ -106,13 +106,13 @@ def plan_of(
     return resolve(specification, brokers, clock=clock, sleep=clock.sleep)
 
 
-def spans(ranges: Iterable[RangeRead]) -> dict[Side, tuple[int, int, int, int]]:
+def spans(ranges: Iterable[RangeRead]) -> dict[AuditSide, tuple[int, int, int, int]]:
     return {one.side: (one.read_start, one.start, one.end, one.read_end) for one in ranges}
 
 
 def test_the_sink_is_padded_and_the_source_twice_as_far() -> None:
     plan = plan_of(FakeBrokers(), TimeWindow(start_ms=300, end_ms=600))
-    assert spans(plan.ranges) == {Side.SOURCE: (20, 30, 60, 70), Side.SINK: (25, 30, 60, 65)}
+    assert spans(plan.ranges) == {AuditSide.SOURCE: (20, 30, 60, 70), AuditSide.SINK: (25, 30, 60, 65)}
     assert plan.gaps == ()
 
 
@@ -125,12 +125,12 @@ def test_committed_offsets_are_read_before_the_sinks_ends_and_the_sources_ends_l
 def test_transactions_that_were_open_are_waited_for() -> None:
     plan = plan_of(FakeBrokers(stabilises_after=2, out=Log(stable=40)), Everything())
     assert plan.gaps == ()
-    assert spans(plan.ranges)[Side.SINK] == (0, 0, 100, 100)
+    assert spans(plan.ranges)[AuditSide.SINK] == (0, 0, 100, 100)
 
 
 def test_a_transaction_that_stays_open_ends_the_range_with_a_gap() -> None:
     plan = plan_of(FakeBrokers(out=Log(stable=40)), Everything())
-    assert spans(plan.ranges)[Side.SINK] == (0, 0, 40, 40)
+    assert spans(plan.ranges)[AuditSide.SINK] == (0, 0, 40, 40)
     assert [(gap.reason, gap.topic, gap.start, gap.end) for gap in plan.gaps] == [
         (GapReason.OPEN_TRANSACTION, "out", 40, 100)
     ]
@@ -158,10 +158,10 @@ def test_a_sink_with_the_time_of_writing_is_read_a_day_longer_with_the_inputs_of
     brokers.logs[IN] = brokers.logs[OUT] = Log(stable=2 * DAY, high=2 * DAY)
     brokers.topics["out"] = BY_APPEND
     plan = plan_of(brokers, TimeWindow(start_ms=300, end_ms=600))
-    assert spans(plan.ranges) == {Side.SOURCE: (20, 30, 60, 65 + DAY), Side.SINK: (25, 30, 60, 60 + DAY)}
+    assert spans(plan.ranges) == {AuditSide.SOURCE: (20, 30, 60, 65 + DAY), AuditSide.SINK: (25, 30, 60, 60 + DAY)}
     assert [(gap.side, gap.reason) for gap in plan.suspicions] == [
-        (Side.SOURCE, GapReason.TIME_OF_WRITING),
-        (Side.SINK, GapReason.TIME_OF_WRITING),
+        (AuditSide.SOURCE, GapReason.TIME_OF_WRITING),
+        (AuditSide.SINK, GapReason.TIME_OF_WRITING),
     ]
 
 
@@ -169,8 +169,8 @@ def test_once_it_is_read_to_its_end_no_output_can_lie_behind_the_range() -> None
     brokers = FakeBrokers()
     brokers.topics["out"] = BY_APPEND
     plan = plan_of(brokers, TimeWindow(start_ms=300, end_ms=600))
-    assert spans(plan.ranges) == {Side.SOURCE: (20, 30, 60, 100), Side.SINK: (25, 30, 60, 100)}
-    assert [(gap.side, gap.reason) for gap in plan.suspicions] == [(Side.SOURCE, GapReason.TIME_OF_WRITING)]
+    assert spans(plan.ranges) == {AuditSide.SOURCE: (20, 30, 60, 100), AuditSide.SINK: (25, 30, 60, 100)}
+    assert [(gap.side, gap.reason) for gap in plan.suspicions] == [(AuditSide.SOURCE, GapReason.TIME_OF_WRITING)]
     assert plan.gaps == ()
 
 
@@ -212,13 +212,13 @@ def test_a_compacted_topic_is_a_gap(settings: TopicSettings | None, reason: GapR
 def test_offsets_are_taken_as_they_are_and_the_sink_is_found_by_their_times() -> None:
     window = OffsetWindow(ranges=(OffsetRange(topic="in", partition=0, start=33, end=44),))
     plan = plan_of(FakeBrokers(), window)
-    assert spans(plan.ranges) == {Side.SOURCE: (23, 33, 44, 54), Side.SINK: (28, 33, 44, 49)}
+    assert spans(plan.ranges) == {AuditSide.SOURCE: (23, 33, 44, 54), AuditSide.SINK: (28, 33, 44, 49)}
 
 
 def test_offsets_up_to_the_end_require_outputs_up_to_the_end() -> None:
     window = OffsetWindow(ranges=(OffsetRange(topic="in", partition=0, start=33, end=10_000),))
     plan = plan_of(FakeBrokers(), window)
-    assert spans(plan.ranges)[Side.SINK] == (28, 33, 100, 100)
+    assert spans(plan.ranges)[AuditSide.SINK] == (28, 33, 100, 100)
 
 
 @pytest.mark.parametrize("start", [33, 30])
@@ -248,13 +248,13 @@ def test_references_are_read_for_a_day_and_the_source_no_further_than_twice_its_
     brokers = FakeBrokers(out=LONG)
     brokers.logs["in", 0] = LONG
     plan = plan_of(brokers, TimeWindow(start_ms=300, end_ms=600), files=FILES)
-    assert spans(plan.ranges) == {Side.SOURCE: (20, 30, 60, 70), Side.SINK: (25, 30, 60, 60 + DAY)}
+    assert spans(plan.ranges) == {AuditSide.SOURCE: (20, 30, 60, 70), AuditSide.SINK: (25, 30, 60, 60 + DAY)}
     assert plan.files is not None
     assert plan.files.numbers == frozenset({1})
     assert plan.files.scope.window == {"in-0": (30, 60)}
     assert plan.files.scope.late_from == {"out-0": 65}, "the padding's end"
     assert plan.files.limits == {"in-0": (0, 2 * DAY)}
-    assert [(gap.side, gap.reason) for gap in plan.suspicions] == [(Side.SINK, GapReason.TIME_OF_WRITING)]
+    assert [(gap.side, gap.reason) for gap in plan.suspicions] == [(AuditSide.SINK, GapReason.TIME_OF_WRITING)]
     assert "committed more than a day after the window" in plan.suspicions[0].sentence
 
 
@@ -282,7 +282,7 @@ def test_of_everything_every_file_is_read() -> None:
 def test_references_deleted_by_retention_are_reported() -> None:
     plan = plan_of(FakeBrokers(out=Log(begin=28)), TimeWindow(start_ms=300, end_ms=600), files=FILES)
     [gap] = plan.gaps
-    assert (gap.side, gap.reason, gap.end) == (Side.SINK, GapReason.DELETED, 28)
+    assert (gap.side, gap.reason, gap.end) == (AuditSide.SINK, GapReason.DELETED, 28)
     assert gap.sentence.startswith("The references to files of out-0 before offset 28 are deleted")
 
 

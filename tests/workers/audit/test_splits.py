@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.products.audits.result import RangeRead, Side
+from app.products.audits.result import AuditSide, RangeRead
 from app.products.audits.specification import AuditBounds
 from tests.support.audits import a_specification
-from workers.audit.splits import NOT_LIMITED, Plan, splits_of
+from workers.audit.splits import NOT_LIMITED, SplitPlan, splits_of
 from workers.spark.audit_job import buckets_of
 
 
-def a_range(partition: int, start: int, end: int, side: Side = Side.SOURCE) -> RangeRead:
+def a_range(partition: int, start: int, end: int, side: AuditSide = AuditSide.SOURCE) -> RangeRead:
     return RangeRead(
         side=side, topic=side.value, partition=partition, read_start=start, start=start, end=end, read_end=end
     )
@@ -22,7 +22,7 @@ def a_range(partition: int, start: int, end: int, side: Side = Side.SOURCE) -> R
 @given(sizes=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 200)), max_size=5), most=st.integers(1, 60))
 def test_splits_cover_each_range_once(sizes: list[tuple[int, int]], most: int) -> None:
     ranges = tuple(a_range(partition, start, start + size) for partition, (start, size) in enumerate(sizes))
-    splits = list(splits_of(Plan(ranges=ranges), offsets_per_task=most))
+    splits = list(splits_of(SplitPlan(ranges=ranges), offsets_per_task=most))
     for number, one in enumerate(ranges):
         own = [split for split in splits if split.number == number]
         offsets = [offset for split in own for offset in range(split.start, split.end)]
@@ -31,16 +31,18 @@ def test_splits_cover_each_range_once(sizes: list[tuple[int, int]], most: int) -
 
 
 def test_committed_offsets_bound_the_source_alone() -> None:
-    plan = Plan(ranges=(a_range(0, 0, 10), a_range(0, 0, 10, Side.SINK)), committed={"source-0": 7, "sink-0": 3})
+    plan = SplitPlan(
+        ranges=(a_range(0, 0, 10), a_range(0, 0, 10, AuditSide.SINK)), committed={"source-0": 7, "sink-0": 3}
+    )
     assert [split.committed for split in splits_of(plan, offsets_per_task=100)] == [7, NOT_LIMITED]
 
 
 def test_a_hundred_million_ids_are_cut_into_tasks_that_fit() -> None:
     """As docs/audits.md says: what one task holds does not grow."""
     million = 1_000_000
-    ranges = tuple(a_range(number, 0, million, side) for side in Side for number in range(100))
+    ranges = tuple(a_range(number, 0, million, side) for side in AuditSide for number in range(100))
     plan, specification = (
-        Plan(ranges=ranges),
+        SplitPlan(ranges=ranges),
         msgspec.structs.replace(a_specification("in", "out"), bounds=AuditBounds()),
     )
     assert len(list(splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task))) == 200

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.wire.drill import DRILL_PATH, Act, DrillAnswer, DrillOrder
+from app.core.wire.drill import DRILL_PATH, DrillAct, DrillAnswer, DrillOrder
 from app.core.wire.heartbeat import DesiredTaskState, HeartbeatAnswer
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
@@ -19,7 +19,7 @@ from workers.reporting import HEARTBEAT_PATH
 PLACE = DrillPlace(run_id="r1", ordinal=0, lease=2, task=1, attempt=3, host="here", pid=7)
 
 
-def order(act: Act = Act.KILL, *, drill_id: str = "d1", begin_within_s: float = 15.0) -> DrillOrder:
+def order(act: DrillAct = DrillAct.KILL, *, drill_id: str = "d1", begin_within_s: float = 15.0) -> DrillOrder:
     return DrillOrder(drill_id=drill_id, act=act, for_s=1.0, begin_within_s=begin_within_s)
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_done_without_the_grant(worker_listener: WorkerListener) -> N
     worker_listener.answer_with(DRILL_PATH, DrillAnswer(goes_on=False, reason="the drill was stopped"))
     task = Task(worker_listener)
     task.hear(order())
-    task.hear(order(Act.FREEZE, drill_id="d2"))
+    task.hear(order(DrillAct.FREEZE, drill_id="d2"))
     assert task.kills == 0
     assert steps(worker_listener) == ["claimed", "claimed"]
 
@@ -100,7 +100,7 @@ def test_without_a_watchdog_nothing_is_claimed(
 ) -> None:
     monkeypatch.setattr("workers.drills.freezing.pkgutil.get_data", _no_pidfd)
     worker_listener.answer_with(DRILL_PATH, DrillAnswer(goes_on=True))
-    Task(worker_listener).hear(order(Act.FREEZE))
+    Task(worker_listener).hear(order(DrillAct.FREEZE))
     assert steps(worker_listener) == ["refused"]
     assert "no pidfd here" in worker_listener.received[DRILL_PATH][0]["message"]
 

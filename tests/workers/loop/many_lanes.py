@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError, Message
 from app.core.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from workers.loop.checkpoint_size import CheckpointSize
-from workers.loop.claim.inquiry import Answer, Inquiry, Standing
+from workers.loop.claim.inquiry import ClaimAnswer, ClaimStanding, Inquiry
 from workers.loop.errors import RetriableError
-from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.member_metadata import MemberMetadata
-from workers.loop.group.membership import Committed, Hold, Membership
+from workers.loop.group.membership import CommittedPosition, Hold, Membership
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.lane import Lane
 from workers.loop.lane_of_each import LaneOfEach
@@ -30,8 +30,8 @@ from workers.loop.recovery import Recovery
 from workers.loop.settling import Settling
 from workers.loop.slices import CommitBounds
 from workers.loop.telling.offset_recorder import OffsetRecorder
-from workers.loop.telling.progress import Progress
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.progress import ProgressReporter
+from workers.loop.telling.tally import WorkTally
 from workers.transforms.identity import IdentityTransform
 
 NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1), ("t", 2))
@@ -46,7 +46,7 @@ class Group(Membership):
         super().__init__(
             NO_CONSUMER,
             ownership=ownership,
-            confirmed=Confirmed(ownership),
+            confirmed=ConfirmedOffsets(ownership),
             end_checkpoint=lambda _: None,
             announce=RecordingControl().event,
             recorder=OffsetRecorder(ownership),
@@ -69,10 +69,10 @@ class Group(Membership):
     def positions(self) -> dict[Partition, int]:
         return self.at
 
-    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, CommittedPosition]:
         if not self.is_answered:
             raise RetriableError("the coordinator moves")
-        found = {name: Committed(self.offsets.get(name), self.notes.get(name, "")) for name in partitions}
+        found = {name: CommittedPosition(self.offsets.get(name), self.notes.get(name, "")) for name in partitions}
         if self.confirmed is not None:
             self.confirmed.refuse_older({name: committed.offset for name, committed in found.items()})
         return found
@@ -143,12 +143,12 @@ class Asked(Inquiry):
     """Gives the test's answers after the test's delays; counts."""
 
     def __init__(self, clock: list[float]) -> None:
-        self.answer = Answer(True, "the server says so")
+        self.answer = ClaimAnswer(True, "the server says so")
         self.takes_s = 0.0
         self.times = 0
         self._now = clock
 
-    def ask(self, standing: Standing) -> Answer:
+    def ask(self, standing: ClaimStanding) -> ClaimAnswer:
         self.times += 1
         self._now[0] += self.takes_s
         return self.answer
@@ -167,8 +167,8 @@ class Many:
         self.tried: list[int] = []
         self.told: list[str] = []
         self.asked = {name: Asked(self.clock) for name in NAMES}
-        self.tally = Tally()
-        self.progress = Progress(self.control, self.tally)
+        self.tally = WorkTally()
+        self.progress = ProgressReporter(self.control, self.tally)
         self.bounds = CommitBounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0, abort_s=2.0)
         self._producers = producers
         self.lanes = LaneOfEach(
@@ -266,7 +266,7 @@ class Many:
             ),
             suspicion=Suspicion(ownership),
             bad_records=BadRecords(ErrorHandling(), announce=control.event),
-            tally=Tally(self.tally.totals),
+            tally=WorkTally(self.tally.totals),
             progress=self.progress,
             bounds=self.bounds,
             size=size,

@@ -22,10 +22,10 @@ from workers.loop.errors import (
 from workers.loop.group.ownership import Ownership
 from workers.loop.producing.producers import SendsFor
 from workers.loop.producing.statistics import Slowness
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 from workers.transforms import Output
 
-PATIENCE = Patience(1.0)
+PATIENCE = CallPatience(1.0)
 
 
 class ScriptedProducer:
@@ -54,11 +54,11 @@ class ScriptedProducer:
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
         self._called("write_outputs")
 
-    def flush(self, *, patience: Patience) -> None:
+    def flush(self, *, patience: CallPatience) -> None:
         self.bounds_s.append(patience.bound_s)
         self._called("flush")
 
-    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: CallPatience) -> None:
         self.offsets = offsets
         self.bounds_s.append(patience.bound_s)
         self._called("send_offsets")
@@ -69,12 +69,12 @@ class ScriptedProducer:
     def is_full(self, records: int, *, most: int) -> bool:
         return records >= most
 
-    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
+    def commit(self, *, patience: CallPatience, confirmed: Callable[[], None]) -> None:
         self.bounds_s.append(patience.bound_s)
         self._called("commit")
         confirmed()
 
-    def abort(self, *, patience: Patience) -> None:
+    def abort(self, *, patience: CallPatience) -> None:
         self._called("abort")
 
     def discard(self) -> None:

@@ -19,7 +19,7 @@ from workers.loop.control import TaskSpecification
 from workers.loop.errors import AbortableError, LoopError
 from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.task_files import TaskFiles
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 from workers.sinks import avro_file
 from workers.sinks.file_sink import Dated
 from workers.transforms import Output
@@ -127,29 +127,29 @@ def test_an_abandoned_ending_takes_nothing_from_the_next_checkpoint(
     first = task.producer()
     fill(first, range(3))
     with standing_still(monkeypatch) as (begun, goes_on):
-        late = in_a_thread(lambda: first.flush(patience=Patience(0.1)))
+        late = in_a_thread(lambda: first.flush(patience=CallPatience(0.1)))
         assert begun.wait(DEADLINE_S)
         first.discard()
         second = task.producer()
         fill(second, range(100, 110))
         goes_on.set()
         late.join(DEADLINE_S)
-    second.flush(patience=Patience(DEADLINE_S))
+    second.flush(patience=CallPatience(DEADLINE_S))
     assert task.made[1].records == 10
 
 
 def test_a_commit_that_is_confirmed_too_late_lets_go_of_its_own_files_alone(task: Task) -> None:
     first = task.producer()
     fill(first, range(3))
-    first.flush(patience=Patience(DEADLINE_S))
+    first.flush(patience=CallPatience(DEADLINE_S))
 
     def replaced() -> None:
         first.discard()
         fill(second, range(100, 110))
 
     second = task.producer()
-    first.commit(patience=Patience(1.0), confirmed=replaced)
-    second.flush(patience=Patience(DEADLINE_S))
+    first.commit(patience=CallPatience(1.0), confirmed=replaced)
+    second.flush(patience=CallPatience(DEADLINE_S))
     assert task.made[1].records == 10
 
 
@@ -157,7 +157,7 @@ def test_checkpoints_are_numbered_on_over_producers(task: Task) -> None:
     for number in (1, 2):
         producer = task.producer()
         fill(producer, range(1))
-        producer.flush(patience=Patience(DEADLINE_S))
+        producer.flush(patience=CallPatience(DEADLINE_S))
         assert [reference["checkpoint"] for reference in task.made[-1].references] == [number]
         producer.discard()
 
@@ -167,7 +167,7 @@ def test_after_uploads_that_were_late_fewer_records_are_polled_at_once(task: Tas
     producer = task.producer()
     fill(producer, range(40))
     with pytest.raises(AbortableError):
-        producer.flush(patience=Patience(0.0))
+        producer.flush(patience=CallPatience(0.0))
     # A record makes a file, 20 files are what a checkpoint may have, and a batch may be half of one.
     assert task.files.most_polled() == 10
     producer.discard()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from workers.loop.garbage import Collector, quiet_garbage_collector
+from workers.loop.garbage import GarbageCollector, quiet_garbage_collector
 
 
 class Knot:
@@ -18,7 +18,7 @@ class Knot:
 def test_cycles_are_freed_once_the_interval_is_over_and_not_before() -> None:
     now = 0.0
     with quiet_garbage_collector():
-        collector = Collector(clock=lambda: now, every_s=5.0)
+        collector = GarbageCollector(clock=lambda: now, every_s=5.0)
         gone = weakref.ref(Knot())
         now = 4.9
         collector.collect_if_due()
@@ -33,7 +33,7 @@ def test_cycles_that_outlived_a_collection_are_freed_when_everything_is_collecte
     """A window that a user's function keeps for longer than the interval and drops then."""
     now = 0.0
     with quiet_garbage_collector():
-        collector = Collector(clock=lambda: now, every_s=1.0, all_every=4)
+        collector = GarbageCollector(clock=lambda: now, every_s=1.0, all_every=4)
 
         def collect() -> None:
             nonlocal now

@@ -19,10 +19,10 @@ from workers.loop.records.failures import BadRecords
 from workers.loop.records.suspicion import Suspicion
 from workers.loop.recovery import Recovery
 from workers.loop.settling import Settling
-from workers.loop.slices import CommitBounds, Patience
+from workers.loop.slices import CallPatience, CommitBounds
 from workers.loop.telling.offset_recorder import OffsetRecorder
-from workers.loop.telling.progress import Progress
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.progress import ProgressReporter
+from workers.loop.telling.tally import WorkTally
 
 NO_CONSUMER: Any = None
 NO_PRODUCERS: Any = None
@@ -36,11 +36,11 @@ class SlowProducer(ScriptedProducer):
         self.abort_bound_s = 0.0
         self._clock, self._takes_s = clock, takes_s
 
-    def flush(self, *, patience: Patience) -> None:
+    def flush(self, *, patience: CallPatience) -> None:
         self._clock[0] += self._takes_s
         super().flush(patience=patience)
 
-    def abort(self, *, patience: Patience) -> None:
+    def abort(self, *, patience: CallPatience) -> None:
         self.abort_bound_s = patience.bound_s
 
 
@@ -50,8 +50,8 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
     control = RecordingControl()
     ownership = Ownership()
     ownership.assigned([("t", 0)])
-    tally = Tally()
-    progress = Progress(control, tally)
+    tally = WorkTally()
+    progress = ProgressReporter(control, tally)
     membership = Membership(
         NO_CONSUMER,
         ownership=ownership,

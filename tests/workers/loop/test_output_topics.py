@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from workers.loop.errors import AbortableError, PipelineStopError
-from workers.loop.producing.output_topics import Described, OutputTopics
+from workers.loop.producing.output_topics import DescribedOutput, OutputTopics
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -29,9 +29,9 @@ class Brokers:
         self.error = KafkaError.UNKNOWN_TOPIC_OR_PART
         self.asked: list[list[str]] = []
 
-    def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Described]]:
+    def ask(self, topics: Sequence[str]) -> Mapping[str, Future[DescribedOutput]]:
         self.asked.append(list(topics))
-        answers: dict[str, Future[Described]] = {name: Future() for name in topics}
+        answers: dict[str, Future[DescribedOutput]] = {name: Future() for name in topics}
         for name, answer in answers.items():
             if name in self.topics:
                 answer.set_result(self.topics[name])

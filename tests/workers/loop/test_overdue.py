@@ -12,7 +12,7 @@ from workers.loop.errors import ProducerLostError
 from workers.loop.producing import transactional_producer
 from workers.loop.producing.overdue import ends_within
 from workers.loop.producing.transactional_producer import TransactionalProducer
-from workers.loop.slices import Patience
+from workers.loop.slices import CallPatience
 
 LONG_S = 30.0
 
@@ -39,12 +39,12 @@ def test_the_error_of_the_call_is_raised() -> None:
         raise ArithmeticError("in the other thread")
 
     with pytest.raises(ArithmeticError, match="in the other thread"):
-        ends_within(fail, Patience(LONG_S))
+        ends_within(fail, CallPatience(LONG_S))
 
 
 def test_a_call_that_returns_is_not_waited_for_any_longer() -> None:
     called: list[str] = []
-    assert ends_within(lambda: called.append("yes"), Patience(LONG_S))
+    assert ends_within(lambda: called.append("yes"), CallPatience(LONG_S))
     assert called == ["yes"]
 
 
@@ -54,7 +54,7 @@ def test_a_producer_whose_client_does_not_come_back_is_lost(monkeypatch: pytest.
     client = StuckClient()
     monkeypatch.setattr(producer, "_producer", client)
     with pytest.raises(ProducerLostError, match=r"did not return from sending the input offsets for 0\.3 s"):
-        producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=Patience(0.2))
+        producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=CallPatience(0.2))
     assert not client.came_back.is_set()
     # It continues by itself, and its error is not received.
     client.thawed.set()
@@ -83,6 +83,6 @@ def test_second_try_in_a_rebalance_gets_what_is_left_of_the_bound(monkeypatch: p
     client = RebalancingClient(takes_s=0.7)
     monkeypatch.setattr(producer, "_producer", client)
     with pytest.raises(ProducerLostError, match=r"for 0\.[1-4] s"):
-        producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=Patience(1.0))
+        producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=CallPatience(1.0))
     client.thawed.set()
     assert client.came_back.wait(LONG_S)

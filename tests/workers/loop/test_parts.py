@@ -15,20 +15,20 @@ from workers.loop.client_config import consumer_config, idempotent_producer_conf
 from workers.loop.control import TaskSpecification
 from workers.loop.errors import (
     AbortableError,
+    ErrorSeverity,
     FatalError,
     FencedError,
     RefusedError,
     RetriableError,
-    Severity,
     kafka_call,
     severity,
 )
 from workers.loop.group.membership import generation_of
 from workers.loop.group.ownership import Ownership
 from workers.loop.records.batching import MAX_RECORDS, BatchSize
-from workers.loop.slices import CommitBounds, Patience, in_slices
+from workers.loop.slices import CallPatience, CommitBounds, in_slices
 from workers.loop.telling.latency import LatencyWindow
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.tally import WorkTally
 
 
 class TestOwnership:
@@ -76,7 +76,7 @@ class TestSlices:
                 raise RetriableError("not yet")
 
         ticks = count()
-        in_slices(call, Patience(10.0, lambda: between.append(1)), clock=lambda: next(ticks) * 0.1)
+        in_slices(call, CallPatience(10.0, lambda: between.append(1)), clock=lambda: next(ticks) * 0.1)
         assert len(slices) == 3
         assert max(slices) <= 1.0
         assert len(between) == 2
@@ -89,7 +89,7 @@ class TestSlices:
             raise RetriableError(f"call {next(calls)}")
 
         with pytest.raises(RetriableError, match="call 3"):
-            in_slices(call, Patience(8.0), clock=lambda: next(ticks))
+            in_slices(call, CallPatience(8.0), clock=lambda: next(ticks))
 
     def test_error_that_comes_at_once_is_not_asked_for_as_fast_as_it_comes(self) -> None:
         now = 0.0
@@ -108,7 +108,7 @@ class TestSlices:
             raise RetriableError("the coordinator moves")
 
         with pytest.raises(RetriableError):
-            in_slices(call, Patience(3.0), clock=lambda: now, sleep=sleep)
+            in_slices(call, CallPatience(3.0), clock=lambda: now, sleep=sleep)
         assert len(calls) < 25
         assert pauses[0] < 0.05, "most moves take a few milliseconds"
         assert 3.0 <= now < 3.1
@@ -118,32 +118,32 @@ class TestSlices:
             raise AbortableError("no use")
 
         with pytest.raises(AbortableError):
-            in_slices(call, Patience(60.0))
+            in_slices(call, CallPatience(60.0))
 
 
 class TestErrors:
     @pytest.mark.parametrize(
         ("error", "expected"),
         [
-            (KafkaError(KafkaError._FENCED, fatal=True), Severity.FENCED),
-            (KafkaError(KafkaError.PRODUCER_FENCED), Severity.FENCED),
-            (KafkaError(KafkaError.INVALID_PRODUCER_EPOCH, txn_requires_abort=True), Severity.FENCED),
-            (KafkaError(KafkaError.INVALID_TXN_STATE, fatal=True), Severity.FATAL),
-            (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True), Severity.REFUSED),
-            (KafkaError(KafkaError.UNKNOWN_MEMBER_ID, txn_requires_abort=True), Severity.ABORTABLE),
-            (KafkaError(KafkaError.ILLEGAL_GENERATION), Severity.ABORTABLE),
-            (KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, txn_requires_abort=True), Severity.ABORTABLE),
-            (KafkaError(KafkaError._TIMED_OUT, retriable=True), Severity.RETRIABLE),
-            (KafkaError(KafkaError._TIMED_OUT), Severity.RETRIABLE),
-            (KafkaError(KafkaError._MSG_TIMED_OUT), Severity.RETRIABLE),
-            (KafkaError(KafkaError.OFFSET_NOT_AVAILABLE), Severity.RETRIABLE),
-            (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), Severity.RETRIABLE),
-            (KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), Severity.REFUSED),
-            (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), Severity.FATAL),
-            (KafkaError(KafkaError._STATE), Severity.FATAL),
+            (KafkaError(KafkaError._FENCED, fatal=True), ErrorSeverity.FENCED),
+            (KafkaError(KafkaError.PRODUCER_FENCED), ErrorSeverity.FENCED),
+            (KafkaError(KafkaError.INVALID_PRODUCER_EPOCH, txn_requires_abort=True), ErrorSeverity.FENCED),
+            (KafkaError(KafkaError.INVALID_TXN_STATE, fatal=True), ErrorSeverity.FATAL),
+            (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True), ErrorSeverity.REFUSED),
+            (KafkaError(KafkaError.UNKNOWN_MEMBER_ID, txn_requires_abort=True), ErrorSeverity.ABORTABLE),
+            (KafkaError(KafkaError.ILLEGAL_GENERATION), ErrorSeverity.ABORTABLE),
+            (KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, txn_requires_abort=True), ErrorSeverity.ABORTABLE),
+            (KafkaError(KafkaError._TIMED_OUT, retriable=True), ErrorSeverity.RETRIABLE),
+            (KafkaError(KafkaError._TIMED_OUT), ErrorSeverity.RETRIABLE),
+            (KafkaError(KafkaError._MSG_TIMED_OUT), ErrorSeverity.RETRIABLE),
+            (KafkaError(KafkaError.OFFSET_NOT_AVAILABLE), ErrorSeverity.RETRIABLE),
+            (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), ErrorSeverity.RETRIABLE),
+            (KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), ErrorSeverity.REFUSED),
+            (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), ErrorSeverity.FATAL),
+            (KafkaError(KafkaError._STATE), ErrorSeverity.FATAL),
         ],
     )
-    def test_errors_are_sorted_in_one_place(self, error: KafkaError, expected: Severity) -> None:
+    def test_errors_are_sorted_in_one_place(self, error: KafkaError, expected: ErrorSeverity) -> None:
         assert severity(error) is expected
 
     @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ class TestLatencyAndTally:
         assert window.quantile_ms(0.99) == 100.0
 
     def test_work_counts_when_it_is_committed(self) -> None:
-        tally = Tally()
+        tally = WorkTally()
         tally.open.records_in = 5
         tally.aborted()
         tally.open.records_in = 7

@@ -5,13 +5,13 @@ from __future__ import annotations
 from app.core.wire.heartbeat import TaskState
 from tests.support.tasks import RecordingControl
 from workers.loop.checkpoint_size import CheckpointSize
-from workers.loop.telling.progress import Progress
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.progress import ProgressReporter
+from workers.loop.telling.tally import WorkTally
 
 
 def test_obstacle_is_reported_while_it_lasts_and_the_last_error_stays() -> None:
     control = RecordingControl()
-    progress = Progress(control, Tally())
+    progress = ProgressReporter(control, WorkTally())
 
     def said() -> str | None:
         progress.publish(now=0.0, opened_at=None)
@@ -31,7 +31,7 @@ def test_obstacle_is_reported_while_it_lasts_and_the_last_error_stays() -> None:
 def test_the_lane_that_is_worst_off_says_for_how_long_nothing_was_committed() -> None:
     now = [0.0]
     control = RecordingControl()
-    progress = Progress(control, Tally())
+    progress = ProgressReporter(control, WorkTally())
     sizes = {("t", number): CheckpointSize(timeout_s=1.0, bound_s=1.0, clock=lambda: now[0]) for number in range(2)}
     for partition, size in sizes.items():
         progress.watch(partition, size)

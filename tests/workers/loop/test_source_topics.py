@@ -14,7 +14,7 @@ from tests.support.tasks import RecordingControl
 from workers.loop.errors import PipelineStopError
 from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
-from workers.loop.group.source_topics import Described, SourceTopics
+from workers.loop.group.source_topics import DescribedSource, SourceTopics
 
 T0, T1 = ("t", 0), ("t", 1)
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -30,10 +30,10 @@ class Brokers:
     def __init__(self) -> None:
         self.topic_id: str | None = "first"
         self.error = KafkaError.UNKNOWN_TOPIC_OR_PART
-        self.asked: list[Future[Described]] = []
+        self.asked: list[Future[DescribedSource]] = []
         self.is_let_go = False
 
-    def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Described]]:
+    def ask(self, topics: Sequence[str]) -> Mapping[str, Future[DescribedSource]]:
         assert list(topics) == ["t"]
         self.asked.append(Future())
         return {"t": self.asked[-1]}

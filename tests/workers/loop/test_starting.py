@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from app.core.pipelines.pipeline import StartPosition
-from app.core.wire.offset_events import Found, Outcome, Positioned
+from app.core.wire.offset_events import CheckpointOutcome, Positioned, StartReason
 from tests.support.offset_log import replayed
 from tests.support.tasks import RecordingControl
-from workers.loop.group.membership import Committed, LogBounds, Membership
+from workers.loop.group.membership import CommittedPosition, Membership, PartitionBounds
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.group.remembered import Remembered
 from workers.loop.group.starting import Starting
@@ -39,12 +39,12 @@ class NewGroup(Membership):
     def stopped_at(self, partition: Partition) -> int | None:
         return None
 
-    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
-        return {name: Committed(self.offsets.get(name), "") for name in partitions}
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, CommittedPosition]:
+        return {name: CommittedPosition(self.offsets.get(name), "") for name in partitions}
 
-    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, PartitionBounds]:
         self.end += 10
-        return {name: LogBounds(0, self.end) for name in partitions}
+        return {name: PartitionBounds(0, self.end) for name in partitions}
 
     def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
         return {"t": len(NAMES)}
@@ -172,7 +172,7 @@ def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
     resolving.step(group.stopped)
     (told,) = group.recorder.untold(100)
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
-        (100, Found.NOTHING_COMMITTED)
+        (100, StartReason.NOTHING_COMMITTED)
     ]
 
 
@@ -198,7 +198,7 @@ def attempt(*, generation: int, start: int, end: int) -> OffsetRecorder:
     recorder.assigned(NAMES[1:], generation=generation)
     recorder.begins(NAMES[1], start)
     recorder.add({NAMES[1]: end}, records=end - start, span=(start, end - 1))
-    recorder.ended(Outcome.COMMITTED)
+    recorder.ended(CheckpointOutcome.COMMITTED)
     return recorder
 
 
@@ -209,5 +209,5 @@ def test_partition_that_stopped_without_an_offset_and_has_one_by_now_was_begun_b
     starting(group, Commits(group)).step(group.stopped)
     (told,) = group.recorder.untold(100)
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
-        (100, Found.NOTHING_COMMITTED)
+        (100, StartReason.NOTHING_COMMITTED)
     ]

@@ -10,7 +10,7 @@ from app.core.wire.heartbeat import DesiredTaskState
 from tests.workers.loop.many_lanes import NAMES, Many
 from tests.workers.loop.test_checkpoint import ScriptedProducer
 from workers.loop.errors import AbortableError
-from workers.loop.telling.progress import Progress
+from workers.loop.telling.progress import ProgressReporter
 
 LONG_S = 1_000.0
 """Far more than three transaction timeouts."""
@@ -21,10 +21,10 @@ def most_said_ms(
 ) -> int:
     """The largest not_progressing_ms of a task whose checkpoint fails in one turn; something happens in another."""
 
-    def look(_progress: Progress, _membership: object) -> None:
+    def look(_progress: ProgressReporter, _membership: object) -> None:
         """There is no consumer."""
 
-    monkeypatch.setattr(Progress, "look", look)
+    monkeypatch.setattr(ProgressReporter, "look", look)
     many = Many(lambda _: ScriptedProducer())
     many.group.ownership.assigned(NAMES[:1])
     lanes = many.one_lane()

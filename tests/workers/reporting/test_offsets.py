@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from app.core.wire.heartbeat import HeartbeatAnswer, TaskState
-from app.core.wire.offset_events import Checkpoint, Outcome
+from app.core.wire.offset_events import CheckpointOutcome, RecordedCheckpoint
 from app.core.wire.offset_report import Init
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
@@ -41,7 +41,7 @@ def owner() -> OffsetRecorder:
 def commit(recorder: OffsetRecorder, to: int) -> None:
     recorder.stands_at({P: to})
     recorder.add({P: to}, records=1, span=(to - 1, to - 1))
-    recorder.ended(Outcome.COMMITTED)
+    recorder.ended(CheckpointOutcome.COMMITTED)
 
 
 def test_how_far_checkpoints_have_come_waits_and_a_rebalance_does_not() -> None:
@@ -75,7 +75,7 @@ def test_last_heartbeat_reports_all_events_and_the_end() -> None:
     report = teller.report(is_over=True)
     assert report is not None
     assert report.is_over
-    assert [event.next for event in report.partitions[0].events if isinstance(event, Checkpoint)] == [2]
+    assert [event.next for event in report.partitions[0].events if isinstance(event, RecordedCheckpoint)] == [2]
 
 
 def test_server_that_does_not_keep_offsets_is_not_waited_for() -> None:

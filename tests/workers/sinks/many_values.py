@@ -18,9 +18,9 @@ import msgspec
 
 from app.core.pipelines.pipeline import ByField
 from app.core.pipelines.pipeline import FileSink as Settings
-from workers.sinks.file_sink import Dated, FileSink, Identity
+from workers.sinks.file_sink import Dated, FileSinkWriter, WriterIdentity
 from workers.sinks.parts import Buffers
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 
 BATCH = 2_000
 SOURCE = ("events", 0)
@@ -54,10 +54,10 @@ def run(values: int, records: int, folder: Path, *, is_bounded: bool) -> Report:
     spool.mkdir()
     root.mkdir()
     settings = Settings(root=root.as_uri(), partition_by=(ByField(name="user", field="user"),))
-    sink = FileSink(
+    sink = FileSinkWriter(
         settings,
-        Identity(pipeline="many", transactional_id="fl.many.0.0", attempt="1"),
-        store=Store(settings.root),
+        WriterIdentity(pipeline="many", transactional_id="fl.many.0.0", attempt="1"),
+        store=UploadStore(settings.root),
         folder=spool,
         buffers=Buffers() if is_bounded else Buffers(sys.maxsize),
     )

@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
-from workers.spark.attempts import AttemptBook, Patience, VerdictKind
+from workers.spark.attempts import AttemptBook, AttemptPatience, VerdictKind
 from workers.spark.messages import AttemptEnd
 
-PATIENCE = Patience(healthy_s=100, first_wait_s=1, longest_wait_s=3, crashing_after=3, new_application_after=8)
+PATIENCE = AttemptPatience(healthy_s=100, first_wait_s=1, longest_wait_s=3, crashing_after=3, new_application_after=8)
 
 
 def book(tasks: int = 2) -> AttemptBook:
@@ -79,7 +79,7 @@ def test_an_attempt_that_has_ended_is_not_healthy_by_lying_there() -> None:
 
 
 def test_failures_are_retried_with_waits_of_up_to_five_minutes() -> None:
-    patience = Patience()
+    patience = AttemptPatience()
     assert [patience.wait_s(n) for n in (0, 1, 2, 3, 10, 11, 12, 1_000_000)] == [0, 0, 0.5, 1, 128, 256, 300, 300]
 
 

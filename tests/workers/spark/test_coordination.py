@@ -11,7 +11,7 @@ from app.core.wire.heartbeat import DesiredTaskState
 from tests.support.waiting import wait_for
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_line import DriverAwayError, DriverLine
-from workers.spark.messages import AttemptEnd, Begun, Ended, Polled, Word
+from workers.spark.messages import AttemptEnd, AttemptEnded, Begun, DriverWord, PolledControl
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def test_a_task_gets_the_desired_state_when_it_begins(server: CoordinationServer
 
 def test_a_poll_returns_a_drain_and_a_drain_is_final(server: CoordinationServer) -> None:
     line = line_to(server)
-    heard: list[Word] = []
+    heard: list[DriverWord] = []
     line.begin(begun())
-    line.listen(Polled(task=0, attempt=0), heard.append, after_each=lambda: None)
+    line.listen(PolledControl(task=0, attempt=0), heard.append, after_each=lambda: None)
     server.want(DesiredTaskState.DRAIN)
     server.want(DesiredTaskState.RUN)
     try:
@@ -55,7 +55,7 @@ def test_an_end_is_reported_though_its_message_is_no_text(server: CoordinationSe
     """An error may quote a record, of any size; an end that is not reported would be tried again for ever."""
     line = line_to(server)
     line.begin(begun())
-    line.end(Ended(task=0, attempt=0, end=AttemptEnd.HOPELESS, message="bad \udcff byte" + "x" * 100_000))
+    line.end(AttemptEnded(task=0, attempt=0, end=AttemptEnd.HOPELESS, message="bad \udcff byte" + "x" * 100_000))
     verdict = server.verdict()
     assert verdict is not None
     assert verdict.message.startswith("task 0: bad ? bytexxx")
@@ -64,14 +64,14 @@ def test_an_end_is_reported_though_its_message_is_no_text(server: CoordinationSe
 def test_an_answer_that_breaks_its_receiver_does_not_end_the_polling(server: CoordinationServer) -> None:
     line = line_to(server)
     line.begin(begun())
-    heard: list[Word] = []
+    heard: list[DriverWord] = []
 
-    def hear(word: Word) -> None:
+    def hear(word: DriverWord) -> None:
         heard.append(word)
         if len(heard) == 1:
             raise RuntimeError("can't start new thread")
 
-    line.listen(Polled(task=0, attempt=0), hear, after_each=lambda: None)
+    line.listen(PolledControl(task=0, attempt=0), hear, after_each=lambda: None)
     try:
         wait_for(lambda: len(heard) >= 3, 5, lambda: f"answers after the first; got {heard}")
     finally:
@@ -82,8 +82,8 @@ def test_an_earlier_attempt_hears_that_it_is_not_the_current_one(server: Coordin
     line = line_to(server)
     line.begin(begun(attempt=0))
     line_to(server).begin(begun(attempt=1))
-    heard: list[Word] = []
-    line.listen(Polled(task=0, attempt=0), heard.append, after_each=lambda: None)
+    heard: list[DriverWord] = []
+    line.listen(PolledControl(task=0, attempt=0), heard.append, after_each=lambda: None)
     try:
         wait_for(lambda: bool(heard), 5, "an answer of the driver")
     finally:
@@ -95,7 +95,7 @@ def test_an_earlier_attempt_hears_that_it_is_not_the_current_one(server: Coordin
 def test_an_end_reaches_the_book(server: CoordinationServer) -> None:
     line = line_to(server)
     line.begin(begun())
-    line.end(Ended(task=0, attempt=0, end=AttemptEnd.HOPELESS, message="no such topic"))
+    line.end(AttemptEnded(task=0, attempt=0, end=AttemptEnd.HOPELESS, message="no such topic"))
     verdict = server.verdict()
     assert verdict is not None
     assert "no such topic" in verdict.message
@@ -127,4 +127,4 @@ def test_a_driver_that_is_away_is_named(server: CoordinationServer) -> None:
     server.close()
     with pytest.raises(DriverAwayError, match=str(port)):
         line.begin(begun())
-    line.end(Ended(task=0, attempt=0, end=AttemptEnd.DRAINED))
+    line.end(AttemptEnded(task=0, attempt=0, end=AttemptEnd.DRAINED))

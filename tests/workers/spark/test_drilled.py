@@ -10,14 +10,14 @@ import pytest
 
 from workers.spark import tasks
 from workers.spark.driver_line import DriverLine
-from workers.spark.messages import AttemptEnd, Ended
+from workers.spark.messages import AttemptEnd, AttemptEnded
 
 
 def test_the_driver_hears_of_it_before_the_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[object] = []
 
     class Line:
-        def end(self, ended: Ended) -> None:
+        def end(self, ended: AttemptEnded) -> None:
             happened.append((ended.task, ended.attempt, ended.end))
 
     def kill(pid: int, number: int) -> None:

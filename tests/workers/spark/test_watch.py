@@ -25,9 +25,9 @@ from workers.spark.coordination import CoordinationServer
 from workers.spark.driver import for_files
 from workers.spark.driver_reporting import DriverReporter
 from workers.spark.gone import FailedAttempt
-from workers.spark.messages import BEGIN_PATH, END_PATH, AttemptEnd, Begun, Ended
+from workers.spark.messages import BEGIN_PATH, END_PATH, AttemptEnd, AttemptEnded, Begun
 from workers.spark.spark_errors import SparkGoneError
-from workers.spark.watch import Bounds, Ending, SignalFlag, StageWatch
+from workers.spark.watch import DriverBounds, DriverEnding, SignalFlag, StageWatch
 
 SPECIFICATION = InstanceSpecification(
     fenceline_version="1",
@@ -41,7 +41,7 @@ SPECIFICATION = InstanceSpecification(
     client_config={},
     tasks=(TaskIdentity(task=0, transactional_id="a"), TaskIdentity(task=1, transactional_id="b")),
 )
-BOUNDS = Bounds(
+BOUNDS = DriverBounds(
     look_every_s=0.05,
     no_executors_s=0.4,
     drain_s=1.5,
@@ -117,7 +117,7 @@ class Watched:
         self.coordination = CoordinationServer(host="127.0.0.1", tasks=2, desired=DesiredTaskState.RUN)
         self.coordination.start()
         self.sigterm = SignalFlag()
-        self._ending: Ending | None = None
+        self._ending: DriverEnding | None = None
         self._watch = StageWatch(
             cast(Application, self.application),
             msgspec.structs.replace(
@@ -141,9 +141,9 @@ class Watched:
         self.coordination.answer(path, msgspec.json.encode(message))
 
     def task_ends(self, task: int, end: AttemptEnd, message: str = "") -> None:
-        self.tell(END_PATH, Ended(task=task, attempt=0, end=end, message=message))
+        self.tell(END_PATH, AttemptEnded(task=task, attempt=0, end=end, message=message))
 
-    def ending(self) -> Ending:
+    def ending(self) -> DriverEnding:
         self._thread.join(10)
         assert self._ending is not None, "the watch goes on"
         return self._ending
@@ -185,7 +185,7 @@ def test_sigterm_drains_the_tasks_and_ends_as_drained(watched: Watched) -> None:
     watched.sigterm.is_set = True
     wait_for_drain(watched)
     watched.application.end_stage(TaskEnd.DRAINED, TaskEnd.DRAINED)
-    assert watched.ending() == Ending(kind=OutcomeKind.DRAINED, message="drained on SIGTERM")
+    assert watched.ending() == DriverEnding(kind=OutcomeKind.DRAINED, message="drained on SIGTERM")
 
 
 def test_the_servers_drain_ends_as_drained(watched: Watched) -> None:
@@ -236,7 +236,7 @@ def test_a_permanent_error_of_a_task_drains_its_siblings_with_the_reason(watched
     watched.task_ends(1, AttemptEnd.HOPELESS, "refused at in-0@17")
     wait_for_drain(watched)
     watched.application.end_stage(TaskEnd.DRAINED, TaskEnd.DRAINED)
-    assert watched.ending() == Ending(kind=OutcomeKind.HOPELESS, message="task 1: refused at in-0@17")
+    assert watched.ending() == DriverEnding(kind=OutcomeKind.HOPELESS, message="task 1: refused at in-0@17")
 
 
 def test_without_executors_for_too_long_it_ends(watched: Watched) -> None:

@@ -8,7 +8,7 @@ from workers.loop.errors import RetriableError
 from workers.loop.group.ownership import Ownership, Partition
 
 
-class Confirmed:
+class ConfirmedOffsets:
     """The offset of the last confirmed commit of each partition, under the ownership number of its time.
 
     A broker that was frozen or cut off may have lost a group to another one. Until it learns that, it acts as the

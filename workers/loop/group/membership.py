@@ -15,10 +15,10 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
 from app.core.wire.heartbeat import EventKind
-from app.core.wire.offset_events import Leaving
+from app.core.wire.offset_events import PartitionLeaving
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import FatalError, kafka_call, translated
-from workers.loop.group.confirmed import Confirmed
+from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.leader_epochs import LeaderEpochs
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.group.remembered import Remembered
@@ -52,14 +52,14 @@ class Announce(Protocol):
     ) -> None: ...
 
 
-class Committed(msgspec.Struct, frozen=True):
+class CommittedPosition(msgspec.Struct, frozen=True):
     """The group's committed offset of a partition; `offset` None: nothing yet."""
 
     offset: int | None
     metadata: str
 
 
-class LogBounds(msgspec.Struct, frozen=True):
+class PartitionBounds(msgspec.Struct, frozen=True):
     """The bounds of a partition's log: its first offset and its last stable offset (LSO)."""
 
     start: int
@@ -87,7 +87,7 @@ class Membership:
         consumer: Consumer,
         *,
         ownership: Ownership,
-        confirmed: Confirmed | None,
+        confirmed: ConfirmedOffsets | None,
         remembered: Remembered | None = None,
         end_checkpoint: Callable[[Sequence[Partition]], None],
         announce: Announce,
@@ -205,7 +205,7 @@ class Membership:
             self.recorder.stands_at(positions)
         return positions
 
-    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, CommittedPosition]:
         """Read the group's committed offsets; waits for pending offsets of transactions, up to `timeout_s`.
 
         Never inside a callback: in that of `close()` the answer does not come. An answer that is older than our own
@@ -213,12 +213,12 @@ class Membership:
         """
         with kafka_call("read the committed offsets"):
             found = self.consumer.committed(_list(partitions), timeout_s)
-        answer: dict[Partition, Committed] = {}
+        answer: dict[Partition, CommittedPosition] = {}
         for entry in found:
             if entry.error is not None:
                 raise translated(entry.error, f"read the committed offset of {entry.topic}-{entry.partition}")
             offset = entry.offset if entry.offset >= 0 else None
-            answer[entry.topic, entry.partition] = Committed(offset, entry.metadata or "")
+            answer[entry.topic, entry.partition] = CommittedPosition(offset, entry.metadata or "")
             self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
         offsets = {name: committed.offset for name, committed in answer.items()}
         if self.confirmed is not None:
@@ -231,12 +231,12 @@ class Membership:
         self.recorder.begins(partition, committed)
         self.epochs.begins(partition, committed)
 
-    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, PartitionBounds]:
         """The current bounds of these partitions' logs, from their leaders."""
         wanted = list(partitions)
         starts = self._offsets_at(OFFSET_BEGINNING, wanted, timeout_s)
         ends = self._offsets_at(OFFSET_END, wanted, timeout_s)
-        return {partition: LogBounds(starts[partition], ends[partition]) for partition in wanted}
+        return {partition: PartitionBounds(starts[partition], ends[partition]) for partition in wanted}
 
     def _offsets_at(self, place: int, partitions: list[Partition], timeout_s: float) -> dict[Partition, int]:
         with kafka_call("read the beginnings and ends of the logs"):
@@ -345,7 +345,7 @@ class Membership:
             self._end_checkpoint(_keys(partitions))
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
-            self.recorder.given_up(_keys(partitions), Leaving.REVOKED)
+            self.recorder.given_up(_keys(partitions), PartitionLeaving.REVOKED)
             self._tell(EventKind.REVOKED, "revoked", partitions)
 
     def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -353,7 +353,7 @@ class Membership:
         with self._keeping_trouble():
             self._lose(_keys(partitions))
         with self._keeping_trouble():
-            self.recorder.given_up(_keys(partitions), Leaving.LOST)
+            self.recorder.given_up(_keys(partitions), PartitionLeaving.LOST)
             self._tell(EventKind.LOST, "lost: the group continued without this member", partitions)
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -28,17 +28,17 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero id, as base64: brokers before 2.8 know topics by name only."""
 
 
-class Described(Protocol):
+class DescribedSource(Protocol):
     """The part of librdkafka's description of a topic that is used. Compare its ids by their text."""
 
     topic_id: object
 
 
-Ask = Callable[[Sequence[str]], Mapping[str, "Future[Described]"]]
+Ask = Callable[[Sequence[str]], Mapping[str, "Future[DescribedSource]"]]
 """Asks the brokers for topics; answers at once, with futures."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownTopic(msgspec.Struct, frozen=True):
     """The topic of a name at the last check, and the ownership numbers before that request."""
 
     topic_id: str
@@ -80,11 +80,11 @@ class SourceTopics:
         self._remembered = remembered
         self._announce = announce
         self._clock = clock
-        self._pending: Mapping[str, Future[Described]] = {}
+        self._pending: Mapping[str, Future[DescribedSource]] = {}
         self._changes = -1
         self._asked_at = 0.0
         self._numbers: dict[Partition, int] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownTopic] = {}
         self._missing: set[str] = set()
 
     def look(self) -> None:
@@ -114,7 +114,7 @@ class SourceTopics:
         self._pending = {}
         self._let_go()
 
-    def _judge(self, topic: str, answer: Future[Described]) -> None:
+    def _judge(self, topic: str, answer: Future[DescribedSource]) -> None:
         try:
             topic_id = str(answer.result().topic_id)
         except KafkaException as error:
@@ -133,7 +133,7 @@ class SourceTopics:
         self._remembered.topic_is(topic, None if topic_id == _NO_ID else topic_id, changes=self._changes)
         if topic_id == _NO_ID:
             return
-        before, self._known[topic] = self._known.get(topic), Known(topic_id, self._numbers)
+        before, self._known[topic] = self._known.get(topic), KnownTopic(topic_id, self._numbers)
         if before is None or before.topic_id == topic_id:
             return
         is_kept = any(
@@ -147,7 +147,7 @@ class SourceTopics:
             )
 
 
-def _nobody(_topics: Sequence[str]) -> Mapping[str, Future[Described]]:
+def _nobody(_topics: Sequence[str]) -> Mapping[str, Future[DescribedSource]]:
     return {}
 
 

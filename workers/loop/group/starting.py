@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError
 from app.core.pipelines.pipeline import StartPosition
 from app.core.runs.recorded_offset import lost_sentence, ways_out
 from app.core.wire.heartbeat import EventKind
-from app.core.wire.offset_events import Found
+from app.core.wire.offset_events import StartReason
 from workers.loop.errors import AbortableError, FatalError, PipelineStopError, RetriableError
-from workers.loop.group.membership import Announce, LogBounds, Membership
+from workers.loop.group.membership import Announce, Membership, PartitionBounds
 from workers.loop.group.ownership import Partition
 from workers.loop.slices import SLICE_S
 
@@ -162,12 +162,12 @@ class Starting:
             )
         return frozenset((topic, number) for topic, count in counts.items() for number in range(count))
 
-    def _begin(self, stopped: frozenset[Partition], logs: Mapping[Partition, LogBounds]) -> None:
+    def _begin(self, stopped: frozenset[Partition], logs: Mapping[Partition, PartitionBounds]) -> None:
         """Resolve `latest` for the group."""
         ends = {name: log.end for name, log in logs.items()}
         mine = self._membership.ownership.owned & ends.keys()
         for name in mine:
-            self._membership.recorder.positioned(name, ends[name], Found.NOTHING_COMMITTED)
+            self._membership.recorder.positioned(name, ends[name], StartReason.NOTHING_COMMITTED)
         for_others = {name: end for name, end in ends.items() if name not in mine}
         for name, end in for_others.items():
             # Its later owner finds it committed, and could not report that it begins there.
@@ -188,25 +188,25 @@ class Starting:
         self._has_begun = True
         self._await_beginning.clear()
 
-    def _go_on(self, committed: Mapping[Partition, int | None], logs: Mapping[Partition, LogBounds]) -> None:
+    def _go_on(self, committed: Mapping[Partition, int | None], logs: Mapping[Partition, PartitionBounds]) -> None:
         starts: dict[Partition, int] = {}
         for partition, offset in committed.items():
             start = self._start(partition, offset, logs[partition])
             if start is not None:
                 starts[partition] = start
-                found = Found.NOTHING_COMMITTED if offset is None else Found.GONE_UNREAD
+                found = StartReason.NOTHING_COMMITTED if offset is None else StartReason.GONE_UNREAD
                 self._membership.recorder.positioned(partition, start, found, gone_from=offset)
             elif offset is not None and (
                 partition in self._await_beginning or self._membership.stopped_at(partition) is None
             ):
                 # Another task has begun the group here: nothing was committed before that, or the client would not
                 # have stopped without an offset.
-                self._membership.recorder.positioned(partition, offset, Found.NOTHING_COMMITTED)
+                self._membership.recorder.positioned(partition, offset, StartReason.NOTHING_COMMITTED)
         if starts:
             self._commit_starts(starts, for_others={}, together=False, confirmed=self._note_beginning)
         self._membership.restart(committed)
 
-    def _start(self, partition: Partition, committed: int | None, log: LogBounds) -> int | None:
+    def _start(self, partition: Partition, committed: int | None, log: PartitionBounds) -> int | None:
         """The offset to commit before reading goes on; None: what is committed is good."""
         name = f"{partition[0]}-{partition[1]}"
         at = self._membership.stopped_at(partition)

@@ -11,8 +11,8 @@ from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError
 from workers.loop.producing.producers import SendsFor, TaskProducer
 from workers.loop.producing.statistics import Slowness
-from workers.loop.slices import Patience
-from workers.sinks.file_sink import FileSink, SinkError
+from workers.loop.slices import CallPatience
+from workers.sinks.file_sink import FileSinkWriter, SinkError
 from workers.transforms import Output
 
 _FOR_UPLOADS = 0.75
@@ -36,7 +36,7 @@ class FileProducer:
     def __init__(
         self,
         producer: TaskProducer,
-        sink: FileSink,
+        sink: FileSinkWriter,
         *,
         topic: str,
         upload_timeout_s: float,
@@ -51,7 +51,7 @@ class FileProducer:
         self._began_at: float | None = None
 
     @property
-    def sink(self) -> FileSink:
+    def sink(self) -> FileSinkWriter:
         return self._sink
 
     def transaction_since(self, opened_at: float) -> float | None:  # noqa: ARG002 - it begins later
@@ -80,7 +80,7 @@ class FileProducer:
         """Keep them for the transaction: dead letters, of which a window holds only so many."""
         self._letters += [(topic, output) for output in outputs]
 
-    def flush(self, *, patience: Patience) -> None:
+    def flush(self, *, patience: CallPatience) -> None:
         """Raises AbortableError when the files are not uploaded in time."""
         try:
             self._sink.finish(
@@ -97,15 +97,15 @@ class FileProducer:
             self._producer.write_outputs([letter], topic=topic)
         self._producer.flush(patience=self._of_transaction(patience))
 
-    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: CallPatience) -> None:
         self._producer.send_offsets(offsets, sends_for, patience=self._of_transaction(patience))
 
-    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
+    def commit(self, *, patience: CallPatience, confirmed: Callable[[], None]) -> None:
         self._producer.commit(patience=self._of_transaction(patience), confirmed=confirmed)
         self._sink.committed()
         self._forget()
 
-    def abort(self, *, patience: Patience) -> None:
+    def abort(self, *, patience: CallPatience) -> None:
         has_begun = self._began_at is not None
         self._sink.forget()
         self._letters.clear()
@@ -130,7 +130,7 @@ class FileProducer:
     def may_have_bumped(self) -> bool:
         return self._producer.may_have_bumped
 
-    def _of_transaction(self, patience: Patience) -> Patience:
+    def _of_transaction(self, patience: CallPatience) -> CallPatience:
         """At most the coordinator's timeout, however long the bound of the uploads was."""
         began_at = time.monotonic() if self._began_at is None else self._began_at
         left_s = max(0.0, began_at + self._transaction_timeout_s - time.monotonic())

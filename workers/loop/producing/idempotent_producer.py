@@ -15,7 +15,7 @@ from workers.loop.errors import AbortableError, FatalError, translated
 from workers.loop.group.offset_commits import OffsetCommits
 from workers.loop.producing.producers import QueueingProducer, SendsFor
 from workers.loop.producing.statistics import Statistics
-from workers.loop.slices import SLICE_S, Patience
+from workers.loop.slices import SLICE_S, CallPatience
 
 
 class _FailureKeeper:
@@ -55,7 +55,7 @@ class IdempotentProducer(QueueingProducer):
         self._failures.clear()
         self._offsets = []
 
-    def flush(self, *, patience: Patience) -> None:
+    def flush(self, *, patience: CallPatience) -> None:
         super().flush(patience=patience)
         if self._failures.first is not None:
             error = translated(
@@ -63,16 +63,16 @@ class IdempotentProducer(QueueingProducer):
             )
             raise error if isinstance(error, AbortableError | FatalError) else AbortableError(str(error))
 
-    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: CallPatience) -> None:
         """Keep them for `commit`: there is no transaction that they could join."""
         self._offsets = offsets
 
-    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
+    def commit(self, *, patience: CallPatience, confirmed: Callable[[], None]) -> None:
         """Send the offsets; AbortableError when those before them are not answered within the bound."""
         if self._offsets:
             self._commits.commit(self._offsets, bound_s=max(SLICE_S, patience.bound_s), confirmed=confirmed)
 
-    def abort(self, *, patience: Patience) -> None:
+    def abort(self, *, patience: CallPatience) -> None:
         """Nothing: written records stay written, and will be written again."""
 
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:

@@ -25,7 +25,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero id, as base64: brokers before 2.8 know topics by name only."""
 
 
-class Described(Protocol):
+class DescribedOutput(Protocol):
     """The part of librdkafka's description of a topic that is used. Compare its ids by their text."""
 
     topic_id: object
@@ -33,7 +33,7 @@ class Described(Protocol):
     is_internal: bool
 
 
-AskOutputs = Callable[[Sequence[str]], Mapping[str, "Future[Described]"]]
+AskOutputs = Callable[[Sequence[str]], Mapping[str, "Future[DescribedOutput]"]]
 """Asks the brokers for topics, and never creates one; answers at once, with futures."""
 
 
@@ -75,7 +75,7 @@ class OutputTopics:
         self._seen: dict[str, _Seen] = {}
         self._sink: _Sink | None = None
         self._missing_since: float | None = None
-        self._pending: Future[Described] | None = None
+        self._pending: Future[DescribedOutput] | None = None
         self._next_look_at = clock()
 
     def unwritable(self, names: Collection[str]) -> Mapping[str, UnknownTopicError]:
@@ -126,13 +126,13 @@ class OutputTopics:
         missing: set[str] = set()
         if not names:
             return missing
-        answers: dict[str, Future[Described]] = {}
+        answers: dict[str, Future[DescribedOutput]] = {}
         error = error_of(lambda: answers.update(self._ask(sorted(names))), KafkaException)
         if error is not None:
             raise AbortableError(f"could not look output topics up: {error.args[0].str()}")
         deadline = self._clock() + 2 * _ANSWER_S
         for name, answer in answers.items():
-            found: list[Described] = []
+            found: list[DescribedOutput] = []
             late = partial(answer.result, max(0.0, deadline - self._clock()))
             refused = error_of(lambda late=late, found=found: found.append(late()), Exception)
             problem = None
@@ -146,7 +146,7 @@ class OutputTopics:
             self._seen[name] = _Seen(self._clock(), problem)
         return missing
 
-    def _judge_sink(self, answer: Future[Described]) -> None:
+    def _judge_sink(self, answer: Future[DescribedOutput]) -> None:
         error = answer.exception()
         if error is not None:
             if _code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART and self._sink is not None:

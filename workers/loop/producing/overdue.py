@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from workers.loop.slices import SLICE_S, Patience
+from workers.loop.slices import SLICE_S, CallPatience
 
 THREAD_NAME = "overdue call"
 """The name of the thread that makes a call: as long as it lives, so do the objects of the call."""
 
 
-def ends_within(call: Callable[[], None], patience: Patience) -> bool:
+def ends_within(call: Callable[[], None], patience: CallPatience) -> bool:
     """Make the call in a thread of its own; False when patience ended first. It then continues by itself.
 
     After False, the objects of the call must not be used again. Raises the error of the call.

@@ -25,7 +25,7 @@ class _Identity(msgspec.Struct):
     eos: _Eos = msgspec.field(default_factory=_Eos)
 
 
-class _Window(msgspec.Struct):
+class _StatisticsWindow(msgspec.Struct):
     avg: float = 0
     max: float = 0
 
@@ -38,18 +38,18 @@ class _Broker(msgspec.Struct):
     state: str = _UP
     outbuf_msg_cnt: int = 0
     waitresp_cnt: int = 0
-    rtt: _Window = msgspec.field(default_factory=_Window)
-    throttle: _Window = msgspec.field(default_factory=_Window)
+    rtt: _StatisticsWindow = msgspec.field(default_factory=_StatisticsWindow)
+    throttle: _StatisticsWindow = msgspec.field(default_factory=_StatisticsWindow)
 
 
-class _Partition(msgspec.Struct):
+class _PartitionStatistics(msgspec.Struct):
     leader: int = -1
     msgq_cnt: int = 0
     xmit_msgq_cnt: int = 0
 
 
 class _Topic(msgspec.Struct):
-    partitions: dict[str, _Partition] = msgspec.field(default_factory=dict[str, _Partition])
+    partitions: dict[str, _PartitionStatistics] = msgspec.field(default_factory=dict[str, _PartitionStatistics])
 
 
 class _Queues(msgspec.Struct):

@@ -20,10 +20,10 @@ from workers.loop.errors import PipelineStopError
 from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.settling import MakeProducer
-from workers.sinks.file_sink import FileSink, Identity
+from workers.sinks.file_sink import FileSinkWriter, WriterIdentity
 from workers.sinks.parts import Buffers
 from workers.sinks.spool_folder import SpoolFolder
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 from workers.sinks.upload_pace import UploadPace
 from workers.sinks.verification import MOST_DUE, DifferenceError, UnreadError, Verification
 
@@ -43,12 +43,12 @@ class TaskFiles:
         self._attempt = secrets.token_hex(8)
         self._folder = SpoolFolder()
         self._buffers = Buffers()
-        self._store = Store(settings.root)
+        self._store = UploadStore(settings.root)
         # Weakly: they come and go with their producers.
-        self._sinks: WeakSet[FileSink] = WeakSet()
+        self._sinks: WeakSet[FileSinkWriter] = WeakSet()
         self._paces: WeakSet[UploadPace] = WeakSet()
         # Strongly, unlike the sinks: the last checkpoint of a partition is committed as it is released.
-        self._verifications: list[tuple[ref[FileSink], Verification]] = []
+        self._verifications: list[tuple[ref[FileSinkWriter], Verification]] = []
 
     @property
     def rotate_ms(self) -> int:
@@ -68,7 +68,7 @@ class TaskFiles:
         One sink for all does not work: a call of a discarded producer may still be in its sink after it was abandoned.
         The checkpoints of one id are numbered through all of them, and the pace of the store is learned once.
         """
-        identity = Identity(
+        identity = WriterIdentity(
             pipeline=self._specification.pipeline,
             transactional_id=transactional_id or self._specification.transactional_id or "",
             attempt=self._attempt,
@@ -87,8 +87,8 @@ class TaskFiles:
 
         return made
 
-    def _sink(self, identity: Identity, numbers: Iterator[int], pace: UploadPace) -> FileSink:
-        sink = FileSink(
+    def _sink(self, identity: WriterIdentity, numbers: Iterator[int], pace: UploadPace) -> FileSinkWriter:
+        sink = FileSinkWriter(
             self._settings,
             identity,
             store=self._store,

@@ -23,7 +23,7 @@ from workers.loop.errors import (
 from workers.loop.producing.overdue import ends_within
 from workers.loop.producing.producers import QueueingProducer, SendsFor
 from workers.loop.producing.statistics import Statistics
-from workers.loop.slices import Patience, in_slices
+from workers.loop.slices import CallPatience, in_slices
 from workers.transforms import Output
 
 _OVERDUE_S = 2.0
@@ -83,7 +83,7 @@ class TransactionalProducer(QueueingProducer):
         if error is not None and not isinstance(error, FatalError):
             raise error
 
-    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: CallPatience) -> None:
         """Add the input offsets, with group metadata read here and now (rule 2).
 
         After REBALANCE_IN_PROGRESS it is tried once more with metadata read again. The caller has just checked the
@@ -100,7 +100,7 @@ class TransactionalProducer(QueueingProducer):
             raise error
         self._send_offsets(offsets, sends_for, patience.until(deadline))
 
-    def _send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, patience: Patience) -> None:
+    def _send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, patience: CallPatience) -> None:
         metadata, live = sends_for.consumer_group_metadata(), self.live
         overdue_s = patience.bound_s + _OVERDUE_S
         deadline = time.monotonic() + overdue_s
@@ -125,7 +125,7 @@ class TransactionalProducer(QueueingProducer):
                 f"could not send the input offsets within {patience.bound_s:.1f} s: {error}", code=error.code
             ) from error
 
-    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
+    def commit(self, *, patience: CallPatience, confirmed: Callable[[], None]) -> None:
         """Commit; OutcomeUnknownError when the coordinator does not report the outcome in time.
 
         A fenced commit has an unknown outcome too. The client repeats a commit whose answer was lost, and then receives
@@ -147,7 +147,7 @@ class TransactionalProducer(QueueingProducer):
             raise
         confirmed()
 
-    def abort(self, *, patience: Patience) -> None:
+    def abort(self, *, patience: CallPatience) -> None:
         """Abort the open transaction; raises RetriableError when the coordinator does not answer in time.
 
         After outputs that failed the client also requests its next epoch in here (KIP-360). It continues to do so after

@@ -23,7 +23,7 @@ HEADER_PREFIX = "fenceline."
 _MAX_ERROR_LENGTH = 4_000
 
 
-class Window:
+class FailureWindow:
     """The records of committed checkpoints: how many, and at which of them were bad ones.
 
     open: the bad ones in all checkpoints that are open now.
@@ -43,10 +43,10 @@ class BadRecords:
     all share `window`.
     """
 
-    def __init__(self, handling: ErrorHandling, *, announce: Announce, window: Window | None = None) -> None:
+    def __init__(self, handling: ErrorHandling, *, announce: Announce, window: FailureWindow | None = None) -> None:
         self._handling = handling
         self._announce = announce
-        self._window = window or Window()
+        self._window = window or FailureWindow()
         self._read_open = 0
         self._bad_open: list[int] = []
         self._first_open: str | None = None

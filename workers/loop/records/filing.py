@@ -14,7 +14,7 @@ from workers.loop.records.failures import BadRecords
 from workers.loop.records.processing import Processing
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.telling.tally import Work
-from workers.sinks.file_sink import Dated, FileSink, SinkError
+from workers.sinks.file_sink import Dated, FileSinkWriter, SinkError
 from workers.transforms import Output, Processed
 from workers.transforms.carrying import transformed
 
@@ -53,7 +53,12 @@ class Filing(Processing):
         self._treat(messages, failed, producer, work, bad_records)
 
     def _file(
-        self, messages: list[Message], processed: Processed, sink: FileSink, work: Work, failed: dict[int, Exception]
+        self,
+        messages: list[Message],
+        processed: Processed,
+        sink: FileSinkWriter,
+        work: Work,
+        failed: dict[int, Exception],
     ) -> None:
         bytes_out = count = 0
         verification = sink.verification

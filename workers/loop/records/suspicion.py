@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from workers.loop.group.membership import Committed
+from workers.loop.group.membership import CommittedPosition
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.records import trials
 from workers.loop.records.trials import UNLIMITED, Trial
@@ -53,7 +53,7 @@ class Suspicion:
         """The partitions whose notes have not been read and judged since they were assigned."""
         return [name for name in partitions if self._vetted.get(name) != self._ownership.number(name)]
 
-    def vet(self, partition: Partition, committed: Committed) -> None:
+    def vet(self, partition: Partition, committed: CommittedPosition) -> None:
         """Take over the note beside the committed offset; until `vetted` it may be reported again."""
         if self._marked.get(partition) == (self._ownership.number(partition), committed.metadata):
             # Our own mark, from a commit that was not answered: no worker died of it.

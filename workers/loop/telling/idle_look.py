@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from workers.loop.errors import LoopError
-from workers.loop.group.membership import Committed, Membership
+from workers.loop.group.membership import CommittedPosition, Membership
 from workers.loop.group.ownership import Partition
 from workers.loop.lanes import Lane, Lanes
 from workers.loop.records.trials import tells_of_a_trial
-from workers.loop.telling.progress import Progress
+from workers.loop.telling.progress import ProgressReporter
 
 _EVERY_S = 1.0
 _ASK_S = 0.2
@@ -18,7 +18,9 @@ _ASK_S = 0.2
 class IdleLook:
     """Sends a few requests to brokers, once a second. Nothing depends on the answers: missing ones are repeated."""
 
-    def __init__(self, membership: Membership, *, lanes: Lanes, progress: Progress, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, membership: Membership, *, lanes: Lanes, progress: ProgressReporter, clock: Callable[[], float]
+    ) -> None:
         self._membership = membership
         self._lanes = lanes
         self._progress = progress
@@ -41,7 +43,7 @@ class IdleLook:
         remove the epoch that shows it. So the lane rewinds and the client asks.
         """
         unvetted = frozenset(lane.suspicion.unvetted(moved))
-        found: Mapping[Partition, Committed] = {}
+        found: Mapping[Partition, CommittedPosition] = {}
         if unvetted:
             try:
                 found = self._membership.committed(unvetted, timeout_s=_ASK_S)

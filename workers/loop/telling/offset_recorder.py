@@ -12,16 +12,16 @@ import msgspec
 
 from app.core.wire.offset_events import (
     Assigned,
-    Checkpoint,
+    CheckpointOutcome,
     Event,
-    Found,
     GivenUp,
-    Leaving,
-    Outcome,
+    PartitionLeaving,
     Positioned,
+    RecordedCheckpoint,
+    StartReason,
     checkpoints_of,
 )
-from app.core.wire.offset_report import Init, PartitionOffsets
+from app.core.wire.offset_report import Init, ReportedPartition
 from workers.loop.group.ownership import Ownership, Partition
 
 KEPT = 2000
@@ -77,7 +77,7 @@ class OffsetRecorder:
         self._stands: dict[Partition, int] = {}
         self._stood: dict[Partition, int | None] = {}
         self._polled: dict[Partition, tuple[int, int]] = {}
-        self._open: dict[Partition, list[Checkpoint]] = {}
+        self._open: dict[Partition, list[RecordedCheckpoint]] = {}
         self._lock = threading.Lock()
 
     # Recorded by the loop
@@ -89,13 +89,13 @@ class OffsetRecorder:
             self._forget_place(name)
             self._record(name, Assigned(index=0, number=self._ownership.number(name), generation=known))
 
-    def given_up(self, partitions: Iterable[Partition], how: Leaving) -> None:
+    def given_up(self, partitions: Iterable[Partition], how: PartitionLeaving) -> None:
         for name in partitions:
             self._forget_place(name)
             self._record(name, GivenUp(index=0, number=self._ownership.number(name), how=how))
 
     def positioned(
-        self, name: Partition, offset: int, found: Found = Found.COMMITTED, *, gone_from: int | None = None
+        self, name: Partition, offset: int, found: StartReason = StartReason.COMMITTED, *, gone_from: int | None = None
     ) -> None:
         """Record that reading begins at `offset`, or rewinds to it."""
         self._forget_place(name)
@@ -106,7 +106,7 @@ class OffsetRecorder:
     def begun_for_others(self, name: Partition, offset: int) -> None:
         """Record that the group begins at `offset` in a partition of another task, or without an owner yet."""
         number = self._ownership.number(name)
-        self._record(name, Positioned(index=0, number=number, offset=offset, found=Found.NOTHING_COMMITTED))
+        self._record(name, Positioned(index=0, number=number, offset=offset, found=StartReason.NOTHING_COMMITTED))
 
     def begins(self, name: Partition, committed: int) -> None:
         """Record that the client reads by itself from the committed offset, and has delivered or is about to."""
@@ -143,7 +143,7 @@ class OffsetRecorder:
                 number = polled_under if reached == position else number
             begins = self._stood.pop(name) if name in self._stood else self._stands.get(name)
             self._stands[name] = position
-            share = Checkpoint(
+            share = RecordedCheckpoint(
                 index=0,
                 number=number,
                 begins=begins,
@@ -151,7 +151,7 @@ class OffsetRecorder:
                 last=last,
                 next=position,
                 records=known,
-                outcome=Outcome.UNKNOWN,
+                outcome=CheckpointOutcome.UNKNOWN,
             )
             shares = self._open.get(name)
             if shares is None:
@@ -162,7 +162,7 @@ class OffsetRecorder:
             else:
                 shares.append(share)
 
-    def ended(self, outcome: Outcome, partitions: Collection[Partition] | None = None) -> None:
+    def ended(self, outcome: CheckpointOutcome, partitions: Collection[Partition] | None = None) -> None:
         """End the open checkpoint, or that of these partitions. The reporting thread sees it open or recorded."""
         if not self._open:
             return
@@ -196,9 +196,9 @@ class OffsetRecorder:
         with self._lock:
             return tuple(init for of_its_id in self._inits.values() for init in of_its_id)
 
-    def untold(self, limit: int) -> tuple[PartitionOffsets, ...]:
+    def untold(self, limit: int) -> tuple[ReportedPartition, ...]:
         """The partitions with events that are not stored yet; of their events the oldest, up to `limit` in all."""
-        found: list[PartitionOffsets] = []
+        found: list[ReportedPartition] = []
         with self._lock:
             for name, told in self._told.items():
                 fresh = [event for event in told.waiting if event is not told.stored][:limit]
@@ -206,7 +206,7 @@ class OffsetRecorder:
                 is_open = name in self._open
                 if fresh or told.said != (told.recorded, is_open):
                     found.append(
-                        PartitionOffsets(
+                        ReportedPartition(
                             topic=name[0],
                             partition=name[1],
                             recorded=told.recorded,
@@ -216,7 +216,7 @@ class OffsetRecorder:
                     )
         return tuple(found)
 
-    def stored(self, report: Iterable[PartitionOffsets]) -> None:
+    def stored(self, report: Iterable[ReportedPartition]) -> None:
         """Record that the events of `untold` are stored. Later or grown events stay in the queue."""
         with self._lock:
             for entry in report:
@@ -250,7 +250,11 @@ class OffsetRecorder:
         told = self._told.setdefault(name, _Told())
         now_ms = self._now_ms()
         last = told.waiting[-1] if told.waiting else None
-        if isinstance(last, Checkpoint) and isinstance(event, Checkpoint) and _follows(last, event, now_ms):
+        if (
+            isinstance(last, RecordedCheckpoint)
+            and isinstance(event, RecordedCheckpoint)
+            and _follows(last, event, now_ms)
+        ):
             told.newest = last.checkpoints + event.checkpoints
             told.waiting[-1] = _joined(last, event, checkpoints=told.newest, until_ms=now_ms)
             return
@@ -268,20 +272,22 @@ class OffsetRecorder:
 
 def _may_grow(waiting: deque[Event]) -> bool:
     only = waiting[0]
-    return len(waiting) == 1 and isinstance(only, Checkpoint) and only.outcome is Outcome.COMMITTED
+    return len(waiting) == 1 and isinstance(only, RecordedCheckpoint) and only.outcome is CheckpointOutcome.COMMITTED
 
 
-def _follows(last: Checkpoint, event: Checkpoint, now_ms: int) -> bool:
+def _follows(last: RecordedCheckpoint, event: RecordedCheckpoint, now_ms: int) -> bool:
     """True if both are committed, nothing lies between them, and one event may cover the time of both."""
     return (
-        last.outcome is event.outcome is Outcome.COMMITTED
+        last.outcome is event.outcome is CheckpointOutcome.COMMITTED
         and last.number == event.number
         and last.next == event.begins
         and (last.at_ms is None or now_ms - last.at_ms < GROWS_FOR_MS)
     )
 
 
-def _joined(whole: Checkpoint, share: Checkpoint, *, checkpoints: int = 1, until_ms: int | None = None) -> Checkpoint:
+def _joined(
+    whole: RecordedCheckpoint, share: RecordedCheckpoint, *, checkpoints: int = 1, until_ms: int | None = None
+) -> RecordedCheckpoint:
     """Join two consecutive checkpoints. A field that one of them lacks is missing in the result."""
     return msgspec.structs.replace(
         whole,

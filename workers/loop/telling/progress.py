@@ -14,7 +14,7 @@ from workers.loop.group.membership import Membership
 from workers.loop.group.ownership import Partition
 from workers.loop.group.remembered import Remembered
 from workers.loop.telling.latency import LatencyWindow
-from workers.loop.telling.tally import Tally
+from workers.loop.telling.tally import WorkTally
 
 INTERVAL_S = 0.5
 
@@ -31,14 +31,14 @@ _AT_REST = frozenset({TaskState.PAUSED, TaskState.DRAINED, TaskState.SUPERSEDED,
 _NO_PRODUCER = PartitionProducer(None, None, None)
 
 
-class Progress:
+class ProgressReporter:
     """Keeps the state and publishes a snapshot: at once when the state changes, else every half second.
 
     last_error: the last error; it stays. obstacle: the reason of a present wait; reported in its place while it lasts.
     has_survived: whether this process has processed a record.
     """
 
-    def __init__(self, control: Control, tally: Tally) -> None:
+    def __init__(self, control: Control, tally: WorkTally) -> None:
         self.latency = LatencyWindow()
         self.last_error: str | None = None
         self.obstacle: str | None = None

@@ -29,7 +29,7 @@ class Totals:
         self.fencings = 0
 
 
-class Tally:
+class WorkTally:
     """Totals of committed work, beside the work of the open checkpoint.
 
     `totals` is given where several checkpoints are open at once: each has a tally, and they add up.

@@ -14,7 +14,7 @@ from app.core.access.service import command_log
 from app.core.access.service.secret_sums import sha256_of
 from app.core.access.store.access import AccessStore
 from app.core.access.store.identity import IdentityStore
-from app.kit.access import Link, Principal, Role, RunTokenScope, Session, Token, Verb, refuse_name, require
+from app.kit.access import LoginLink, Principal, Role, RunTokenScope, Session, Token, Verb, refuse_name, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import UnauthenticatedError
 
@@ -134,7 +134,7 @@ async def _open_session(
     principal: Principal,
     *,
     token_id: str | None = None,
-    link: Link | None = None,
+    link: LoginLink | None = None,
     lifetime: timedelta,
     now: datetime,
 ) -> tuple[Session, str]:

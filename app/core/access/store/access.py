@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 from app.core.access.tables.access import idempotency_keys, one_time_links, sessions, tokens
 from app.core.runs.store.runs import as_uuid
 from app.core.runs.tables.runs import run_tokens
-from app.kit.access import Link, Principal, Role, RunTokenScope, Session, Token
+from app.kit.access import LoginLink, Principal, Role, RunTokenScope, Session, Token
 from app.kit.db.store import DatabaseStore
 from app.kit.errors import NotFoundError
 
@@ -85,7 +85,7 @@ class AccessStore(DatabaseStore):
             )
         )
 
-    async def take_link(self, secret_sha256: str, *, now: datetime) -> Link | None:
+    async def take_link(self, secret_sha256: str, *, now: datetime) -> LoginLink | None:
         """Use a link up. None: unknown, used or expired. If two try at once, one gets it."""
         row = await self._db.row(
             sa.update(one_time_links)
@@ -99,7 +99,7 @@ class AccessStore(DatabaseStore):
         )
         if row is None:
             return None
-        return Link(
+        return LoginLink(
             principal=Principal(name=row.name, role=Role(row.role)),
             created_at=row.created_at,
             created_by=row.created_by,
@@ -111,7 +111,7 @@ class AccessStore(DatabaseStore):
         principal: Principal,
         secret_sha256: str,
         token_id: str | None,
-        link: Link | None,
+        link: LoginLink | None,
         expires_at: datetime,
         now: datetime,
     ) -> Session:

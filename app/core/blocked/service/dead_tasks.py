@@ -18,14 +18,14 @@ from app.core.mappings.mapping import IdKind
 from app.kit.access import RECONCILER, Verb, require
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
-from app.kit.errors import OutcomeUnknownError, UnavailableError
+from app.kit.errors import ActOutcomeUnknownError, UnavailableError
 
 _BY = RECONCILER
 _TIMEOUT_S = 5.0
 _NOT_ENDED = {NotEnded.MOVED_ON: DeadEnd.MOVED_ON, NotEnded.UNSUPPORTED: DeadEnd.UNSUPPORTED}
 
 
-class Ended(NamedTuple):
+class EndedDeadTask(NamedTuple):
     """The result; `said` is the brokers' reason against it."""
 
     result: DeadEnd
@@ -34,7 +34,7 @@ class Ended(NamedTuple):
 
 async def end_what_is_left(
     unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, cluster: Cluster, dead: DeadProducer, *, clock: Clock
-) -> Ended:
+) -> EndedDeadTask:
     """End the open transaction of a dead producer, if its id still has that producer.
 
     1. owner of the id            a worker's report proves nothing about ids that its pipeline does not own
@@ -48,18 +48,20 @@ async def end_what_is_left(
     require(_BY, Verb.END_DEAD_TRANSACTION)
     connection = cluster.connection()
     if not await _is_owned(unit_of_work, cluster, dead):
-        return Ended(DeadEnd.NOT_OURS, f"the pipeline does not own the id {dead.transactional_id}")
+        return EndedDeadTask(DeadEnd.NOT_OURS, f"the pipeline does not own the id {dead.transactional_id}")
     try:
         known = await brokers.describe_transaction(connection, dead.transactional_id, timeout_s=_TIMEOUT_S)
         if isinstance(known, Refused):
-            return Ended(DeadEnd.UNANSWERED if known.is_open else DeadEnd.REFUSED, known.sentence)
+            return EndedDeadTask(DeadEnd.UNANSWERED if known.is_open else DeadEnd.REFUSED, known.sentence)
         result = left_by(dead, known)
         if result is not None:
-            return Ended(result)
+            return EndedDeadTask(result)
         if not await brokers.can_end_transactions(connection, dead.transactional_id, timeout_s=_TIMEOUT_S):
-            return Ended(DeadEnd.UNSUPPORTED, "this requires brokers of 4.0 or later with transaction.version 2")
+            return EndedDeadTask(
+                DeadEnd.UNSUPPORTED, "this requires brokers of 4.0 or later with transaction.version 2"
+            )
     except UnavailableError as error:
-        return Ended(DeadEnd.UNANSWERED, error.message)
+        return EndedDeadTask(DeadEnd.UNANSWERED, error.message)
     command = await _written(unit_of_work, cluster, dead, clock=clock)
     try:
         answer = await brokers.end_transaction(
@@ -69,14 +71,14 @@ async def end_what_is_left(
             producer_epoch=dead.producer_epoch,
             timeout_s=_TIMEOUT_S,
         )
-    except OutcomeUnknownError as error:
-        return Ended(DeadEnd.UNANSWERED, error.message)
+    except ActOutcomeUnknownError as error:
+        return EndedDeadTask(DeadEnd.UNANSWERED, error.message)
     except UnavailableError as error:
-        return Ended(DeadEnd.REFUSED, error.message)
+        return EndedDeadTask(DeadEnd.REFUSED, error.message)
     if isinstance(answer, NotEnded):
-        return Ended(_NOT_ENDED[answer])
+        return EndedDeadTask(_NOT_ENDED[answer])
     await _told(unit_of_work, cluster, dead, command, answer, clock=clock)
-    return Ended(DeadEnd.ENDED)
+    return EndedDeadTask(DeadEnd.ENDED)
 
 
 async def _is_owned(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer) -> bool:

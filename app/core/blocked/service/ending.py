@@ -9,40 +9,42 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.blocked.diagnosis import Diagnosis, Verdict, diagnose_partition
-from app.core.blocked.ending import EndPlan, Plan, plan_end, plan_fence
+from app.core.blocked.diagnosis import AdviceVerdict, Diagnosis, diagnose_partition
+from app.core.blocked.ending import EndingPlan, EndPlan, plan_end, plan_fence
 from app.core.blocked.facts import KnownTransaction, PartitionFacts, Refused
 from app.core.blocked.service.explaining import Ask, ids_in
 from app.core.clusters.brokers import Connection, TopicPartition
 from app.kit.errors import ConflictError, UnavailableError
 
-Note = Callable[[Plan], Awaitable[None]]
+Note = Callable[[EndingPlan], Awaitable[None]]
 
 _SETTLES_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.1
 
 
-async def _noted_by_nobody(plan: Plan) -> None:
+async def _noted_by_nobody(plan: EndingPlan) -> None:
     """Without a server there is no command log."""
 
 
-class Fenced(msgspec.Struct, frozen=True, kw_only=True):
+class FenceResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result: the new producer id and epoch of the id. state: its coordinator's answer afterwards."""
 
-    plan: Plan
+    plan: EndingPlan
     producer_id: int
     producer_epoch: int
     state: str | None
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """The result, and the state of the partition's consumers afterwards."""
 
     plan: EndPlan
     after: Diagnosis
 
 
-async def plan_fencing(brokers: TransactionBrokers, connection: Connection, transactional_id: str, ask: Ask) -> Plan:
+async def plan_fencing(
+    brokers: TransactionBrokers, connection: Connection, transactional_id: str, ask: Ask
+) -> EndingPlan:
     """Plan a fence of the id, by its state now. Changes nothing."""
     known = await brokers.describe_transaction(connection, transactional_id)
     return plan_fence(transactional_id, known, await ask([transactional_id]))
@@ -56,7 +58,7 @@ async def fence(
     *,
     force: bool,
     note: Note = _noted_by_nobody,
-) -> Fenced:
+) -> FenceResult:
     """Read the state of the id again, and fence the id.
 
     note: called with the plan just before the change; if it fails, nothing is changed.
@@ -72,7 +74,7 @@ async def fence(
     except UnavailableError:
         # The id is fenced, also if the coordinator does not answer now.
         after = None
-    return Fenced(
+    return FenceResult(
         plan=plan,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
@@ -107,7 +109,7 @@ async def end(
     planned: EndPlan,
     force: bool,
     note: Note = _noted_by_nobody,
-) -> Ended:
+) -> EndedTransaction:
     """Read the partition again and write the marker, if the transaction is still the planned one.
 
     note, and the errors: as of `fence`.
@@ -127,8 +129,10 @@ async def end(
         after = diagnose_partition(facts, await ask(ids_in([facts])))
     except UnavailableError as error:
         headline = f"The marker is written into {name}. The state of its consumers is not known: {error.message}"
-        after = Diagnosis(subject=name, verdict=Verdict.CANNOT_TELL, headline=headline, links=(), advice="Check again.")
-    return Ended(plan=plan, after=after)
+        after = Diagnosis(
+            subject=name, verdict=AdviceVerdict.CANNOT_TELL, headline=headline, links=(), advice="Check again."
+        )
+    return EndedTransaction(plan=plan, after=after)
 
 
 async def _without(
@@ -144,7 +148,7 @@ async def _without(
         await asyncio.sleep(_LOOK_EVERY_S)
 
 
-def _raise_if_refused(plan: Plan, name: str, *, force: bool) -> None:
+def _raise_if_refused(plan: EndingPlan, name: str, *, force: bool) -> None:
     refusal = plan.refusal(force=force)
     if refusal is not None:
         raise ConflictError(f"{name} is unchanged: {refusal}")

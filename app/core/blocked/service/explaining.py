@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from app.core.blocked import diagnosis
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.blocked.diagnosis import Asked, Explanation, Kind
+from app.core.blocked.diagnosis import Asked, DiagnosisKind, Explanation
 from app.core.blocked.facts import PartitionFacts
 from app.core.blocked.group_diagnosis import diagnose_group
 from app.core.clusters.brokers import Connection
@@ -22,21 +22,21 @@ _PARTITION = re.compile(r"(.+):([0-9]{1,9})")
 
 
 async def explain(
-    brokers: TransactionBrokers, connection: Connection, target: str, ask: Ask, *, kind: Kind | None = None
+    brokers: TransactionBrokers, connection: Connection, target: str, ask: Ask, *, kind: DiagnosisKind | None = None
 ) -> Explanation:
     """Explain TOPIC:PARTITION, else a group, else a topic; only that of `kind`, if it is given.
 
     Raises NotFoundError if none of them exists.
     """
     partition = _PARTITION.fullmatch(target)
-    if partition is not None and kind is not Kind.GROUP:
+    if partition is not None and kind is not DiagnosisKind.GROUP:
         return await explain_topic(brokers, connection, partition[1], ask, only=[int(partition[2])])
-    if kind is Kind.TOPIC:
+    if kind is DiagnosisKind.TOPIC:
         return await explain_topic(brokers, connection, target, ask)
     try:
         return await explain_group(brokers, connection, target, ask)
     except NotFoundError:
-        if kind is Kind.GROUP:
+        if kind is DiagnosisKind.GROUP:
             raise
     try:
         return await explain_topic(brokers, connection, target, ask)

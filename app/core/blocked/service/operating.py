@@ -8,10 +8,10 @@ from typing import Any
 from app.core.access.command import Command
 from app.core.access.service import command_log
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.blocked.diagnosis import Explanation, Kind
-from app.core.blocked.ending import EndPlan, Plan
+from app.core.blocked.diagnosis import DiagnosisKind, Explanation
+from app.core.blocked.ending import EndingPlan, EndPlan
 from app.core.blocked.service import ending, explaining
-from app.core.blocked.service.ending import Ended, Fenced
+from app.core.blocked.service.ending import EndedTransaction, FenceResult
 from app.core.blocked.service.owners import ask_of
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
@@ -23,7 +23,7 @@ from app.core.observing.service.observations import Observations
 from app.kit.access import Principal, Verb, require
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from app.kit.errors import InvalidError, OutcomeUnknownError, PreconditionError
+from app.kit.errors import ActOutcomeUnknownError, InvalidError, PreconditionError
 
 
 async def explain(
@@ -32,7 +32,7 @@ async def explain(
     *,
     cluster: str,
     target: str,
-    kind: Kind | None,
+    kind: DiagnosisKind | None,
     observations: Observations,
     clock: Clock,
 ) -> Explanation:
@@ -51,7 +51,7 @@ async def preview_fence(
     transactional_id: str,
     observations: Observations,
     clock: Clock,
-) -> Plan:
+) -> EndingPlan:
     """Preview `fence` by the state now."""
     entry = await _entry(unit_of_work, cluster)
     return await ending.plan_fencing(
@@ -71,7 +71,7 @@ async def fence(
     why: str | None,
     observations: Observations,
     clock: Clock,
-) -> Fenced:
+) -> FenceResult:
     """Abort the open transaction of the id, and fence its current producer.
 
     Raises ConflictError with the objections, OutcomeUnknownError without a confirmation.
@@ -89,12 +89,12 @@ async def fence(
     )
     ask = ask_of(unit_of_work, observations, entry, clock)
 
-    async def note(plan: Plan) -> None:
+    async def note(plan: EndingPlan) -> None:
         await order.write(unit_of_work, plan, now=clock.now())
 
     try:
         fenced = await ending.fence(brokers, entry.connection(), transactional_id, ask, force=force, note=note)
-    except OutcomeUnknownError:
+    except ActOutcomeUnknownError:
         # A command without an answer proves less, and may be the only evidence of its user.
         async with unit_of_work() as own:
             await record_cases(own, _cases_of_fence(order, transactional_id), now=clock.now())
@@ -150,7 +150,7 @@ async def end(
     why: str | None,
     observations: Observations,
     clock: Clock,
-) -> Ended:
+) -> EndedTransaction:
     """Write an abort marker for the transaction of the preview.
 
     expected: its producer id, epoch and start offset, from the preview that the user confirmed. PreconditionError if
@@ -183,14 +183,14 @@ async def end(
         why=why,
     )
 
-    async def note(plan: Plan) -> None:
+    async def note(plan: EndingPlan) -> None:
         await order.write(unit_of_work, plan, now=clock.now())
 
     try:
         ended = await ending.end(
             brokers, entry.connection(), topic, partition, ask, planned=planned, force=force, note=note
         )
-    except OutcomeUnknownError:
+    except ActOutcomeUnknownError:
         # As of a fence: a marker that is found later is attributed to this command.
         async with unit_of_work() as own:
             await record_cases(own, [_case_of_end(order, expected, topic, partition, ())], now=clock.now())
@@ -243,9 +243,9 @@ class _Order:
         self._details = details
         self._by = by
         self._why = why
-        self._written: tuple[Command, Plan] | None = None
+        self._written: tuple[Command, EndingPlan] | None = None
 
-    async def write(self, unit_of_work: UnitOfWorkFactory, plan: Plan, *, now: datetime) -> None:
+    async def write(self, unit_of_work: UnitOfWorkFactory, plan: EndingPlan, *, now: datetime) -> None:
         async with unit_of_work() as own:
             command = await command_log.record(
                 own,
@@ -261,7 +261,7 @@ class _Order:
         self._written = command, plan
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> EndingPlan:
         """The state read just before the change."""
         return self._as_written[1]
 
@@ -278,7 +278,7 @@ class _Order:
         )
 
     @property
-    def _as_written(self) -> tuple[Command, Plan]:
+    def _as_written(self) -> tuple[Command, EndingPlan]:
         if self._written is None:
             raise AssertionError("the command log entry comes before the change")
         return self._written

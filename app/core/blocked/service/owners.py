@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from app.core.blocked.diagnosis import Asked
-from app.core.blocked.facts import Owner
+from app.core.blocked.facts import TaskOwner
 from app.core.blocked.service.explaining import Ask
 from app.core.clusters.cluster import Cluster
 from app.core.ids.store.transactional_ids import TransactionalIdStore
@@ -37,7 +37,7 @@ def ask_of(unit_of_work: UnitOfWorkFactory, observations: Observations, cluster:
     return ask
 
 
-async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, Owner]:
+async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, TaskOwner]:
     """Return the ids that a Fenceline pipeline owns. A task that has ended, or never reported, has no heartbeat."""
     owned = await uow.of(TransactionalIdStore).owners(kafka_cluster_id=kafka_cluster_id, ids=ids)
     runs = {name: await uow.of(RunStore).find_live(name) for name in {one.pipeline for one in owned}}
@@ -70,11 +70,11 @@ async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[s
 
 def _owner(
     owner: TransactionalIdOwner, at: tuple[int | None, int | None], status: TaskStatus | None, *, has_run: bool
-) -> Owner:
+) -> TaskOwner:
     ordinal, task = at
     place = owner.pipeline if ordinal is None else f"{owner.pipeline}, instance {ordinal}, task {task}"
     if status is None:
-        return Owner(name=place if has_run else f"{place} (no live run)", heartbeat_ms=None)
+        return TaskOwner(name=place if has_run else f"{place} (no live run)", heartbeat_ms=None)
     name = f"{place} on {status.last.host} ({status.last.state.replace('_', ' ')})"
     has_ended = status.last.state in _ENDED
-    return Owner(name=name, heartbeat_ms=None if has_ended else int(status.received_at.timestamp() * 1000))
+    return TaskOwner(name=name, heartbeat_ms=None if has_ended else int(status.received_at.timestamp() * 1000))

@@ -20,7 +20,7 @@ from app.core.fencing.service.feed import FencingLine
 from app.core.fencing.story import story_of
 from app.core.observing.service import groups
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -35,7 +35,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
 Name = Annotated[str, Query(max_length=100, pattern=r"^[^\x00]*$")]
 _PAGE = 50
-_AS_IT_SHOULD_BE = (Phase.LIVE, Phase.ABSENT)
+_AS_IT_SHOULD_BE = (ReadingPhase.LIVE, ReadingPhase.ABSENT)
 
 
 class Within(StrEnum):
@@ -64,7 +64,7 @@ _CONFIDENCE_WORDS = {
 }
 
 
-class Wanted:
+class FencingSelection:
     """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
@@ -102,10 +102,10 @@ class Wanted:
         }
 
 
-WantedDep = Annotated[Wanted, Depends()]
+WantedDep = Annotated[FencingSelection, Depends()]
 
 
-def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
+def looking_at_list(wiring: Wiring, asked: FencingSelection) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         # Events that are no fencing are shown only if the filter names their cause.

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from app.core.fencing.story import Moment, Side, Story
-from app.kit.web.pages.timeline import Bar, Lane, Mark, Timeline, Tone, places
+from app.core.fencing.story import Moment, Story, StorySide
+from app.kit.web.pages.timeline import Bar, Mark, Timeline, TimelineLane, Tone, places
 
 _MARGIN_PERCENT = 4.0
-_NAMES = {Side.OLD: "old producer", Side.NEW: "new producer", Side.GROUP: "group", Side.OPERATOR: "command"}
+_NAMES = {
+    StorySide.OLD: "old producer",
+    StorySide.NEW: "new producer",
+    StorySide.GROUP: "group",
+    StorySide.OPERATOR: "command",
+}
 
 
 def drawing_of(story: Story) -> Timeline:
     """Return the lanes of the sides that acted, each as long as it lived."""
     reached = places([*(moment.at_ms for moment in story.moments), story.taken_at_ms], margin=_MARGIN_PERCENT)
     cut = reached[story.taken_at_ms]
-    lanes: list[Lane] = []
-    for side in Side:
+    lanes: list[TimelineLane] = []
+    for side in StorySide:
         moments = [moment for moment in story.moments if moment.side is side]
-        if not moments and side is not Side.OLD:
+        if not moments and side is not StorySide.OLD:
             continue
         marks = [Mark(left=reached[moment.at_ms], title=f"{_NAMES[side]} {moment.what}") for moment in moments]
         bars: list[Bar] = []
-        if side is Side.OLD:
+        if side is StorySide.OLD:
             bars = _old(marks, moments, cut)
-        elif side is Side.NEW:
+        elif side is StorySide.NEW:
             bars = [Bar(left=marks[0].left, width=100 - marks[0].left, title="has the id", tone=Tone.NEW)]
-        lanes.append(Lane(name=_NAMES[side], detail=_detail(story, side), bars=tuple(bars), marks=tuple(marks)))
+        lanes.append(TimelineLane(name=_NAMES[side], detail=_detail(story, side), bars=tuple(bars), marks=tuple(marks)))
     words = f"Producer {story.old.producer_id} epoch {story.old.producer_epoch} was ended"
     if story.new is not None:
         words += f"; producer {story.new.producer_id} epoch {story.new.producer_epoch} had its id next"
@@ -41,6 +46,6 @@ def _old(marks: list[Mark], moments: list[Moment], cut: float) -> list[Bar]:
     return bars
 
 
-def _detail(story: Story, side: Side) -> str:
-    who = {Side.OLD: story.old, Side.NEW: story.new}.get(side)
+def _detail(story: Story, side: StorySide) -> str:
+    who = {StorySide.OLD: story.old, StorySide.NEW: story.new}.get(side)
     return "" if who is None else f"producer {who.producer_id} · epoch {who.producer_epoch}"

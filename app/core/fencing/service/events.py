@@ -17,7 +17,7 @@ import msgspec
 from app.core.alerts.service import tell_of_fencing
 from app.core.fencing.cases import joined, told
 from app.core.fencing.evidence import merged
-from app.core.fencing.fencing_event import Case, Cause, FencingEvent, Verdict
+from app.core.fencing.fencing_event import Case, Cause, FencingEvent, FencingVerdict
 from app.core.fencing.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, kept_id, place_of
 from app.core.fencing.service.own_commands import OwnCommands
 from app.core.fencing.store import FencingStore
@@ -94,7 +94,7 @@ async def _told(case: Case, commands: OwnCommands) -> FencingEvent | None:
     return told(Case(case.key, merged(case.evidence, words))) if words else event
 
 
-async def _tell(uow: UnitOfWork, event: FencingEvent, before: Verdict | None, *, now: datetime) -> None:
+async def _tell(uow: UnitOfWork, event: FencingEvent, before: FencingVerdict | None, *, now: datetime) -> None:
     record = await uow.of(FencingStore).find(event.key)
     if record is not None:
         await tell_of_fencing(uow, record, before, now=now)

@@ -23,9 +23,9 @@ from app.core.fencing.service.events import record_cases
 from app.core.hanging.accounting import UNACCOUNTED_MS, Accounts, is_followed
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST, SearchBrokers, SearchConnection
 from app.core.hanging.corroboration import corroborated, is_news
-from app.core.hanging.hanging_transaction import Ended, Ending, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingEnding, HangingOutcome, HangingTransaction
 from app.core.hanging.report import UNCLEAR_SHOWN, SearchReport
-from app.core.hanging.search import Search
+from app.core.hanging.search import PartitionSearch
 from app.core.hanging.service import record_ended, record_found
 from app.core.hanging.store import HangingStore
 from app.core.hanging.torn import Torn, TornSearch
@@ -53,7 +53,7 @@ class _Over(msgspec.Struct):
     """A transaction that is no longer open; looks: the number of searches for its marker."""
 
     transaction: HangingTransaction
-    ending: Ending | None
+    ending: HangingEnding | None
     looks: int = 0
 
 
@@ -80,7 +80,7 @@ class ClusterSearch:
         self._asks_per_s = asks_per_s
         self._sweep_every_s = sweep_every_s
         self._unaccounted_ms = UNACCOUNTED_MS if unaccounted_ms is None else unaccounted_ms
-        self._search: Search | None = None
+        self._search: PartitionSearch | None = None
         self._held_open = ExitStack()
         self._connection: SearchConnection | None = None
         self._thread = _thread_of(cluster)
@@ -95,7 +95,7 @@ class ClusterSearch:
         self._report = SearchReport(cluster=cluster.name, sweep_every_ms=int(sweep_every_s * 1000))
         self._found: list[HangingTransaction] = []
         self._over: list[_Over] = []
-        self._ended: list[Ended] = []
+        self._ended: list[HangingOutcome] = []
         self._cases: list[Case] = []
         self._torn_search = TornSearch()
         self._torn: list[Torn] = []
@@ -105,7 +105,9 @@ class ClusterSearch:
         if search is None:
             async with self._unit_of_work() as uow:
                 known = await uow.of(HangingStore).open_ones(self.cluster.kafka_cluster_id)
-            search = self._search = Search(self.cluster.kafka_cluster_id, asks_per_s=self._asks_per_s, known=known)
+            search = self._search = PartitionSearch(
+                self.cluster.kafka_cluster_id, asks_per_s=self._asks_per_s, known=known
+            )
         if time.monotonic() >= self._not_before:
             try:
                 await self._ask(search)
@@ -121,7 +123,7 @@ class ClusterSearch:
         self._thread.shutdown(wait=False)
         self._thread = _thread_of(self.cluster)
 
-    async def _ask(self, search: Search) -> None:
+    async def _ask(self, search: PartitionSearch) -> None:
         connection = self._connection or await self._connect()
         await self._sweep_on(connection, search)
         await self._look(connection, search)
@@ -148,7 +150,7 @@ class ClusterSearch:
         self._partitions_at = float("-inf")
         self._to_sweep = []
 
-    async def _sweep_on(self, connection: SearchConnection, search: Search) -> None:
+    async def _sweep_on(self, connection: SearchConnection, search: PartitionSearch) -> None:
         """Ask for the ends of the next partitions; start again with all of them when the interval is over."""
         now = time.monotonic()
         if not self._to_sweep:
@@ -176,7 +178,7 @@ class ClusterSearch:
                 silent=tuple(self._silent),
             )
 
-    async def _look(self, connection: SearchConnection, search: Search) -> None:
+    async def _look(self, connection: SearchConnection, search: PartitionSearch) -> None:
         snapshot, now_ms = self._observations.of(self.cluster.name), self._now_ms()
         suspects = search.suspects(for_ms=self._unaccounted_ms, now_ms=now_ms)
         # With 50,000 ids it takes tens of milliseconds, which must not block the event loop.
@@ -206,7 +208,7 @@ class ClusterSearch:
                 self._ended.append(ended)
                 self._over.remove(over)
 
-    async def _end_of(self, connection: SearchConnection, over: _Over) -> Ended | None:
+    async def _end_of(self, connection: SearchConnection, over: _Over) -> HangingOutcome | None:
         """Return None while its marker may be on its way to the replicas: the leader reports the end at once."""
         one, ending = over.transaction, over.ending
         marker = None
@@ -216,10 +218,10 @@ class ClusterSearch:
             if marker is None and over.looks < _LOOKS_FOR_A_MARKER:
                 return None
         if marker is None:
-            return Ended(transaction=one, ending=ending or Ending.GONE, at_ms=self._now_ms())
+            return HangingOutcome(transaction=one, ending=ending or HangingEnding.GONE, at_ms=self._now_ms())
         await self._note_marker(one, marker)
-        ending = Ending.ABORTED if marker.type is MarkerType.ABORT else Ending.COMMITTED
-        return Ended(transaction=one, ending=ending, at_ms=marker.at_ms, marker_offset=marker.offset)
+        ending = HangingEnding.ABORTED if marker.type is MarkerType.ABORT else HangingEnding.COMMITTED
+        return HangingOutcome(transaction=one, ending=ending, at_ms=marker.at_ms, marker_offset=marker.offset)
 
     async def _find_foreign_markers(self, connection: SearchConnection) -> None:
         """Find the markers of torn transactions, as evidence of fencing events."""

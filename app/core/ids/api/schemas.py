@@ -10,7 +10,7 @@ from pydantic import Field
 from app.core.ids import formulas as id_formulas
 from app.core.ids import imported as id_import
 from app.core.ids import registry as domain
-from app.core.ids.registry import Orphan, Standing
+from app.core.ids.registry import IdStanding, Orphan
 from app.core.ids.service.registry import Registry as DomainRegistry
 from app.core.mappings import mapping
 from app.core.observing.schemas.reading import JournalReading
@@ -75,7 +75,7 @@ class RegisteredId(Answer):
     """
 
     transactional_id: str
-    standing: Standing
+    standing: IdStanding
     orphan: Orphan | None
     owner: Shown[mapping.TransactionalIdOwner] | None
     partitions: list[str]

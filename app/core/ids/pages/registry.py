@@ -50,7 +50,7 @@ _ORPHANED = {
 }
 
 
-class Wanted:
+class RegistrySelection:
     """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
@@ -86,10 +86,10 @@ class Wanted:
         )
 
 
-WantedDep = Annotated[Wanted, Depends()]
+WantedDep = Annotated[RegistrySelection, Depends()]
 
 
-def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
+def looking_at_list(wiring: Wiring, wanted: RegistrySelection) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         registered = [one.name for one in await clusters.list_clusters(uow)]

@@ -12,7 +12,7 @@ from app.core.clusters.store import ClusterStore
 from app.core.ids.imported import ImportFacts, ImportLine, ImportPlan, ImportWish, lines_of, plan_of
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.journals import transaction_state
-from app.core.mappings.mapping import AssignedId, IdKind, Origin
+from app.core.mappings.mapping import AssignedId, IdKind, IdOrigin
 from app.core.mappings.store.mappings import MappingStore
 from app.core.observing.service.observations import Observations
 from app.core.pipelines.pipeline_record import Pipeline
@@ -86,7 +86,7 @@ async def import_ids(
         kafka_cluster_id=cluster.kafka_cluster_id,
         group=record.definition.group_id,
         ids=[one for line in new if (one := _assigned(line)) is not None],
-        origin=Origin.IMPORTED,
+        origin=IdOrigin.IMPORTED,
         now=now,
     )
     ids = sorted({line.transactional_id for line in new})
@@ -112,7 +112,7 @@ async def forget_imports(uow: UnitOfWork, pipeline: str, *, by: Principal, why: 
     require(by, Verb.FORGET_IMPORTED_IDS)
     await uow.of(PipelineStore).get(pipeline, for_update=True)
     await _refuse_live_run(uow, pipeline)
-    await uow.of(MappingStore).unassign(pipeline=pipeline, origin=Origin.IMPORTED)
+    await uow.of(MappingStore).unassign(pipeline=pipeline, origin=IdOrigin.IMPORTED)
     ids = await uow.of(TransactionalIdStore).release(pipeline=pipeline, kind=IdKind.IMPORTED)
     await command_log.record(
         uow,

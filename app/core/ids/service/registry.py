@@ -17,7 +17,7 @@ from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.mappings.mapping import PartitionMapping
 from app.core.mappings.store.mappings import MappingStore
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import JournalStatus, Phase
+from app.core.observing.snapshot import JournalStatus, ReadingPhase
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.service.specifications import ids_of_tasks
 from app.kit.db.unit_of_work import UnitOfWork
@@ -91,7 +91,7 @@ async def count_ids(uow: UnitOfWork, observations: Observations, *, now: datetim
     seen: set[str] = set()
     for cluster in await uow.of(ClusterStore).list_all():
         snapshot = observations.of(cluster.name)
-        if snapshot.transaction_journal.phase is not Phase.LIVE or cluster.kafka_cluster_id in seen:
+        if snapshot.transaction_journal.phase is not ReadingPhase.LIVE or cluster.kafka_cluster_id in seen:
             continue
         seen.add(cluster.kafka_cluster_id)
         needed, _ = await _needed(uow, cluster.kafka_cluster_id)

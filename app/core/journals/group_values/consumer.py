@@ -48,7 +48,7 @@ class ClassicMemberMetadata(msgspec.Struct, frozen=True):
     supported_protocols: tuple[ClassicProtocol, ...]
 
 
-class Member(msgspec.Struct, frozen=True):
+class ConsumerMember(msgspec.Struct, frozen=True):
     instance_id: str | None
     rack_id: str | None
     client_id: str
@@ -140,7 +140,7 @@ _CLASSIC_METADATA = Layout(
     ),
 )
 MEMBER = Layout(
-    Member,
+    ConsumerMember,
     (
         Field("instance_id", NULLABLE_STRING),
         Field("rack_id", NULLABLE_STRING),

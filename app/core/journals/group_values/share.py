@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.core.journals.group_values.consumer import CurrentAssignment, EpochedPartitions, Member, MemberState
+from app.core.journals.group_values.consumer import ConsumerMember, CurrentAssignment, EpochedPartitions, MemberState
 from app.core.journals.wire_format import INT32, INT64, NULLABLE_STRING, STRING, UUID, Array, Enumeration
 from app.core.journals.wire_message import Field, Layout
 
@@ -64,9 +64,9 @@ class ShareStatePartitions(msgspec.Struct, frozen=True):
         return {one.topic_id: one.topic for one in (*self.initializing, *self.initialized, *self.deleting)}
 
 
-def member_of(value: ShareMember) -> Member:
+def member_of(value: ShareMember) -> ConsumerMember:
     """As a member of a KIP-848 group, which it resembles."""
-    return Member(
+    return ConsumerMember(
         instance_id=None,
         rack_id=value.rack_id,
         client_id=value.client_id,

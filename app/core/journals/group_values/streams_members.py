@@ -7,9 +7,9 @@ are left out: nothing is read or committed for them.
 from __future__ import annotations
 
 from app.core.journals.group_values.consumer import (
+    ConsumerMember,
     CurrentAssignment,
     EpochedPartitions,
-    Member,
     MemberState,
     TargetAssignment,
     TopicIdPartitions,
@@ -30,8 +30,8 @@ _STATES = {
 }
 
 
-def member_of(value: StreamsMember) -> Member:
-    return Member(
+def member_of(value: StreamsMember) -> ConsumerMember:
+    return ConsumerMember(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,

@@ -12,12 +12,12 @@ from sqlalchemy.dialects import postgresql
 from app.core.ids.store.transactional_ids import archived_of
 from app.core.mappings.mapping import (
     AssignedId,
-    Incarnation,
-    Origin,
+    IdOrigin,
     OwnershipFilter,
     PartitionMapping,
     PartitionOwner,
     PartitionOwnership,
+    ReportedIncarnation,
 )
 from app.core.mappings.store.statements import (
     CLOSE_CHANGED,
@@ -145,7 +145,7 @@ class MappingStore(DatabaseStore):
         kafka_cluster_id: str,
         group: str,
         ids: Sequence[AssignedId],
-        origin: Origin,
+        origin: IdOrigin,
         now: datetime,
     ) -> None:
         """Assign their ids to partitions; the pipeline owns the ids already. ConflictError rather than replacing
@@ -199,7 +199,7 @@ class MappingStore(DatabaseStore):
                     "already: it is not replaced"
                 )
 
-    async def unassign(self, *, pipeline: str, origin: Origin) -> int:
+    async def unassign(self, *, pipeline: str, origin: IdOrigin) -> int:
         """Remove the assignments of the pipeline's partitions; return the number of those that had one."""
         owner = sa.select(_P.id).where(_P.name == pipeline).scalar_subquery()
         mine = (_M.pipeline_id == owner) & (_M.origin == origin)
@@ -301,11 +301,11 @@ class MappingStore(DatabaseStore):
             next_cursor=encode_cursor(page[-1].since.isoformat(), str(page[-1].id)) if more else None,
         )
 
-    async def incarnations(self, *, kafka_cluster_id: str) -> list[Incarnation]:
+    async def incarnations(self, *, kafka_cluster_id: str) -> list[ReportedIncarnation]:
         """Return the producers that tasks reported last, under ids with an owner."""
         rows = await self._db.rows(INCARNATIONS, {"kafka_cluster_id": kafka_cluster_id})
         return [
-            Incarnation(transactional_id=row.transactional_id, producer_id=row.producer_id, epoch=row.epoch)
+            ReportedIncarnation(transactional_id=row.transactional_id, producer_id=row.producer_id, epoch=row.epoch)
             for row in rows
         ]
 
@@ -393,6 +393,6 @@ def _mapping(row: sa.Row[Any]) -> PartitionMapping:
         committed=progress.get("committed"),
         end=progress.get("end"),
         assigned_id=row.assigned_id,
-        origin=None if row.origin is None else Origin(row.origin),
+        origin=None if row.origin is None else IdOrigin(row.origin),
         archived=archived_of(row),
     )

@@ -19,10 +19,10 @@ from app.core.clusters.service import refuse_other_cluster
 from app.core.journals import group_records, transaction_state
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
-from app.core.observing.journals import FoldStore, Heard, Journals, LogAnswer, Tail
+from app.core.observing.journals import FetchOutcome, FoldStore, Journals, LogAnswer, Tail
 from app.core.observing.live_cluster import JOURNALS, LiveCluster
 from app.core.observing.loops.coordinator_poll import CoordinatorPoll
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.kit.back_off import BackOff
 from app.kit.errors import FencelineError
 
@@ -116,7 +116,7 @@ class ClusterObserver:
 
     def _lost(self, live: LiveCluster, problem: str) -> None:
         for topic in JOURNALS:
-            live.enter(topic, Phase.LOST, problem=problem, now_ms=self._now_ms())
+            live.enter(topic, ReadingPhase.LOST, problem=problem, now_ms=self._now_ms())
         log.warning("the observer of %s: %s", self.cluster.name, problem)
         self._tell(live)
 
@@ -125,7 +125,7 @@ class ClusterObserver:
         self._retry_at = dict.fromkeys(JOURNALS, 0.0)
         self._polls = {
             transaction_state.TOPIC: CoordinatorPoll(
-                live.transactions, lambda phase: tail.ask_coordinators(is_only_open=phase is not Phase.REFUSED)
+                live.transactions, lambda phase: tail.ask_coordinators(is_only_open=phase is not ReadingPhase.REFUSED)
             ),
             group_records.TOPIC: CoordinatorPoll(
                 live.groups,
@@ -178,7 +178,7 @@ class ClusterObserver:
             self._refused(topic, look.refusal, tail, live)
         else:
             self._retry_at[topic] = now + _ABSENT_AGAIN_S
-            live.enter(topic, Phase.ABSENT, now_ms=self._now_ms())
+            live.enter(topic, ReadingPhase.ABSENT, now_ms=self._now_ms())
 
     def _refused(self, topic: str, refusal: str, tail: Tail, live: LiveCluster) -> None:
         tail.leave(topic)
@@ -186,15 +186,15 @@ class ClusterObserver:
         problem = (
             f"{topic} may not be read ({refusal}), so {_WHO_TELLS_INSTEAD[topic]}; grant the permission READ on {topic}"
         )
-        if live.journal(topic).progress.phase is not Phase.REFUSED:
+        if live.journal(topic).progress.phase is not ReadingPhase.REFUSED:
             self._polls[topic].hurry()
-        live.enter(topic, Phase.REFUSED, problem=problem, now_ms=self._now_ms())
+        live.enter(topic, ReadingPhase.REFUSED, problem=problem, now_ms=self._now_ms())
 
     def _take(self, answer: LogAnswer, tail: Tail, live: LiveCluster) -> None:
         journal = live.journal(answer.topic)
-        if answer.heard is Heard.REFUSED:
+        if answer.heard is FetchOutcome.REFUSED:
             self._refused(answer.topic, answer.refusal, tail, live)
-        elif answer.heard is Heard.GONE:
+        elif answer.heard is FetchOutcome.GONE:
             log.warning(
                 "%s: partition %d of %s no longer has offset %d; it is read again from %d",
                 self.cluster.name,
@@ -205,7 +205,7 @@ class ClusterObserver:
             )
             journal.restart(answer.partition)
             # Until it is read, its coordinator is asked, as at the start.
-            live.enter(answer.topic, Phase.CATCHING_UP, now_ms=self._now_ms())
+            live.enter(answer.topic, ReadingPhase.CATCHING_UP, now_ms=self._now_ms())
         else:
             self._note_clock(answer, live)
             journal.read(
@@ -215,7 +215,7 @@ class ClusterObserver:
                 end=answer.end,
                 now_ms=self._now_ms(),
             )
-            phase = Phase.LIVE if journal.progress.is_caught_up_everywhere else Phase.CATCHING_UP
+            phase = ReadingPhase.LIVE if journal.progress.is_caught_up_everywhere else ReadingPhase.CATCHING_UP
             live.enter(answer.topic, phase, now_ms=self._now_ms())
 
     def _note_clock(self, answer: LogAnswer, live: LiveCluster) -> None:

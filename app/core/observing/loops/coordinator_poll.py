@@ -8,9 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Generic, TypeVar
 
-from app.core.observing.journals import Polled
+from app.core.observing.journals import AdminAnswers
 from app.core.observing.live_journal import LiveJournal, Placed
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.kit.errors import FencelineError
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,12 @@ class CoordinatorPoll(Generic[T]):
     """
 
     def __init__(
-        self, journal: LiveJournal[T], ask: Callable[[Phase], Polled[T]], *, first_after_s: float = 0.0
+        self, journal: LiveJournal[T], ask: Callable[[ReadingPhase], AdminAnswers[T]], *, first_after_s: float = 0.0
     ) -> None:
         self._journal = journal
         self._ask = ask
         self._next_at = time.monotonic() + first_after_s
-        self._asked: Future[Polled[T]] | None = None
+        self._asked: Future[AdminAnswers[T]] | None = None
         self._asked_at = 0.0
         self._asked_ms = -1
         self._failed = ""
@@ -48,7 +48,7 @@ class CoordinatorPoll(Generic[T]):
         only a new connection fixes it.
         """
         phase = self._journal.progress.phase
-        is_needed = phase not in (Phase.LIVE, Phase.ABSENT)
+        is_needed = phase not in (ReadingPhase.LIVE, ReadingPhase.ABSENT)
         if self._asked is not None and self._asked.done():
             asked, self._asked = self._asked, None
             self._take(asked, is_needed=is_needed)
@@ -59,7 +59,7 @@ class CoordinatorPoll(Generic[T]):
             self._asked = asker.submit(self._ask, phase)
             self._next_at = self._asked_at + _EVERY_S
 
-    def _take(self, asked: Future[Polled[T]], *, is_needed: bool) -> None:
+    def _take(self, asked: Future[AdminAnswers[T]], *, is_needed: bool) -> None:
         try:
             polled = asked.result()
         except FencelineError:

@@ -14,7 +14,7 @@ from app.core.clusters import service as clusters
 from app.core.fencing.fencing_event import FencingKind
 from app.core.fencing.record import kept_id
 from app.core.fencing.service.feed import FencingLine, GroupFencings
-from app.core.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
+from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState, LiveGroup
 from app.core.observing.group_list import GroupQuery, members_of
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
@@ -52,7 +52,7 @@ _KINDS = (("", "any"), *((kind.value, words) for kind, words in _KIND_WORDS.item
 _PENDING = (("", "any"), ("yes", "pending"), ("no", "none pending"))
 
 
-class Wanted:
+class GroupSelection:
     """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
@@ -96,10 +96,10 @@ class Wanted:
         )
 
 
-WantedDep = Annotated[Wanted, Depends()]
+WantedDep = Annotated[GroupSelection, Depends()]
 
 
-def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
+def looking_at_list(wiring: Wiring, wanted: GroupSelection) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         registered = [one.name for one in await clusters.list_clusters(uow)]
@@ -217,7 +217,7 @@ def _timeline(
 def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Mapping[str, Any]]:
     """By partition; pending offsets are below stored ones."""
 
-    def row(topic: str, partition: int, found: Committed, *, is_pending: bool) -> Mapping[str, Any]:
+    def row(topic: str, partition: int, found: CommittedOffset, *, is_pending: bool) -> Mapping[str, Any]:
         return {
             "topic": topic,
             "partition": partition,

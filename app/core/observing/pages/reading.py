@@ -11,7 +11,7 @@ from app.kit.words import moment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ShownReading:
     """complete_since: the history is complete from there on; None: from its beginning, or not yet."""
 
     quality: Quality
@@ -20,7 +20,7 @@ class Reading:
     notes: tuple[str, ...]
 
 
-def reading_of(snapshot: Snapshot, journal: JournalStatus, *, now: datetime) -> Reading:
+def reading_of(snapshot: Snapshot, journal: JournalStatus, *, now: datetime) -> ShownReading:
     told = quality_of(journal, now_ms=int(now.timestamp() * 1000))
     notes = notes_of(journal)
     if snapshot.records_of_unwanted_groups and journal is snapshot.group_journal:
@@ -28,7 +28,7 @@ def reading_of(snapshot: Snapshot, journal: JournalStatus, *, now: datetime) -> 
         notes.append(f"{passed:,} records of groups outside the setting `observed_groups` were skipped.")
     if snapshot.note:
         notes.append(snapshot.note)
-    return Reading(
+    return ShownReading(
         quality=told.quality,
         sentence=told.sentence,
         complete_since=moment(journal.complete_since_ms),

@@ -20,10 +20,10 @@ from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import epochs_of, fencing_url, generations_of
 from app.core.observing.service import transactions
 from app.core.observing.service.observations import notice_of
-from app.core.observing.service.past import PastEvent, Story, Storyteller
+from app.core.observing.service.past import IdPast, PastEvent, Storyteller
 from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.snapshot import Snapshot
-from app.core.observing.transaction_list import Owner, TransactionQuery, TransactionSort
+from app.core.observing.transaction_list import IdOwnership, TransactionQuery, TransactionSort
 from app.core.overview.service import LIST_LIMIT
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
@@ -47,7 +47,7 @@ PAGE_SIZE = 50
 
 _OPEN = "open"
 _STATES = (("", "any"), (_OPEN, "open"), *((status.word, status.word) for status in TransactionStatus))
-_OWNERS = (("", "any"), (Owner.OURS, "managed by Fenceline"), (Owner.FOREIGN, "foreign"))
+_OWNERS = (("", "any"), (IdOwnership.OURS, "managed by Fenceline"), (IdOwnership.FOREIGN, "foreign"))
 # No pipeline's name has a colon in it.
 _OF = "pipeline:"
 _AGES = (("", "any time"), ("1", "1 s"), ("10", "10 s"), ("60", "1 min"), ("600", "10 min"))
@@ -59,7 +59,7 @@ _SORTS = (
 )
 
 
-class Wanted:
+class TransactionSelection:
     """The values of the page's form; a value that is not chosen is an empty string there."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Wanted:
             states=frozenset() if self.state in ("", _OPEN) else frozenset({self.state}),
             is_open=True if self.state == _OPEN else None,
             min_open_ms=int(self.min_open_s or 0) * 1000,
-            owner=Owner(self.owner) if self.owner and self.pipeline is None else None,
+            owner=IdOwnership(self.owner) if self.owner and self.pipeline is None else None,
             sort=self.sort,
         )
 
@@ -112,10 +112,10 @@ class Wanted:
         )
 
 
-WantedDep = Annotated[Wanted, Depends()]
+WantedDep = Annotated[TransactionSelection, Depends()]
 
 
-def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
+def looking_at_list(wiring: Wiring, wanted: TransactionSelection) -> Look:
     choosable: Sequence[tuple[str, str]] = ()
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
@@ -240,7 +240,7 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
     return look
 
 
-def _timeline(story: Story, live: LiveTransaction, snapshot: Snapshot, *, now: datetime) -> Timeline | None:
+def _timeline(story: IdPast, live: LiveTransaction, snapshot: Snapshot, *, now: datetime) -> Timeline | None:
     """Return the id's epochs and events, and the generations of the groups whose offsets it stores."""
     marks = [_mark_of(event) for event in story.past if not event.is_step]
     served = [snapshot.groups[name] for name in story.groups if name in snapshot.groups]

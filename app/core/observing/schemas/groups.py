@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.core.journals.live_groups import Committed, GroupKind, GroupState
+from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState
 from app.core.journals.live_groups import LiveGroup as DomainGroup
 from app.core.observing import group_list
 from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.groups import GroupDetail as DomainGroupDetail
-from app.core.observing.snapshot import Source
+from app.core.observing.snapshot import SnapshotSource
 from app.kit.web.api.bodies import Answer
 from app.kit.words import moment
 
@@ -27,7 +27,8 @@ class Group(Answer):
     pending_offsets: Annotated[int, Field(description="Of open transactions.")]
     rebalanced_at: datetime | None
     source: Annotated[
-        Source, Field(description="admin_calls: its coordinator's answer, without history and classic generation.")
+        SnapshotSource,
+        Field(description="admin_calls: its coordinator's answer, without history and classic generation."),
     ]
 
     @classmethod
@@ -80,7 +81,7 @@ class GroupDetail(Group):
     def of_detail(cls, detail: DomainGroupDetail, *, now: datetime) -> GroupDetail:
         group = detail.group
 
-        def offset(topic: str, partition: int, found: Committed, *, is_pending: bool) -> StoredOffset:
+        def offset(topic: str, partition: int, found: CommittedOffset, *, is_pending: bool) -> StoredOffset:
             return StoredOffset(
                 topic=topic,
                 partition=partition,
@@ -139,5 +140,5 @@ def _group(group: DomainGroup) -> dict[str, Any]:
         "stored_offsets": len(group.offsets),
         "pending_offsets": len(group.pending),
         "rebalanced_at": moment(group.rebalances[-1].at_ms) if group.rebalances else None,
-        "source": Source.JOURNAL if group.is_from_journal else Source.ADMIN_CALLS,
+        "source": SnapshotSource.JOURNAL if group.is_from_journal else SnapshotSource.ADMIN_CALLS,
     }

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core.journals.transaction_state import TopicPartitions
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot, SnapshotSource
 from app.kit.web.api.bodies import Answer
 from app.kit.words import moment
 
@@ -22,10 +22,10 @@ class JournalReading(Answer):
     """The source, age and completeness of an answer."""
 
     topic: str
-    phase: Phase
+    phase: ReadingPhase
     phase_since: datetime | None
     problem: Annotated[str, Field(description="A sentence for a person; empty without a problem.")]
-    source: Annotated[Source, Field(description="`admin_calls` have the current state without its history.")]
+    source: Annotated[SnapshotSource, Field(description="`admin_calls` have the current state without its history.")]
     as_of: Annotated[datetime | None, Field(description="The answer has all records of the journal up to this time.")]
     age_ms: Annotated[int | None, Field(description="The age of `as_of`.")]
     complete_since: Annotated[

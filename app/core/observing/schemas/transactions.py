@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.core.journals.live_transactions import ClientProtocol, StepKind
+from app.core.journals.live_transactions import ClientProtocol, EpochStepKind
 from app.core.journals.live_transactions import LiveTransaction as DomainTransaction
 from app.core.mappings.mapping import IdKind
 from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.transactions import ObservedTransaction
-from app.core.observing.service.transactions import Pace as DomainPace
+from app.core.observing.service.transactions import PaceReading as DomainPace
 from app.core.observing.service.transactions import TransactionDetail as DomainDetail
-from app.core.observing.snapshot import Source
+from app.core.observing.snapshot import SnapshotSource
 from app.kit.web.api.bodies import Answer
 from app.kit.words import moment
 
@@ -58,7 +58,7 @@ class Transaction(Answer):
     topics: list[PartitionsOfTopic]
     commits: Annotated[int, Field(description="Since reading began.")]
     aborts: Annotated[int, Field(description="Since reading began.")]
-    source: Source
+    source: SnapshotSource
     journal_partition: Annotated[int | None, Field(description="The place of its newest record.")]
     journal_offset: int | None
 
@@ -70,7 +70,7 @@ class Transaction(Answer):
 class Step(Answer):
     """The id's first record with this producer id and epoch."""
 
-    kind: StepKind
+    kind: EpochStepKind
     producer_id: int
     producer_epoch: int
     at: datetime | None
@@ -194,7 +194,7 @@ def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]
         "topics": PartitionsOfTopic.of_all(state.partitions),
         "commits": live.commits,
         "aborts": live.aborts,
-        "source": Source.JOURNAL if live.is_from_journal else Source.ADMIN_CALLS,
+        "source": SnapshotSource.JOURNAL if live.is_from_journal else SnapshotSource.ADMIN_CALLS,
         "journal_partition": live.partition if live.is_from_journal else None,
         "journal_offset": live.offset if live.is_from_journal else None,
     }

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from app.core.hanging.report import SearchReport
 from app.core.observing.live_cluster import JOURNALS
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
 
 _LOOK_AGAIN_S = 0.1
 OFF = "the observer is switched off by the setting `observe`"
@@ -56,7 +56,7 @@ class Observations:
         found = self._snapshots.get(cluster)
         if found is not None:
             return found
-        phase, problem = (Phase.CONNECTING, "") if self._is_on else (Phase.OFF, OFF)
+        phase, problem = (ReadingPhase.CONNECTING, "") if self._is_on else (ReadingPhase.OFF, OFF)
         transactions, groups = (
             JournalStatus(topic=topic, phase=phase, phase_since_ms=-1, problem=problem) for topic in JOURNALS
         )

@@ -11,7 +11,7 @@ import msgspec
 from app.core.fencing.record import FencingFilter, FencingPlace
 from app.core.fencing.store import FencingStore
 from app.core.journals.live_groups import LiveGroup
-from app.core.journals.live_transactions import LiveTransaction, Step, StepKind
+from app.core.journals.live_transactions import EpochStep, EpochStepKind, LiveTransaction
 from app.core.mappings.mapping import TransactionalIdOwner
 from app.core.mappings.store.mappings import MappingStore
 from app.core.pipelines.store import PipelineStore
@@ -25,10 +25,10 @@ _TASK_EVENTS = 200
 _TOLD_AGAIN = timedelta(seconds=1)
 
 _OF_STEPS = {
-    StepKind.FIRST_SEEN: "Seen for the first time: the journal no longer has earlier records.",
-    StepKind.INITIALISED: "Initialised by a starting producer (InitProducerId).",
-    StepKind.ABORTED: "Its transaction was ended by an abort at the next epoch.",
-    StepKind.ADVANCED: "The epoch changed without a record of the reason.",
+    EpochStepKind.FIRST_SEEN: "Seen for the first time: the journal no longer has earlier records.",
+    EpochStepKind.INITIALISED: "Initialised by a starting producer (InitProducerId).",
+    EpochStepKind.ABORTED: "Its transaction was ended by an abort at the next epoch.",
+    EpochStepKind.ADVANCED: "The epoch changed without a record of the reason.",
 }
 
 
@@ -52,7 +52,7 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
         return self.producer_id is not None
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
+class IdPast(msgspec.Struct, frozen=True, kw_only=True):
     """past: newest first. holder: the newest attempt of the task that owns the id, by its last heartbeat.
     groups: those that have offsets stored or pending by the id's producer.
 
@@ -68,7 +68,7 @@ class Storyteller:
     """For views that refresh many times a second: the database is queried once a second, or after a step."""
 
     def __init__(self) -> None:
-        self._told: Story | None = None
+        self._told: IdPast | None = None
         self._told_at: datetime | None = None
         self._steps: tuple[bytes, ...] = ()
 
@@ -81,14 +81,14 @@ class Storyteller:
         groups: Mapping[str, LiveGroup],
         kafka_cluster_id: str,
         now: datetime,
-    ) -> Story:
+    ) -> IdPast:
         is_old = self._told_at is None or not timedelta() <= now - self._told_at < _TOLD_AGAIN
         if self._told is None or is_old or live.past != self._steps:
             past = await _past_of(uow, live, owner, kafka_cluster_id=kafka_cluster_id)
             holder = None if owner is None else await _holder_of(uow, owner)
             # A large cluster has many groups, which must not block the event loop.
             served = await asyncio.to_thread(_groups_of, live.state.producer_id, groups)
-            self._told = Story(past=tuple(past), holder=holder, groups=served)
+            self._told = IdPast(past=tuple(past), holder=holder, groups=served)
             self._told_at, self._steps = now, live.past
         return self._told
 
@@ -122,7 +122,7 @@ def _groups_of(producer_id: int, groups: Mapping[str, LiveGroup]) -> tuple[str, 
     )
 
 
-def sentence_of(step: Step) -> str:
+def sentence_of(step: EpochStep) -> str:
     """Return the reason for the new producer id or epoch."""
     return _OF_STEPS[step.kind]
 
@@ -152,7 +152,7 @@ async def _place_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> tuple[int, 
     return None if holder is None else (holder.ordinal, holder.task)
 
 
-def _of_step(step: Step) -> PastEvent:
+def _of_step(step: EpochStep) -> PastEvent:
     return PastEvent(
         at=moment_of_ms(step.at_ms),
         what=str(step.kind),

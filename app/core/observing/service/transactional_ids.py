@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 
 _CATCH_UP_S = 1.0
 _LOOK_AGAIN_S = 0.25
@@ -26,7 +26,7 @@ async def transactional_ids_of(
     until = time.monotonic() + _CATCH_UP_S
     while True:
         snapshot = observations.of(cluster)
-        if snapshot.transaction_journal.phase is not Phase.LIVE:
+        if snapshot.transaction_journal.phase is not ReadingPhase.LIVE:
             return None
         found = await asyncio.to_thread(_matching, snapshot.transactions, wanted)
         is_new_enough = len(found) == len(wanted) or snapshot.transaction_journal.as_of_ms >= as_of_ms

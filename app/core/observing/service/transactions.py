@@ -11,14 +11,14 @@ import msgspec
 from app.core.clusters.store import ClusterStore
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.journals import transaction_state
-from app.core.journals.live_groups import Committed
+from app.core.journals.live_groups import CommittedOffset
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_pace import PaceSample
 from app.core.mappings.mapping import TransactionalIdOwner
 from app.core.observing import transaction_list
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import JournalStatus, Phase, Snapshot, Source
-from app.core.observing.transaction_list import Owner, Tally, TransactionQuery
+from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot, SnapshotSource
+from app.core.observing.transaction_list import IdOwnership, TransactionQuery, TransactionTally
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.storable import storable_text
@@ -39,23 +39,23 @@ class TransactionPage(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[ObservedTransaction, ...]
     next_cursor: str | None
     matching: int
-    tally: Tally
+    tally: TransactionTally
     pace: tuple[PaceSample, ...]
     journal: JournalStatus
 
 
-class PendingOffset(msgspec.Struct, frozen=True, kw_only=True):
+class UncommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     """A pending offset of the id's open transaction."""
 
     group: str
     topic: str
     partition: int
-    pending: Committed
+    pending: CommittedOffset
 
 
 class TransactionDetail(msgspec.Struct, frozen=True, kw_only=True):
     transaction: ObservedTransaction
-    pending_offsets: tuple[PendingOffset, ...]
+    pending_offsets: tuple[UncommittedOffset, ...]
     journal: JournalStatus
 
 
@@ -77,13 +77,13 @@ async def list_transactions(
     snapshot = observations.of(cluster)
     ours = frozenset[str]()
     if pipeline is not None:
-        query = msgspec.structs.replace(query, owner=Owner.OURS)
+        query = msgspec.structs.replace(query, owner=IdOwnership.OURS)
         owned = await uow.of(TransactionalIdStore).of_pipeline(pipeline)
         ours = frozenset(one.transactional_id for one in owned if one.kafka_cluster_id == kafka_cluster_id)
     elif query.owner is not None:
         ours = frozenset(await uow.of(TransactionalIdStore).names(kafka_cluster_id=kafka_cluster_id))
 
-    def choose() -> tuple[transaction_list.TransactionPage, Tally, tuple[PaceSample, ...]]:
+    def choose() -> tuple[transaction_list.TransactionListPage, TransactionTally, tuple[PaceSample, ...]]:
         now_ms = int(now.timestamp() * 1000)
         ids = _counted(snapshot)
         page = transaction_list.select(ids, query, ours=ours, now_ms=now_ms, after=after, limit=limit)
@@ -111,20 +111,20 @@ async def list_transactions(
     )
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class PaceReading(msgspec.Struct, frozen=True, kw_only=True):
     """tally: the current one. samples: the last PACE_SPAN, second by second; see `_pace_of`."""
 
-    tally: Tally
+    tally: TransactionTally
     samples: tuple[PaceSample, ...]
     journal: JournalStatus
 
 
-async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> Pace:
+async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> PaceReading:
     """Return the open transactions, the age of the oldest, commits and aborts a second. Raises NotFoundError."""
     await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     tally = (await asyncio.to_thread(_counted, snapshot)).tally
-    return Pace(tally=tally, samples=_pace_of(snapshot, tally, now=now), journal=snapshot.transaction_journal)
+    return PaceReading(tally=tally, samples=_pace_of(snapshot, tally, now=now), journal=snapshot.transaction_journal)
 
 
 async def get_transaction(
@@ -146,7 +146,7 @@ async def get_transaction(
     )
 
 
-def _counted(snapshot: Snapshot) -> transaction_list.Counted:
+def _counted(snapshot: Snapshot) -> transaction_list.CountedTransactions:
     return transaction_list.counted(snapshot.transactions, snapshot.clocks.shifts(transaction_state.TOPIC))
 
 
@@ -154,10 +154,12 @@ def _ours(snapshot: Snapshot, live: LiveTransaction) -> LiveTransaction:
     return snapshot.clocks.ours(live)
 
 
-def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOffset, ...]:
+def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[UncommittedOffset, ...]:
     """By group, topic and partition."""
     return tuple(
-        PendingOffset(group=name, topic=topic, partition=partition, pending=group.pending[topic, partition, producer])
+        UncommittedOffset(
+            group=name, topic=topic, partition=partition, pending=group.pending[topic, partition, producer]
+        )
         # Few of thousands have any: only these are sorted, many times a second.
         for name, group in sorted((name, group) for name, group in snapshot.groups.items() if group.pending)
         for topic, partition, producer in sorted(group.pending)
@@ -165,16 +167,16 @@ def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOff
     )
 
 
-def _pace_of(snapshot: Snapshot, tally: Tally, *, now: datetime) -> tuple[PaceSample, ...]:
+def _pace_of(snapshot: Snapshot, tally: TransactionTally, *, now: datetime) -> tuple[PaceSample, ...]:
     """Return the last seconds except the current one; empty without a journal.
 
     Seconds are by the brokers' clocks; records ahead of this process's clock are not included yet.
     """
     journal = snapshot.transaction_journal
-    if journal.source is not Source.JOURNAL:
+    if journal.source is not SnapshotSource.JOURNAL:
         return ()
     # Without answers, later seconds are not known.
-    heard_ms = int(now.timestamp() * 1000) if journal.phase is Phase.LIVE else journal.as_of_ms
+    heard_ms = int(now.timestamp() * 1000) if journal.phase is ReadingPhase.LIVE else journal.as_of_ms
     # If coordinators' clocks differ, the end is by the one that is least behind.
     heard_s = (heard_ms - min(snapshot.clocks.shifts(transaction_state.TOPIC).values(), default=0)) // 1000
     first_s = heard_s - int(PACE_SPAN.total_seconds())

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 from app.core.access.signed_in import may
 from app.core.clusters.brokers import TopicPartition
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
-from app.core.observing.snapshot import Phase, Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.core.overview import service as overview
 from app.core.overview.service import PipelinePage
 from app.core.pipelines.file_text import describe_columns
@@ -96,7 +96,7 @@ def unreached(snapshot: Snapshot) -> str | None:
     """Return why this server does not reach the cluster. For a certificate it has more details than a task, whose
     librdkafka always suspects the authority."""
     journal = snapshot.transaction_journal
-    return journal.problem if journal.phase is Phase.LOST else None
+    return journal.problem if journal.phase is ReadingPhase.LOST else None
 
 
 def beside(wiring: Wiring, view: PipelinePage) -> Mapping[tuple[str, int], Mapping[str, Any]]:

@@ -34,7 +34,7 @@ from app.core.runs.reconciliation.view import Timing, View
 from app.core.runs.run import Run
 from app.core.runs.service import heartbeats, instances, runs, specifications
 from app.core.runs.task import OutcomeKind
-from app.core.wire.heartbeat import Outcome
+from app.core.wire.heartbeat import ReportedOutcome
 from app.kit.access import RECONCILER, RunTokenScope
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
@@ -219,7 +219,7 @@ class Reconciler:
                 await instances.mark_healthy(uow, run_id=run.id, ordinal=action.ordinal, lease=action.lease)
             case TakeOutcome():
                 instance = _instance(run, action.ordinal)
-                outcome = Outcome(
+                outcome = ReportedOutcome(
                     run_id=run.id,
                     ordinal=action.ordinal,
                     lease=action.lease,

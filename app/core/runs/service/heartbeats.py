@@ -47,7 +47,7 @@ from app.core.runs.task import (
     instance_state_by_tasks,
 )
 from app.core.wire.drill import DrillOrder
-from app.core.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, Outcome, TaskHeartbeat
+from app.core.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, ReportedOutcome, TaskHeartbeat
 from app.kit.access import RunTokenScope
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ForbiddenError, NotFoundError
@@ -64,7 +64,7 @@ LONGEST_EVENT_ID = 200
 _REPORT_FIELDS = TaskReport.__struct_fields__
 
 
-class Heard(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The answer to the task, and the fencing cases of its events, to be recorded in a unit of work of their own.
 
     Those rows are shared with other observers, and the task needs its answer while another transaction locks them.
@@ -97,7 +97,7 @@ async def receive_heartbeat(
     now: datetime,
     generations: Callable[[str, str], Iterable[GroupRecord]] = lambda _, __: (),
     counts: Callable[[str], Mapping[str, int]] = lambda _: {},
-) -> Heard:
+) -> HeartbeatResult:
     """Store a task's report, and answer with its desired state and whether its (lease, attempt) is current.
 
     generations: the journal's generations of a group (cluster's name, group), as far as this server has read it.
@@ -168,7 +168,7 @@ async def receive_heartbeat(
         drill=_order(uow, context, report, now=now) if is_current else None,
         recorded=await _recorded(uow, context) if heartbeat.asks_recorded else None,
     )
-    return Heard(answer, fencing_cases(heartbeat, context, generations), heartbeat, dropped, beyond, context)
+    return HeartbeatResult(answer, fencing_cases(heartbeat, context, generations), heartbeat, dropped, beyond, context)
 
 
 async def _recorded(uow: UnitOfWork, context: LeaseContext) -> tuple[RecordedOffset, ...]:
@@ -215,7 +215,7 @@ async def receive_driver_heartbeat(
     return DriverHeard(answer, heartbeat, dropped, context.pipeline)
 
 
-async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenScope, now: datetime) -> None:
+async def receive_outcome(uow: UnitOfWork, outcome: ReportedOutcome, *, scope: RunTokenScope, now: datetime) -> None:
     """Store the end of an application and move its instance there; the run ends with it if that was requested.
 
     The report of an application without the claim changes nothing: its refusal must not end the current one.

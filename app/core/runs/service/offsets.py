@@ -11,7 +11,7 @@ from app.core.clusters.brokers import Brokers, Connection, PartitionOffsets, Top
 from app.core.clusters.service import refuse_other_cluster
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
-from app.core.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, plan
+from app.core.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, ResetBounds, plan
 from app.core.runs.recorded_offset import RecordedOffset, is_same_topic
 from app.core.runs.service.recorded_offsets import partitions_of
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
@@ -72,7 +72,7 @@ async def _planned(
         target,
         committed={(at.topic, at.partition): offset for at, offset in committed.items()},
         bounds={
-            (at.topic, at.partition): Bounds(earliest=found.earliest, end=found.last_stable)
+            (at.topic, at.partition): ResetBounds(earliest=found.earliest, end=found.last_stable)
             for at, found in offsets.items()
         },
         at_timestamp={(at.topic, at.partition): offset for at, offset in at_timestamp.items()},

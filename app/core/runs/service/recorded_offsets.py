@@ -12,7 +12,7 @@ from app.core.clusters.cluster import Cluster, TopicFacts
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline
-from app.core.runs.offset_reset import Bounds
+from app.core.runs.offset_reset import ResetBounds
 from app.core.runs.recorded_offset import (
     Compared,
     LostOffsetsError,
@@ -76,7 +76,7 @@ async def compare_offsets(
         bounds={
             (at.topic, at.partition): end.error
             if isinstance(end, Refused)
-            else Bounds(earliest=end.earliest, end=end.last_stable)
+            else ResetBounds(earliest=end.earliest, end=end.last_stable)
             for at, end in ends.items()
         },
         topic_ids={name: topic.topic_id for name, topic in facts.topics.items()},

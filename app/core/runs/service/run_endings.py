@@ -9,7 +9,7 @@ from app.core.access.service import command_log
 from app.core.clusters.store import ClusterStore
 from app.core.ids import transactional_id
 from app.core.ids.store.transactional_ids import TransactionalIdStore
-from app.core.mappings.mapping import AssignedId, Origin
+from app.core.mappings.mapping import AssignedId, IdOrigin
 from app.core.mappings.store.mappings import MappingStore
 from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.core.pipelines.pipeline_record import Pipeline
@@ -124,14 +124,14 @@ async def assign_partition_ids(
         pipeline=pipeline,
         kafka_cluster_id=kafka_cluster_id,
         ids=[one.transactional_id for one in new],
-        kind=Origin.FORMULA.kind,
+        kind=IdOrigin.FORMULA.kind,
     )
     await uow.of(MappingStore).assign(
         pipeline=pipeline,
         kafka_cluster_id=kafka_cluster_id,
         group=group,
         ids=new,
-        origin=Origin.FORMULA,
+        origin=IdOrigin.FORMULA,
         now=now,
     )
 

@@ -16,7 +16,7 @@ from app.core.runs.run import DesiredRunState
 from app.core.runs.store.instances import InstanceStore
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
 from app.core.runs.store.runs import RunStore
-from app.core.wire.specification import InstanceSpecification, PartitionMapping, TaskIdentity
+from app.core.wire.specification import InstanceSpecification, MappedPartition, TaskIdentity
 from app.kit.access import RunTokenScope
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError
@@ -67,7 +67,7 @@ async def specification_for(
         client_config=cluster.connection(),
         tasks=task_identities(definition, pipeline=run.pipeline, ordinal=instance.ordinal),
         mappings=tuple(
-            PartitionMapping(topic=mapping.topic, partition=mapping.partition, transactional_id=known)
+            MappedPartition(topic=mapping.topic, partition=mapping.partition, transactional_id=known)
             for mapping in mappings
             if (known := mapping.assigned_id or mapping.transactional_id) is not None and known not in of_tasks
         ),

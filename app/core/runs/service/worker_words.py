@@ -22,7 +22,7 @@ from app.core.runs.number_bounds import LARGEST, LARGEST_EPOCH, LARGEST_INDEX, S
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.task import Counters, PartitionProgress, TaskReport
 from app.core.wire.heartbeat import DriverHeartbeat, GoneAttempt, TaskEvent, TaskHeartbeat
-from app.core.wire.offset_report import Init, OffsetReport, PartitionOffsets
+from app.core.wire.offset_report import Init, OffsetReport, ReportedPartition
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ForbiddenError, InvalidError
 
@@ -248,7 +248,7 @@ class _Words:
         is_own = init.transactional_id is None or self._is_own(init.transactional_id)
         return is_own and 0 <= init.producer_id <= LARGEST and 0 <= init.epoch <= LARGEST_EPOCH
 
-    def _is_told_rightly(self, told: PartitionOffsets) -> bool:
+    def _is_told_rightly(self, told: ReportedPartition) -> bool:
         return (
             self._is_input(told.topic, told.partition)
             and 0 <= told.recorded < LARGEST

@@ -15,13 +15,13 @@ from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction
 from app.core.clusters.brokers import Connection, TopicPartition
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST
 from app.core.hanging.search import StableEnd
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
 from app.edges.kafka.transactions.searching import KafkaSearch
-from app.kit.errors import NotFoundError, OutcomeUnknownError, UnavailableError
+from app.kit.errors import ActOutcomeUnknownError, NotFoundError, UnavailableError
 
 T = TypeVar("T")
 
@@ -52,7 +52,9 @@ class KafkaTransactions:
     async def partitions_of(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> tuple[TopicPartition, ...]:
-        def ask(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> tuple[TopicPartition, ...]:
+        def ask(
+            client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt
+        ) -> tuple[TopicPartition, ...]:
             found = client.partitions_of(topic)
             if isinstance(found, Refused):
                 if found.permission is None:
@@ -119,7 +121,7 @@ class KafkaTransactions:
     ) -> FencedProducer:
         what = f"fence {transactional_id}"
 
-        def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> FencedProducer:
+        def act(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> FencedProducer:
             answer = client.fence(transactional_id)
             if isinstance(answer, Refused):
                 raise _not_done(attempt, what, answer)
@@ -148,7 +150,9 @@ class KafkaTransactions:
     ) -> FencedProducer | NotEnded:
         what = f"end the transaction of {transactional_id}"
 
-        def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> FencedProducer | NotEnded:
+        def act(
+            client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt
+        ) -> FencedProducer | NotEnded:
             answer = client.end(transactional_id, producer_id=producer_id, producer_epoch=producer_epoch)
             if isinstance(answer, Refused):
                 raise _not_done(attempt, what, answer)
@@ -166,7 +170,7 @@ class KafkaTransactions:
     ) -> None:
         what = f"write a marker into {at.topic}-{at.partition}"
 
-        def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> None:
+        def act(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> None:
             refused = client.write_abort_marker(
                 at,
                 producer_id=target.producer_id,
@@ -183,10 +187,10 @@ class KafkaTransactions:
         connection: Connection,
         timeout_s: float,
         what: str,
-        question: Callable[[TransactionClient, Mapping[str, str], Attempt], T],
+        question: Callable[[TransactionClient, Mapping[str, str], ConnectionAttempt], T],
     ) -> T:
         resolved = await asyncio.to_thread(self._resolve, connection)
-        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
         return await asyncio.to_thread(_answered, resolved, attempt, what, question)
 
 
@@ -202,10 +206,10 @@ def _held_back(search: KafkaSearch, connection: Connection, timeout_s: float) ->
     return HeldBackPartitions(found, len(there), tuple(silent))
 
 
-def _not_done(attempt: Attempt, what: str, refused: Refused) -> UnavailableError:
+def _not_done(attempt: ConnectionAttempt, what: str, refused: Refused) -> UnavailableError:
     if not refused.is_open:
         return attempt.refused(what, refused.sentence)
-    return OutcomeUnknownError(
+    return ActOutcomeUnknownError(
         f"the brokers at {attempt.address} did not confirm the request to {what} ({refused.error}). "
         "Check the state before a retry"
     )
@@ -213,9 +217,9 @@ def _not_done(attempt: Attempt, what: str, refused: Refused) -> UnavailableError
 
 def _answered(
     resolved: Mapping[str, str],
-    attempt: Attempt,
+    attempt: ConnectionAttempt,
     what: str,
-    question: Callable[[TransactionClient, Mapping[str, str], Attempt], T],
+    question: Callable[[TransactionClient, Mapping[str, str], ConnectionAttempt], T],
 ) -> T:
     """Retry while a coordinator moves. Actions complete a begun change themselves, and raise only before it."""
     while True:

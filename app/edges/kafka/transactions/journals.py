@@ -9,9 +9,9 @@ from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.journals import group_records, transaction_state
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_transactions import LiveTransactions
-from app.core.journals.reading import Reading
+from app.core.journals.reading import JournalCounts
 from app.core.journals.transaction_state import TransactionStatus
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import BOOTSTRAP
 from app.edges.kafka.coordinated_groups import DescribedGroups, describe_all
 from app.edges.kafka.raw_client import RawClient, errors, failure, reading_answers
@@ -21,7 +21,7 @@ from app.edges.kafka.transactions.client import TransactionClient
 
 def catch_up_transactions(live: LiveTransactions, resolved: Mapping[str, str], *, timeout_s: float) -> None:
     """Read `__transaction_state` to its present end. Raises the errors of app/edges/kafka/raw_fetch.py."""
-    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
     for partition, batch in read_logs(resolved, attempt, transaction_state.TOPIC, since=_read_up_to(live.reading)):
         live.apply(partition, batch)
 
@@ -30,7 +30,7 @@ def catch_up_groups(
     live: LiveGroups, resolved: Mapping[str, str], *, timeout_s: float, is_wanted: Callable[[str], bool]
 ) -> None:
     """Read `__consumer_offsets` to its present end. Raises the errors of app/edges/kafka/raw_fetch.py."""
-    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
     for partition, batch in read_logs(resolved, attempt, group_records.TOPIC, since=_read_up_to(live.reading)):
         live.apply(partition, batch, is_wanted=is_wanted)
 
@@ -39,7 +39,7 @@ def ask_coordinators(
     resolved: Mapping[str, str], *, timeout_s: float
 ) -> tuple[dict[str, KnownTransaction], tuple[Refused, ...]]:
     """Read every id from its coordinator, if the journal may not be read; with the refusals."""
-    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
     try:
         with TransactionClient(resolved, attempt) as client, reading_answers():
             names, refused = client.transactional_ids()
@@ -55,7 +55,7 @@ def measure_clocks(resolved: Mapping[str, str], *, timeout_s: float, now_ms: Cal
 
     Raises the errors of reading a journal, never because a clock cannot be measured.
     """
-    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
     try:
         with TransactionClient(resolved, attempt) as client, reading_answers():
             names, _ = client.transactional_ids(states=[TransactionStatus.ONGOING.word])
@@ -74,7 +74,7 @@ def ask_group_coordinators(
     resolved: Mapping[str, str], *, timeout_s: float, is_wanted: Callable[[str], bool]
 ) -> DescribedGroups:
     """Read every group from its coordinator, with the brokers that did not answer."""
-    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
     try:
         with RawClient(resolved, attempt) as client, reading_answers():
             return describe_all(client.send_in_half_of_the_time, client.broker_ids(), is_wanted=is_wanted)
@@ -82,5 +82,5 @@ def ask_group_coordinators(
         raise failure(attempt, "list groups", error) from error
 
 
-def _read_up_to(reading: Reading) -> dict[int, int]:
+def _read_up_to(reading: JournalCounts) -> dict[int, int]:
     return {partition: position.next_offset for partition, position in reading.positions.items()}

@@ -16,7 +16,7 @@ from kafka.protocol.producer.transaction import WriteTxnMarkersRequest  # pyrigh
 from app.core.blocked.facts import LogEnds, OpenTransaction, Refused
 from app.core.clusters.brokers import TopicPartition
 from app.edges.kafka.raw_client import errors
-from app.edges.kafka.raw_fetch import EARLIEST, LATEST, Isolation, RawFetcher
+from app.edges.kafka.raw_fetch import EARLIEST, LATEST, FetchIsolation, RawFetcher
 from app.edges.kafka.transactions.asking import AskingClient, error_in
 from app.edges.kafka.transactions.questions import (
     DESCRIBE_PRODUCERS,
@@ -65,9 +65,9 @@ class LeaderClient(RawFetcher, AskingClient):
         """Return the first offset and the end of each, for read_committed consumers and for all."""
         # The high watermark first: a last stable offset below an older high watermark is blocked by a transaction,
         # independent of later writes. In the other order every record in between would look blocked (ADR 0018).
-        high = self._offsets(partitions, LATEST, Isolation.READ_UNCOMMITTED)
-        stable = self._offsets(_told(high), LATEST, Isolation.READ_COMMITTED)
-        first = self._offsets(_told(stable), EARLIEST, Isolation.READ_UNCOMMITTED)
+        high = self._offsets(partitions, LATEST, FetchIsolation.READ_UNCOMMITTED)
+        stable = self._offsets(_told(high), LATEST, FetchIsolation.READ_COMMITTED)
+        first = self._offsets(_told(stable), EARLIEST, FetchIsolation.READ_UNCOMMITTED)
         found: dict[TopicPartition, LogEnds | Refused] = {}
         for at in partitions:
             # Partitions with one refusal are left out of the next request.
@@ -129,7 +129,7 @@ class LeaderClient(RawFetcher, AskingClient):
 
         return self._of_leaders(WRITE_MARKERS, [at], request, rows)[at]
 
-    def _offsets(self, partitions: Parts, which: int, isolation: Isolation) -> dict[TopicPartition, int | Refused]:
+    def _offsets(self, partitions: Parts, which: int, isolation: FetchIsolation) -> dict[TopicPartition, int | Refused]:
         def rows(answer: Any) -> Iterable[Row[int]]:
             for topic in answer.topics:
                 for part in topic.partitions:

@@ -25,14 +25,14 @@ from app.core.blocked.facts import (
     strangers_in,
     with_journal,
 )
-from app.core.blocked.stretch import Stretch, measure
+from app.core.blocked.stretch import LogStretch, measure
 from app.core.clusters.brokers import SHARE, TopicPartition
 from app.core.ids.transactional_id import transaction_log_partition
 from app.core.journals import group_records, transaction_state
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_transactions import LiveTransactions
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import errors
 from app.edges.kafka.raw_fetch import read_logs
 from app.edges.kafka.transactions.client import TransactionClient
@@ -53,7 +53,7 @@ def now_ms() -> int:
 def look_at_partitions(
     client: TransactionClient,
     resolved: Mapping[str, str],
-    attempt: Attempt,
+    attempt: ConnectionAttempt,
     partitions: Collection[TopicPartition],
     *,
     with_waiting: bool = True,
@@ -99,7 +99,9 @@ def look_at_holders(client: TransactionClient, partitions: Collection[TopicParti
     ]
 
 
-def look_at_group(client: TransactionClient, resolved: Mapping[str, str], attempt: Attempt, group: str) -> GroupFacts:
+def look_at_group(
+    client: TransactionClient, resolved: Mapping[str, str], attempt: ConnectionAttempt, group: str
+) -> GroupFacts:
     """Return the facts of a group, and of its partitions. Raises NotFoundError for an unknown group."""
     nobody = NotFoundError(f"there is no group {group} on the cluster at {attempt.address}")
     numbers = client.partitions_of(group_records.TOPIC)
@@ -156,7 +158,7 @@ def look_at_group(client: TransactionClient, resolved: Mapping[str, str], attemp
 def _pending(
     client: TransactionClient,
     resolved: Mapping[str, str],
-    attempt: Attempt,
+    attempt: ConnectionAttempt,
     group: str,
     numbers: tuple[int, ...] | Refused,
 ) -> tuple[dict[TopicPartition, tuple[PendingOffset, ...]], PartitionFacts | None, Refused | None]:
@@ -190,7 +192,7 @@ def _pending(
 
 
 def _corroborated(
-    facts: list[PartitionFacts], strangers: Collection[int], resolved: Mapping[str, str], attempt: Attempt
+    facts: list[PartitionFacts], strangers: Collection[int], resolved: Mapping[str, str], attempt: ConnectionAttempt
 ) -> list[PartitionFacts]:
     """Check in the journal whether an id has these producer ids and is only hidden from the caller."""
     live = LiveTransactions()
@@ -209,7 +211,7 @@ def _rows(found: tuple[OpenTransaction, ...] | Refused) -> tuple[OpenTransaction
 
 def _stretches(
     client: TransactionClient, spans: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, Stretch]:
+) -> dict[TopicPartition, LogStretch]:
     """Return the records of each span, without those that may not be read."""
     try:
         read = _read(client, spans)

@@ -17,10 +17,10 @@ from app.core.fencing.evidence import MarkerRecord
 from app.core.hanging.brokers import Ends, SearchConnection
 from app.core.hanging.search import StableEnd
 from app.core.journals.record_batch import Marker, RecordBatch, UnreadableBatch, read_marker
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.edges.kafka.raw_client import error_of, errors, failure, is_transient, reading_answers
-from app.edges.kafka.raw_fetch import LATEST, Isolation
+from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.leaders import METADATA_VERSION
 from app.edges.kafka.transactions.looking import look_at_holders
@@ -53,7 +53,7 @@ class KafkaSearch:
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[SearchConnection]:
         resolved = self._resolve(connection)
-        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
         try:
             return SearchClient(resolved, attempt, timeout_s=timeout_s)
         except errors.KafkaError as error:
@@ -63,7 +63,7 @@ class KafkaSearch:
 class SearchClient(TransactionClient):
     """The SearchConnection port; a context manager."""
 
-    def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
+    def __init__(self, resolved: Mapping[str, str], attempt: ConnectionAttempt, *, timeout_s: float) -> None:
         super().__init__(resolved, attempt)
         # The library requests a deleted topic's metadata from then on, up to ten times a second.
         self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
@@ -97,7 +97,7 @@ class SearchClient(TransactionClient):
 
     def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
         """Give each question its own time limit, and one of many parts a longer one."""
-        self._attempt = Attempt(self._attempt.address, self._timeout_s * times)
+        self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s * times)
         try:
             with reading_answers():
                 return question()
@@ -118,13 +118,13 @@ class SearchClient(TransactionClient):
     def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
         silent: dict[str, None] = {}
         # The high watermark first: records written between the answers must not look blocked (ADR 0018).
-        high = self._latest(partitions, Isolation.READ_UNCOMMITTED, silent)
-        stable = self._latest(high, Isolation.READ_COMMITTED, silent)
+        high = self._latest(partitions, FetchIsolation.READ_UNCOMMITTED, silent)
+        stable = self._latest(high, FetchIsolation.READ_COMMITTED, silent)
         ends: dict[Partition, StableEnd] = {at: StableEnd(end, max(high[at], end)) for at, end in stable.items()}
         return Ends(ends, tuple(silent), is_stale=len(ends) < len(partitions))
 
     def _latest(
-        self, partitions: Collection[TopicPartition], isolation: Isolation, silent: dict[str, None]
+        self, partitions: Collection[TopicPartition], isolation: FetchIsolation, silent: dict[str, None]
     ) -> dict[TopicPartition, int]:
         """Ask without retries: the next sweep asks again about moved leaders and missing answers."""
         led: defaultdict[int, list[TopicPartition]] = defaultdict(list)

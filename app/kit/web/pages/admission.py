@@ -32,7 +32,7 @@ class _Asked:
     answer: asyncio.Task[Mapping[str, Principal]]
 
 
-class Admission:
+class StreamAdmission:
     """The admission of one application's event streams; used on its event loop only."""
 
     def __init__(self, ask: Ask, *, clock: Callable[[], float] = time.monotonic) -> None:

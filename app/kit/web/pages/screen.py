@@ -30,11 +30,11 @@ from app.kit.printable import clipboard_text
 from app.kit.web.base_path import links_below
 from app.kit.web.dependencies import Credential, WebWiring, credential_of
 from app.kit.web.pages import display
-from app.kit.web.pages.admission import Admission
+from app.kit.web.pages.admission import StreamAdmission
 from app.kit.web.pages.assets import STYLESHEETS, asset_integrity, asset_url
 from app.kit.web.pages.navigation import places_after
 from app.kit.web.pages.said import sentence_of
-from app.kit.web.pages.shared_looks import STORED, Frame, Rhythm, Seen, SharedLooks, Watching
+from app.kit.web.pages.shared_looks import STORED, Frame, Rhythm, SeenFrame, SharedLooks, Watching
 from app.kit.web.pages.stream_limit import LimitedStream, StreamLimit
 from app.kit.web.used_query import query_names_of
 
@@ -211,11 +211,11 @@ def _used_query(request: Request) -> tuple[tuple[str, str], ...]:
 async def _frames(
     request: Request, wiring: WebWiring, principal: Principal, look: Look, key: Hashable
 ) -> AsyncGenerator[bytes]:
-    async def take() -> Seen:
+    async def take() -> SeenFrame:
         return await _seen(request, wiring, principal, look)
 
     looks: SharedLooks = request.app.state.looks
-    admission: Admission = request.app.state.admission
+    admission: StreamAdmission = request.app.state.admission
     credential = credential_of(request)
     assert credential is not None  # noqa: S101 - the route has just authenticated the user
     asked_at = time.monotonic()
@@ -248,26 +248,26 @@ async def _frames(
         stopping.cancel()
 
 
-async def _principal_now(wiring: WebWiring, admission: Admission, credential: Credential) -> Principal | None:
+async def _principal_now(wiring: WebWiring, admission: StreamAdmission, credential: Credential) -> Principal | None:
     if credential.is_session:
         return await admission.principal_of(credential.secret)
     return await admission.shared(credential.secret, lambda: wiring.principal_of(credential))
 
 
-async def _seen(request: Request, wiring: WebWiring, principal: Principal, look: Look) -> Seen:
+async def _seen(request: Request, wiring: WebWiring, principal: Principal, look: Look) -> SeenFrame:
     now = wiring.clock.now()
     try:
         async with wiring.unit_of_work() as uow:
             screen = await look(uow, principal, now)
     except NotFoundError:
-        return Seen(frame=Frame(event=_GONE, data=_GONE, is_last=True))
+        return SeenFrame(frame=Frame(event=_GONE, data=_GONE, is_last=True))
     except UnavailableError as error:
         # The screen keeps its content; the browser shows that it is not live.
-        return Seen(frame=Frame(event=_AWAY, data=error.message))
+        return SeenFrame(frame=Frame(event=_AWAY, data=error.message))
     # The frame is shared by all viewers, so it has no message of one user's form.
     context = {**_base_context(request, principal=principal, now=now), "said": None, **screen.context}
     frame = Frame(data=render(_region(screen.template), context))
-    return Seen(
+    return SeenFrame(
         frame=frame,
         concerns=screen.concerns,
         rhythm=screen.rhythm,

@@ -59,7 +59,7 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenFrame:
     """A frame, and the notices about single things that can change it; None: any of pipelines and runs.
 
     rhythm: the shortest interval. look_again_s: the longest interval, without a notice; None: LOOK_AGAIN_S.
@@ -71,7 +71,7 @@ class Seen:
     look_again_s: float | None = None
 
 
-TakeLook = Callable[[], Awaitable[Seen]]
+TakeLook = Callable[[], Awaitable[SeenFrame]]
 
 
 @dataclass(eq=False)
@@ -115,7 +115,7 @@ class _Shared:
             async with self.came:
                 self.came.notify_all()
 
-    async def _look(self) -> tuple[float, Seen]:
+    async def _look(self) -> tuple[float, SeenFrame]:
         """Return its duration, and the view."""
         self.asked.clear()
         began = time.monotonic()

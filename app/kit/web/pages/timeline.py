@@ -68,7 +68,7 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lane:
+class TimelineLane:
     name: str
     detail: str = ""
     href: str | None = None
@@ -82,7 +82,7 @@ class Timeline:
     cut: the position of a removal in all lanes. left_out: the number of omitted lanes."""
 
     words: str
-    lanes: tuple[Lane, ...]
+    lanes: tuple[TimelineLane, ...]
     since: datetime | None = None
     cut: float | None = None
     left_out: int = 0
@@ -130,7 +130,7 @@ def _on_line(track: Track, since: datetime) -> Track:
     )
 
 
-def _lane(track: Track, reached: Mapping[int, float], end_ms: int) -> Lane:
+def _lane(track: Track, reached: Mapping[int, float], end_ms: int) -> TimelineLane:
     def left(at: datetime) -> float:
         return reached[min(_ms(at), end_ms)]
 
@@ -142,7 +142,7 @@ def _lane(track: Track, reached: Mapping[int, float], end_ms: int) -> Lane:
         bars.append(Bar(left=left(span.at), width=width, label=label, title=span.title, tone=span.tone))
     bars[-1] = replace(bars[-1], tone=Tone.NEWEST)
     marks = tuple(Mark(left=left(mark.at), title=mark.title, tone=mark.tone, href=mark.href) for mark in track.marks)
-    return Lane(name=track.name, href=track.href, bars=tuple(bars), marks=marks)
+    return TimelineLane(name=track.name, href=track.href, bars=tuple(bars), marks=marks)
 
 
 def _ms(at: datetime) -> int:

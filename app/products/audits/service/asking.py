@@ -16,7 +16,7 @@ from app.kit.page import Page, checked_limit
 from app.products.audits.audit import Audit, AuditState, moved
 from app.products.audits.doubts import revision_to_judge_by, span_in_force
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, plan_problems, window_problems
-from app.products.audits.specification import Header, IdPlace, JsonField, Window
+from app.products.audits.specification import HeaderId, IdPlace, JsonField, Window
 from app.products.audits.store import AuditPlanStore, AuditStore
 
 
@@ -172,7 +172,7 @@ def id_problems(id_place: IdPlace, source_id_place: IdPlace | None, *, writes_fi
                 field_path.parse(place.path)
             except field_path.FieldPathError as error:
                 problems.append(Problem(field=f"{field}.path", message=str(error)))
-        if isinstance(place, Header) and not place.name:
+        if isinstance(place, HeaderId) and not place.name:
             problems.append(Problem(field=f"{field}.name", message="A header requires a name"))
     return problems
 

@@ -21,7 +21,7 @@ from app.kit.storable import moment_of_ms, storable
 from app.products.audits import wire as wire
 from app.products.audits.alerts import audit_alert
 from app.products.audits.audit import Audit, AuditProgress, AuditState, counted, moved
-from app.products.audits.result import AuditResult, Verdict, possible, verdict
+from app.products.audits.result import AuditResult, AuditVerdict, possible, verdict
 from app.products.audits.service.asking import notify_audit
 from app.products.audits.service.in_force import doubts_about
 from app.products.audits.specification import specification_of
@@ -172,7 +172,7 @@ async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime)
     return ClaimAnswer(granted=True)
 
 
-async def receive_progress(uow: UnitOfWork, told: wire.AuditProgress, *, now: datetime) -> wire.AuditAnswer:
+async def receive_progress(uow: UnitOfWork, told: wire.AuditProgressReport, *, now: datetime) -> wire.AuditAnswer:
     """Store the progress, and answer whether the audit is still wanted."""
     told = storable(told)
     audit = await uow.of(AuditStore).get(told.audit_id)
@@ -219,12 +219,12 @@ async def receive_outcome(uow: UnitOfWork, outcome: wire.AuditOutcome, *, now: d
 
 async def _judge(uow: UnitOfWork, audit: Audit, result: AuditResult, *, now: datetime) -> None:
     match verdict(result):
-        case Verdict.BROKEN:
+        case AuditVerdict.BROKEN:
             cluster = await uow.of(ClusterStore).get(audit.cluster)
             alert = audit_alert(audit, result, kafka_cluster_id=cluster.kafka_cluster_id, now=now)
             await alerts.tell(uow, alert)
         # An audit on request may have another window or id, so it does not count for the plan's windows.
-        case Verdict.CLEAN | Verdict.EMPTY if audit.is_scheduled and audit.span is not None:
+        case AuditVerdict.CLEAN | AuditVerdict.EMPTY if audit.is_scheduled and audit.span is not None:
             plan = await uow.of(AuditPlanStore).find(audit.pipeline, for_update=True)
             until = audit.span[1]
             if plan is not None and (plan.shown_until is None or plan.shown_until < until):

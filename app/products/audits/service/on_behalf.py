@@ -10,7 +10,7 @@ from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import InvalidError
 from app.products.audits.audit import Audit, AuditState
 from app.products.audits.plan import time_window
-from app.products.audits.result import AuditResult, Verdict, verdict
+from app.products.audits.result import AuditResult, AuditVerdict, verdict
 from app.products.audits.service.asking import Wish, ask_audit, stop_audit
 from app.products.audits.store import AuditPlanStore, AuditStore
 
@@ -77,10 +77,10 @@ def figures_of(result: AuditResult) -> AuditFigures:
 
 def _incomplete(result: AuditResult) -> str:
     match verdict(result):
-        case Verdict.EMPTY:
+        case AuditVerdict.EMPTY:
             return "the pipeline read and wrote nothing in the drill's time"
-        case Verdict.NOT_SHOWN:
+        case AuditVerdict.NOT_SHOWN:
             gaps = [gap.sentence for gap in result.gaps[:1]]
             return f"not all could be read or judged{''.join(f': {sentence}' for sentence in gaps)}"
-        case Verdict.BROKEN | Verdict.CLEAN:
+        case AuditVerdict.BROKEN | AuditVerdict.CLEAN:
             return ""

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Reso
 from confluent_kafka.cimpl import NewTopic
 
 from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import BOOTSTRAP
 from app.kit.errors import UnavailableError
-from app.products.conformance.checking.clients import CALL_S, Reader, RefusedError, Writer, error_of
+from app.products.conformance.checking.clients import CALL_S, CheckRefusedError, TopicReader, Writer, error_of
 from app.products.conformance.checking.repeating import RepeatingClient
 
 _RETRY_S = 0.05
@@ -38,7 +38,7 @@ READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 
 
-class Place:
+class BenchPlace:
     """The cluster of a run, and the topics and groups that it creates there.
 
     Args:
@@ -80,7 +80,7 @@ class Bench:
     short_timeout_ms = 2_000
     within_s = CALL_S
 
-    def __init__(self, place: Place, check: str) -> None:
+    def __init__(self, place: BenchPlace, check: str) -> None:
         self.place = place
         self.name = f"{place.prefix}-{check}"
         self._clients = ExitStack()
@@ -112,7 +112,7 @@ class Bench:
             if error_of(error).code() not in _UNCERTAIN:
                 del self._topics[name]
             what = f"the topic was refused{f' with {config}' if config else ''}"
-            raise RefusedError(error_of(error), operation="Create", what=what) from error
+            raise CheckRefusedError(error_of(error), operation="Create", what=what) from error
         deadline = time.monotonic() + CALL_S
         while not self._has_leaders(name, partitions):
             if time.monotonic() > deadline:
@@ -128,11 +128,11 @@ class Bench:
     def plain_writer(self) -> Writer:
         return self._keep(Writer(self._settings()))
 
-    def reader(self, topic: str) -> Reader:
+    def reader(self, topic: str) -> TopicReader:
         """A `read_committed` consumer."""
         return self._reader(topic, READ_COMMITTED)
 
-    def reader_of_everything(self, topic: str) -> Reader:
+    def reader_of_everything(self, topic: str) -> TopicReader:
         """A `read_uncommitted` consumer, the check's control: it shows that the records were written."""
         return self._reader(topic, READ_UNCOMMITTED)
 
@@ -190,13 +190,13 @@ class Bench:
             found = self._result(asked[resource])
         except KafkaException as error:
             what = f"the settings of {topic} are not readable"
-            raise RefusedError(error_of(error), operation="DescribeConfigs", what=what) from error
+            raise CheckRefusedError(error_of(error), operation="DescribeConfigs", what=what) from error
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     @contextmanager
     def repeating(self) -> Generator[RepeatingClient]:
         """Make a sender that repeats a client's requests."""
-        with RepeatingClient(self.place.resolved, Attempt(self.place.resolved[BOOTSTRAP], CALL_S)) as client:
+        with RepeatingClient(self.place.resolved, ConnectionAttempt(self.place.resolved[BOOTSTRAP], CALL_S)) as client:
             yield client
 
     def refused(self, step: Callable[[], None]) -> KafkaError | None:
@@ -210,9 +210,9 @@ class Bench:
     def _transactional_writer(self, settings: Mapping[str, Any], transactional_id: str) -> Writer:
         return self._keep(Writer(settings, transactional_id=transactional_id))
 
-    def _reader(self, topic: str, isolation: str) -> Reader:
+    def _reader(self, topic: str, isolation: str) -> TopicReader:
         settings = {**self._settings(), "isolation.level": isolation}
-        reader = Reader(settings, topic, partitions=self._topics[topic], within_s=self.within_s)
+        reader = TopicReader(settings, topic, partitions=self._topics[topic], within_s=self.within_s)
         self._clients.callback(reader.close)
         return reader
 
@@ -245,7 +245,7 @@ class Bench:
             found = self.place.admin.list_topics(topic, timeout=CALL_S).topics[topic]
         except KafkaException as error:
             what = f"the leaders of {topic} are not readable"
-            raise RefusedError(error_of(error), operation="Describe", what=what) from error
+            raise CheckRefusedError(error_of(error), operation="Describe", what=what) from error
         leaders = [part.leader for part in found.partitions.values()]
         return len(leaders) == partitions and all(leader >= 0 for leader in leaders)
 

@@ -11,9 +11,9 @@ from confluent_kafka import KafkaException
 from app.edges.kafka.raw_client import errors
 from app.kit.errors import FencelineError
 from app.products.conformance.checking import failures, promises
-from app.products.conformance.checking.bench import Bench, Place
-from app.products.conformance.checking.clients import RefusedError, error_of
-from app.products.conformance.report import Finding, Promise, Result, not_checked
+from app.products.conformance.checking.bench import Bench, BenchPlace
+from app.products.conformance.checking.clients import CheckRefusedError, error_of
+from app.products.conformance.report import CheckResult, ConformanceFinding, Promise, not_checked
 from app.products.conformance.rights import TOPIC, refusal
 
 
@@ -23,7 +23,7 @@ class Check(NamedTuple):
     name: str
     promise: Promise
     claim: str
-    make: Callable[[Bench], Finding]
+    make: Callable[[Bench], ConformanceFinding]
 
 
 CHECKS = (
@@ -127,13 +127,17 @@ CHECKS = (
 
 
 def results_of(
-    place: Place, checks: Sequence[Check], *, bench: type[Bench] = Bench, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Result]:
+    place: BenchPlace,
+    checks: Sequence[Check],
+    *,
+    bench: type[Bench] = Bench,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[CheckResult]:
     """Make each check when its result is requested. `bench`: where, so that a test can break a guarantee on purpose."""
     for check in checks:
         began = clock()
         finding = _finding(place, check, bench)
-        yield Result(
+        yield CheckResult(
             check=check.name,
             promise=check.promise,
             claim=check.claim,
@@ -143,11 +147,11 @@ def results_of(
         )
 
 
-def _finding(place: Place, check: Check, bench: type[Bench]) -> Finding:
+def _finding(place: BenchPlace, check: Check, bench: type[Bench]) -> ConformanceFinding:
     try:
         with bench(place, check.name) as at_work:
             return check.make(at_work)
-    except RefusedError as refused:
+    except CheckRefusedError as refused:
         why = refused.error
         return refusal(why.code(), why.str(), prefix=place.prefix, operation=refused.operation, what=refused.what)
     except KafkaException as error:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.kit.errors import UnavailableError
-from app.products.conformance.comparing import Seen, named
+from app.products.conformance.comparing import SeenRecord, named
 
 CALL_S = 20.0
 """The time limit of one call; after it the check is not made."""
@@ -27,7 +27,7 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
-class RefusedError(Exception):
+class CheckRefusedError(Exception):
     """A refusal without which no check can be made. operation: the required permission; what: the refused step."""
 
     def __init__(self, error: KafkaError, *, operation: str, what: str) -> None:
@@ -77,7 +77,7 @@ class Writer:
         except KafkaException as error:
             why = error_of(error)
             if why.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise RefusedError(why, operation="Read", what="offsets were not accepted") from error
+                raise CheckRefusedError(why, operation="Read", what="offsets were not accepted") from error
             raise
 
     def commit(self) -> None:
@@ -122,7 +122,7 @@ class Writer:
             self._refused = self._refused or error
 
 
-class Reader:
+class TopicReader:
     """A consumer of all partitions of a topic from their beginning. `seen` has the received records in order.
 
     within_s: the time limit for expected records.
@@ -131,7 +131,7 @@ class Reader:
     def __init__(self, settings: Mapping[str, Any], topic: str, *, partitions: int, within_s: float = CALL_S) -> None:
         self.topic = topic
         self._within_s = within_s
-        self.seen: list[Seen] = []
+        self.seen: list[SeenRecord] = []
         self._is_closed = False
         self._consumer = Consumer(
             {
@@ -145,7 +145,7 @@ class Reader:
         )
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
 
-    def read(self, records: int, *, within_s: float | None = None) -> list[Seen]:
+    def read(self, records: int, *, within_s: float | None = None) -> list[SeenRecord]:
         """Return the records so far, once there are enough and no more follow, or the time is over."""
         deadline = time.monotonic() + (within_s or self._within_s)
         while len(self.seen) < records and time.monotonic() < deadline:
@@ -162,7 +162,7 @@ class Reader:
             self._poll()
         return time.monotonic() - began
 
-    def linger(self, longer_s: float = 0.0) -> list[Seen]:
+    def linger(self, longer_s: float = 0.0) -> list[SeenRecord]:
         """Return the records so far, after a further wait of this time."""
         deadline = time.monotonic() + _LINGER_S + longer_s
         while time.monotonic() < deadline:
@@ -178,6 +178,6 @@ class Reader:
         for message in self._consumer.consume(100, _POLL_S):
             error = message.error()
             if error is not None:
-                raise RefusedError(error, operation="Read", what=f"{self.topic} was not read")
+                raise CheckRefusedError(error, operation="Read", what=f"{self.topic} was not read")
             value = message.value() or b""
-            self.seen.append(Seen(message.partition() or 0, message.offset() or 0, value.decode()))
+            self.seen.append(SeenRecord(message.partition() or 0, message.offset() or 0, value.decode()))

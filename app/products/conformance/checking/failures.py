@@ -13,7 +13,7 @@ from app.core.clusters.brokers import TopicPartition
 from app.products.conformance.checking.bench import Bench
 from app.products.conformance.checking.clients import Writer
 from app.products.conformance.comparing import judge, named
-from app.products.conformance.report import Finding, broken, kept, not_checked, not_shown
+from app.products.conformance.report import ConformanceFinding, broken, kept, not_checked, not_shown
 
 _TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 _MAX_MESSAGE_BYTES = 2_000
@@ -31,7 +31,7 @@ _COMPACTION_POLL_S = 0.5
 _FILLER = "filler"
 
 
-def refused_record_is_redone(bench: Bench) -> Finding:
+def refused_record_is_redone(bench: Bench) -> ConformanceFinding:
     topic = bench.topic(max_message_bytes=str(_MAX_MESSAGE_BYTES))
     writer = bench.writer()
     writer.begin()
@@ -54,7 +54,7 @@ def refused_record_is_redone(bench: Bench) -> Finding:
     )
 
 
-def commit_may_be_repeated(bench: Bench) -> Finding:
+def commit_may_be_repeated(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     writer = bench.writer()
     writer.begin()
@@ -74,7 +74,7 @@ def commit_may_be_repeated(bench: Bench) -> Finding:
     )
 
 
-def dead_producer_is_aborted(bench: Bench) -> Finding:
+def dead_producer_is_aborted(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     reader, everything = bench.reader(topic), bench.reader_of_everything(topic)
     timeout_ms = bench.short_timeout_ms
@@ -100,11 +100,11 @@ def dead_producer_is_aborted(bench: Bench) -> Finding:
     )
 
 
-def coordinator_moves(_: Bench) -> Finding:
+def coordinator_moves(_: Bench) -> ConformanceFinding:
     return not_shown("no coordinator was stopped: only the owner of the brokers can stop one")
 
 
-def second_producer_fences_the_first(bench: Bench) -> Finding:
+def second_producer_fences_the_first(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     first = bench.writer()
     first.begin()
@@ -124,7 +124,7 @@ def second_producer_fences_the_first(bench: Bench) -> Finding:
     )
 
 
-def stale_member_is_refused(bench: Bench) -> Finding:
+def stale_member_is_refused(bench: Bench) -> ConformanceFinding:
     source, sink = bench.topic("-in"), bench.topic("-out")
     at = ClientPartition(source, 0, 1)
     member = bench.member(source)
@@ -144,7 +144,7 @@ def stale_member_is_refused(bench: Bench) -> Finding:
     return kept(f"offsets with the generation of a stale member were rejected: {refusal.name()}")
 
 
-def compaction_keeps_the_last_committed(bench: Bench) -> Finding:
+def compaction_keeps_the_last_committed(bench: Bench) -> ConformanceFinding:
     """Write keys a and b in one committed transaction, then a again, and b in an aborted transaction."""
     topic = bench.topic(
         cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.001", min_compaction_lag_ms="0"

@@ -12,10 +12,10 @@ from app.core.clusters.brokers import TopicPartition
 from app.products.conformance.checking.bench import Bench
 from app.products.conformance.comparing import judge, named
 from app.products.conformance.durability import judge_settings
-from app.products.conformance.report import Finding, broken, kept, not_checked
+from app.products.conformance.report import ConformanceFinding, broken, kept, not_checked
 
 
-def open_is_hidden(bench: Bench) -> Finding:
+def open_is_hidden(bench: Bench) -> ConformanceFinding:
     topic = bench.topic(partitions=2)
     reader, everything = bench.reader(topic), bench.reader_of_everything(topic)
     writer = bench.writer()
@@ -38,7 +38,7 @@ def open_is_hidden(bench: Bench) -> Finding:
     )
 
 
-def aborted_is_never_shown(bench: Bench) -> Finding:
+def aborted_is_never_shown(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     writer = bench.writer()
     writer.begin()
@@ -55,7 +55,7 @@ def aborted_is_never_shown(bench: Bench) -> Finding:
     )
 
 
-def offsets_with_outputs(bench: Bench) -> Finding:
+def offsets_with_outputs(bench: Bench) -> ConformanceFinding:
     source, sink = bench.topic("-in"), bench.topic("-out")
     at = ClientPartition(source, 0, 1)
     writer = bench.writer()
@@ -80,7 +80,7 @@ def offsets_with_outputs(bench: Bench) -> Finding:
     )
 
 
-def committed_stays(bench: Bench) -> Finding:
+def committed_stays(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     writer = bench.writer()
     written: list[str] = []
@@ -97,14 +97,14 @@ def committed_stays(bench: Bench) -> Finding:
     )
 
 
-def outlives_a_broker(bench: Bench) -> Finding:
+def outlives_a_broker(bench: Bench) -> ConformanceFinding:
     place = bench.place
     return judge_settings(
         replication_factor=place.replication_factor, topic=bench.topic_settings(bench.topic()), brokers=place.brokers
     )
 
 
-def order_of_transactions(bench: Bench) -> Finding:
+def order_of_transactions(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     reader, everything = bench.reader(topic), bench.reader_of_everything(topic)
     first, second = bench.writer("first"), bench.writer("second")
@@ -133,7 +133,7 @@ def order_of_transactions(bench: Bench) -> Finding:
     )
 
 
-def both_kinds_in_one_partition(bench: Bench) -> Finding:
+def both_kinds_in_one_partition(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     reader, everything = bench.reader(topic), bench.reader_of_everything(topic)
     plain, writer = bench.plain_writer(), bench.writer()
@@ -154,7 +154,7 @@ def both_kinds_in_one_partition(bench: Bench) -> Finding:
     )
 
 
-def retry_is_written_once(bench: Bench) -> Finding:
+def retry_is_written_once(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     at = TopicPartition(topic, 0)
     writer = bench.writer()
@@ -173,7 +173,7 @@ def retry_is_written_once(bench: Bench) -> Finding:
     )
 
 
-def redone_is_shown_once(bench: Bench) -> Finding:
+def redone_is_shown_once(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
     writer = bench.writer()
     for is_last in (False, False, True):

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.store import FencingStore
 from app.core.journals import group_records
-from app.core.observing.snapshot import Snapshot, Source
+from app.core.observing.snapshot import Snapshot, SnapshotSource
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskState, TaskStatus
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import moment_of_ms
 from app.products.drills.drill import Drill
-from app.products.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
+from app.products.drills.timeline import DrillLook, FencingLook, PartitionLook, TaskLook
 
 HEARD_WITHIN = timedelta(seconds=3)
 FENCINGS_AT_MOST = 50
@@ -21,7 +21,7 @@ _BUMPS_WITH_EVERY_COMMIT = 2
 """From this transaction version (KIP-890) on, every commit bumps the epoch."""
 
 
-async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: datetime) -> Look:
+async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: datetime) -> DrillLook:
     """Return a view with offsets and epochs from the journals if they are read, else from heartbeats."""
     statuses = await uow.of(TaskStore).list_statuses([drill.run_id])
     fencings = await uow.of(FencingStore).list(
@@ -29,8 +29,8 @@ async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: dat
     )
     group = snapshot.groups.get(drill.plan.group)
     said = [status.last.generation for status in statuses if status.last.generation is not None]
-    from_journal = group is not None and snapshot.group_journal.source is Source.JOURNAL
-    return Look(
+    from_journal = group is not None and snapshot.group_journal.source is SnapshotSource.JOURNAL
+    return DrillLook(
         at=now,
         generation=group.generation if from_journal and group is not None else max(said, default=None),
         members=group.member_count if group is not None else None,
@@ -49,7 +49,7 @@ def _partitions(
 ) -> dict[str, PartitionLook]:
     at_end = _at_end(statuses, now=now)
     group = snapshot.groups.get(drill.plan.group)
-    if group is not None and snapshot.group_journal.source is Source.JOURNAL:
+    if group is not None and snapshot.group_journal.source is SnapshotSource.JOURNAL:
         return {
             f"{topic}-{number}": PartitionLook(
                 committed=one.commit.offset,

@@ -10,8 +10,8 @@ from app.kit.page import Page
 from app.kit.web.api.bodies import Answer
 from app.kit.web.api.shown import Items, made, shows
 from app.products.files import reading, schema_history, totals, written_file
+from app.products.files.checkpoint import CheckpointPhase
 from app.products.files.checkpoint import FileCheckpoint as DomainCheckpoint
-from app.products.files.checkpoint import Phase
 from app.products.files.service import showing
 
 BY_TASK = "By the clock of the task’s host: "
@@ -141,7 +141,7 @@ class PhaseLengths(Answer):
 
 def _lengths(checkpoint: DomainCheckpoint) -> dict[str, float | None]:
     taken = checkpoint.lengths_ms()
-    return {phase.value: taken[phase] for phase in Phase}
+    return {phase.value: taken[phase] for phase in CheckpointPhase}
 
 
 @shows(DomainCheckpoint)

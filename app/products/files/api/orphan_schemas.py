@@ -39,8 +39,8 @@ class DanglingReference:
     place = "Place of the reference: topic-partition@offset."
 
 
-@shows(orphan_findings.OpenTransaction)
-class OpenTransaction:
+@shows(orphan_findings.UndecidedTransaction)
+class UndecidedTransaction:
     """A transaction that was open during the scan, so nothing was judged."""
 
     offset = "Its first offset."
@@ -90,7 +90,7 @@ class ConfirmedRoot:
     judged_until = "Files that were uploaded later are kept."
 
 
-@shows(orphan_findings.Confirmed)
+@shows(orphan_findings.ConfirmedOrphans)
 class Confirmed:
     """The findings that a user confirmed; no more is deleted."""
 

@@ -15,11 +15,11 @@ from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, Yes, confirm_or_exit, console, print_json
 from app.kit.words import size
 from app.products.files.cli.findings import shown
-from app.products.files.cli.options import Progress
+from app.products.files.cli.options import ProgressLine
 from app.products.files.cli.pipeline_topics import PipelineTopics, of_server, opened
 from app.products.files.orphans import Margin, Stored, margin_of
-from app.products.files.reader.collecting import Collector
-from app.products.files.reader.findings import Findings, Outcome, Tally
+from app.products.files.reader.collecting import OrphanCollector
+from app.products.files.reader.findings import DeletionOutcome, FileTally, Findings
 from app.products.files.reader.store import open_store
 from app.products.files.reader.topic import Topic
 
@@ -52,7 +52,7 @@ def collect(
     names a file that is missing.
     """
     known = of_server(pipeline)
-    results: list[tuple[Findings, Outcome | None]] = []
+    results: list[tuple[Findings, DeletionOutcome | None]] = []
     with opened(known) as topics:
         margin = answered(lambda: _margin(known, topics))
         for root in known.roots or ():
@@ -81,15 +81,15 @@ def collect(
         raise typer.Exit(ExitCode.CANNOT_TELL)
 
 
-def _look(collector: Collector, root: str) -> Findings:
-    with Progress() as progress:
+def _look(collector: OrphanCollector, root: str) -> Findings:
+    with ProgressLine() as progress:
         return answered(lambda: collector.look(lambda sentence: progress.tell(f"{root}: {sentence}")))
 
 
-def _delete(collector: Collector, findings: Findings) -> Outcome:
+def _delete(collector: OrphanCollector, findings: Findings) -> DeletionOutcome:
     """Delete the orphans. Raises CommandError with the deletions before it, which are in no command log."""
-    deleted = Tally()
-    with Progress() as progress:
+    deleted = FileTally()
+    with ProgressLine() as progress:
 
         def told(stored: Stored) -> None:
             deleted.add(stored)
@@ -115,10 +115,10 @@ def _collector(
     *,
     is_first_incarnation: bool,
     patience_s: float,
-) -> Collector:
+) -> OrphanCollector:
     if known.created_at is None:
         raise CommandError("the command requires a server, which knows the roots of the pipeline")
-    return Collector(
+    return OrphanCollector(
         answered(lambda: open_store(root)),
         topics,
         pipeline=known.pipeline,
@@ -129,5 +129,5 @@ def _collector(
     )
 
 
-def _document(findings: Findings, outcome: Outcome | None) -> Any:
+def _document(findings: Findings, outcome: DeletionOutcome | None) -> Any:
     return msgspec.to_builtins({"findings": findings, "outcome": outcome}, str_keys=True)

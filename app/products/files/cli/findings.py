@@ -8,20 +8,20 @@ from rich.text import Text
 from app.kit.cli.output import ago, table
 from app.kit.storable import moment_of_ms
 from app.kit.words import number, size
-from app.products.files.orphans import Standing
-from app.products.files.reader.findings import Blocked, Findings, Outcome
+from app.products.files.orphans import OrphanStanding
+from app.products.files.reader.findings import Blocked, DeletionOutcome, Findings
 
 _SHOWN = 50
 _WORDS = {
-    Standing.REFERENCED: "referenced",
-    Standing.TOO_YOUNG: "too young to judge",
-    Standing.ORPHAN: "orphans",
-    Standing.UNKNOWN: "unknown",
-    Standing.NOT_OURS: "with other names, never deleted",
+    OrphanStanding.REFERENCED: "referenced",
+    OrphanStanding.TOO_YOUNG: "too young to judge",
+    OrphanStanding.ORPHAN: "orphans",
+    OrphanStanding.UNKNOWN: "unknown",
+    OrphanStanding.NOT_OURS: "with other names, never deleted",
 }
 
 
-def shown(findings: Findings, outcome: Outcome | None) -> RenderableType:
+def shown(findings: Findings, outcome: DeletionOutcome | None) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{findings.root}/{findings.pipeline}", style="bold")]
     parts += [Text(_blocked_sentence(one), style="yellow") for one in findings.blocked]
     parts += [
@@ -63,7 +63,7 @@ def _orphans(findings: Findings) -> list[RenderableType]:
     return parts
 
 
-def _done(outcome: Outcome) -> list[RenderableType]:
+def _done(outcome: DeletionOutcome) -> list[RenderableType]:
     deleted = f"deleted {outcome.deleted.files:,} files, {size(outcome.deleted.size_bytes)}"
     return [
         Text(f"{deleted}; aborted {outcome.aborted_uploads:,} uploads"),
@@ -79,7 +79,7 @@ def _sentences(findings: Findings) -> list[str]:
         ),
         f"a file is judged after {findings.margin.sentence}",
     ]
-    if findings.tallies[Standing.UNKNOWN].files:
+    if findings.tallies[OrphanStanding.UNKNOWN].files:
         since = findings.since.at_ms
         when = "all files" if since is None else f"files uploaded before {moment_of_ms(since):%Y-%m-%d %H:%M:%S} UTC"
         said.append(f"unknown: {when}: {findings.since.why}")

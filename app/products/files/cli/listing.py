@@ -19,10 +19,10 @@ from app.kit.words import number, size
 from app.products.files.cli.options import (
     BootstrapServer,
     ClientConfig,
-    Finding,
+    FoundReferences,
     From,
     Partition,
-    Progress,
+    ProgressLine,
     SinkTopicName,
     To,
     partition_text,
@@ -50,10 +50,10 @@ def list_(
     """List the files that committed references of a pipeline name, newest first. The store is not read."""
     window, selection = window_of(from_, to), selection_of(partition)
     known = pipeline_of(pipeline, bootstrap_server, config, topic)
-    finding = Finding(pipeline, window, selection)
+    finding = FoundReferences(pipeline, window, selection)
     size_bytes = records = 0
     found: list[Located] = []
-    with Progress() as progress, opened(known) as topics:
+    with ProgressLine() as progress, opened(known) as topics:
 
         def look() -> None:
             nonlocal found

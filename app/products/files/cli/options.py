@@ -18,7 +18,7 @@ from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.moments import moment_option
 from app.products.files.cli.pipeline_topics import PipelineTopics, direct, of_server
 from app.products.files.reader.reading import Selection
-from app.products.files.reader.references import Located, Reading, Window, committed_references
+from app.products.files.reader.references import Located, ReferenceReading, ReferenceWindow, committed_references
 from app.products.files.reader.topic import Topic
 
 __all__ = ["BootstrapServer", "ClientConfig"]
@@ -55,10 +55,10 @@ def pipeline_of(
     return of_server(pipeline)
 
 
-def window_of(from_: str | None, to: str | None) -> Window:
+def window_of(from_: str | None, to: str | None) -> ReferenceWindow:
     """Return the range of the references' timestamps. Raises CommandError."""
     now = datetime.now(UTC)
-    window = Window(from_ms=_ms(from_, "--from", now), to_ms=_ms(to, "--to", now))
+    window = ReferenceWindow(from_ms=_ms(from_, "--from", now), to_ms=_ms(to, "--to", now))
     if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
         raise CommandError("--from is not before --to", code=ExitCode.USAGE)
     return window
@@ -75,22 +75,22 @@ def selection_of(partition: Sequence[str] | None) -> Selection:
     return Selection(columns=columns)
 
 
-class Finding:
+class FoundReferences:
     """The references of a pipeline in a window and a selection, with remarks about other records."""
 
-    def __init__(self, pipeline: str, window: Window, selection: Selection) -> None:
+    def __init__(self, pipeline: str, window: ReferenceWindow, selection: Selection) -> None:
         self.found = 0
         self._pipeline = pipeline
         self._window = window
         self._selection = selection
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, ReferenceReading] = {}
         self._columns: set[str] = set()
 
-    def references(self, topics: Iterable[Topic], progress: Progress) -> Iterator[Located]:
+    def references(self, topics: Iterable[Topic], progress: ProgressLine) -> Iterator[Located]:
         seen: set[str] = set()
         for topic in topics:
 
-            def heard(reading: Reading) -> None:
+            def heard(reading: ReferenceReading) -> None:
                 self._readings[reading.topic] = reading
                 progress.tell(f"{reading.topic}: {reading.passed:,} of {reading.expected:,} offsets")
 
@@ -120,7 +120,7 @@ class Finding:
         return said
 
 
-class Progress(AbstractContextManager["Progress"]):
+class ProgressLine(AbstractContextManager["ProgressLine"]):
     """The progress on standard error: one updated line on a terminal, else only the output of `say`."""
 
     def __init__(self) -> None:

@@ -17,10 +17,10 @@ from app.kit.cli.output import json_text
 from app.products.files.cli.options import (
     BootstrapServer,
     ClientConfig,
-    Finding,
+    FoundReferences,
     From,
     Partition,
-    Progress,
+    ProgressLine,
     SinkTopicName,
     To,
     pipeline_of,
@@ -58,10 +58,10 @@ def read(
     """
     window, selection = window_of(from_, to), selection_of(partition)
     known = pipeline_of(pipeline, bootstrap_server, config, topic)
-    finding = Finding(pipeline, window, selection)
+    finding = FoundReferences(pipeline, window, selection)
     stores = Stores(roots=known.roots)
     count = 0
-    with Progress() as progress, opened(known) as topics, _writing(output) as written:
+    with ProgressLine() as progress, opened(known) as topics, _writing(output) as written:
 
         def heard(located: Located) -> None:
             progress.tell(f"{finding.found:,} files, {count:,} records; {located.reference.path}")

@@ -17,7 +17,7 @@ from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import ConflictError, FencelineError, UnavailableError
 from app.products.files.reading import (
-    Place,
+    LogPlace,
     Portion,
     TopicReading,
     WatchedPipeline,
@@ -159,7 +159,7 @@ class ClusterFiles:
         if described.refusal:
             # A former sink topic may be deleted: it gets no further references.
             return "" if is_former else described.refusal
-        place = Place(self.cluster.kafka_cluster_id, topic, described.topic_id)
+        place = LogPlace(self.cluster.kafka_cluster_id, topic, described.topic_id)
         for _ in range(MOST_BATCHES):
             positions = {
                 number: asked_offset(known.get((topic, number)), described.topic_id) for number in described.partitions
@@ -175,7 +175,7 @@ class ClusterFiles:
         return ""
 
     async def _keep(
-        self, pipeline: str, place: Place, portions: Sequence[Portion], known: Readings, *, is_whole: bool
+        self, pipeline: str, place: LogPlace, portions: Sequence[Portion], known: Readings, *, is_whole: bool
     ) -> bool:
         """Store the portions, and return true if anything was read. is_whole: every partition answered."""
         now = self._clock.now()

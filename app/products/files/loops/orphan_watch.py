@@ -10,7 +10,7 @@ from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import NotFoundError
 from app.products.files.orphan_look import OrphanAct, OrphanLook, OrphanResult, collected_so_far
-from app.products.files.orphan_ports import OrphanCollectors, OrphanJob, Progress
+from app.products.files.orphan_ports import CollectionProgress, OrphanCollectors, OrphanJob
 from app.products.files.service import orphans
 from app.products.files.store.orphan_looks import OrphanLookStore
 
@@ -24,7 +24,7 @@ STALLED_AFTER = timedelta(minutes=10)
 class _AtWork:
     look: OrphanLook
     job: OrphanJob
-    heard: Progress
+    heard: CollectionProgress
     moved_at: datetime
 
 
@@ -121,7 +121,7 @@ class OrphanWatch:
             "%s for orphans of %s: %s", look.act, look.pipeline, word if is_kept else "belongs to another server now"
         )
 
-    async def _tell(self, look: OrphanLook, progress: Progress) -> bool:
+    async def _tell(self, look: OrphanLook, progress: CollectionProgress) -> bool:
         async with self._unit_of_work() as uow:
             is_ours = await orphans.note_progress(uow, look, progress.told, progress.deleted)
             await uow.commit()

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from app.core.wire import file_references
-from app.products.files.orphans import KnownSince, LogBegin, Margin, Standing, Stored, form_of, judge, known_since
+from app.products.files.orphans import KnownSince, LogBegin, Margin, OrphanStanding, Stored, form_of, judge, known_since
 from app.products.files.reader.errors import ReferencesUnreadableError
-from app.products.files.reader.findings import Blocked, Findings, Missing, Outcome, Tally
+from app.products.files.reader.findings import Blocked, DeletionOutcome, FileTally, Findings, Missing
 from app.products.files.reader.listed import Listed
 from app.products.files.reader.open_upload import OpenUpload
-from app.products.files.reader.references import Reading, ReferenceTopic, references_between
+from app.products.files.reader.references import ReferenceReading, ReferenceTopic, references_between
 from app.products.files.reader.store import FileStore
-from app.products.files.reader.topic import Offsets, Record
+from app.products.files.reader.topic import Offsets, ReferenceRecord
 
 BATCH = 500
 """Files that are deleted between two reads of new references."""
@@ -31,10 +31,10 @@ class SinkTopic(ReferenceTopic, Protocol):
     """A sink topic for the collector (app/products/files/reader/topic.py)."""
 
     def ends(self) -> Offsets: ...
-    def record_at(self, partition: int, offset: int) -> Record | None: ...
+    def record_at(self, partition: int, offset: int) -> ReferenceRecord | None: ...
 
 
-class Collector:
+class OrphanCollector:
     """Find the orphans of one pipeline, and delete them.
 
     look:
@@ -149,7 +149,7 @@ class Collector:
             read_to=ends,
         )
 
-    def delete(self, findings: Findings, *, told: Callable[[Stored], None] = lambda _: None) -> Outcome:
+    def delete(self, findings: Findings, *, told: Callable[[Stored], None] = lambda _: None) -> DeletionOutcome:
         """Delete the orphans of a scan, and abort the multipart uploads.
 
         Raises:
@@ -158,7 +158,7 @@ class Collector:
                 more is deleted.
         """
         read_to = {name: dict(ends) for name, ends in findings.read_to.items()}
-        deleted, kept = Tally(), list[tuple[Stored, str]]()
+        deleted, kept = FileTally(), list[tuple[Stored, str]]()
         left = {stored.path: stored for stored in findings.orphans}
         for batch in _batches(findings.orphans, BATCH):
             self._step("references since")
@@ -174,7 +174,7 @@ class Collector:
                 deleted.add(stored)
                 told(stored)
         aborted = sum(self._abort(upload) for upload in findings.open_uploads)
-        return Outcome(deleted=deleted, aborted_uploads=aborted, kept=tuple(kept))
+        return DeletionOutcome(deleted=deleted, aborted_uploads=aborted, kept=tuple(kept))
 
     def _wait_until_decided(self, topic: SinkTopic, ends: Offsets) -> Iterator[Blocked]:
         deadline = self._clock() + self._patience_s
@@ -197,7 +197,7 @@ class Collector:
             )
 
     def _read(self, topic: SinkTopic, ends: Offsets, listed: Listed, told: Callable[[str], None]) -> None:
-        def heard(reading: Reading) -> None:
+        def heard(reading: ReferenceReading) -> None:
             told(f"{reading.records:,} records of {topic.name} read")
 
         begins = topic.begins()
@@ -233,7 +233,7 @@ class Collector:
         for stored in listed.unreferenced.values():
             standing = judge(stored, form=self._form, now_ms=at_ms, margin=self._margin, since=since)
             listed.tallies[standing].add(stored)
-            if standing is Standing.ORPHAN:
+            if standing is OrphanStanding.ORPHAN:
                 orphans.append(stored)
         return orphans
 
@@ -259,7 +259,7 @@ class Collector:
             start, stable = read_to[topic.name], topic.last_stable()
             end = {partition: max(offset, start.get(partition, 0)) for partition, offset in stable.items()}
             start = {partition: start.get(partition, 0) for partition in end}
-            reading = Reading(topic=topic.name)
+            reading = ReferenceReading(topic=topic.name)
             for located in references_between(topic, start, end, reading=reading, named=refuse):
                 refuse(located.reference.path, located.place)
             _require_readable(reading)
@@ -290,7 +290,7 @@ class Collector:
         return True
 
 
-def _require_readable(reading: Reading) -> None:
+def _require_readable(reading: ReferenceReading) -> None:
     """Raise ReferencesUnreadableError for an unreadable record that may name files, such as one of a newer version."""
     if reading.doubtful:
         raise ReferencesUnreadableError(
@@ -299,7 +299,7 @@ def _require_readable(reading: Reading) -> None:
         )
 
 
-def _writer_of(record: Record) -> str | None:
+def _writer_of(record: ReferenceRecord) -> str | None:
     if record.value is None:
         return None
     try:

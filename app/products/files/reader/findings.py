@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.products.files.orphans import KnownSince, Margin, Standing, Stored
+from app.products.files.orphans import KnownSince, Margin, OrphanStanding, Stored
 from app.products.files.reader.open_upload import OpenUpload
 
 
@@ -30,7 +30,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     place: str
 
 
-class Tally(msgspec.Struct, kw_only=True):
+class FileTally(msgspec.Struct, kw_only=True):
     """Number and size of the files with one status."""
 
     files: int = 0
@@ -62,7 +62,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     since: KnownSince
     orphans: tuple[Stored, ...]
     open_uploads: tuple[OpenUpload, ...]
-    tallies: Mapping[Standing, Tally]
+    tallies: Mapping[OrphanStanding, FileTally]
     missing: tuple[Missing, ...]
     unchecked: int
     references: int
@@ -71,9 +71,9 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     read_to: Mapping[str, Mapping[int, int]]
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class DeletionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a deletion. kept: orphans of the scan that are none any more, each with the reason."""
 
-    deleted: Tally
+    deleted: FileTally
     aborted_uploads: int
     kept: tuple[tuple[Stored, str], ...]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.products.files.orphans import LogBegin, Standing, Stored
-from app.products.files.reader.findings import Missing, Tally
-from app.products.files.reader.references import Located, Reading
+from app.products.files.orphans import LogBegin, OrphanStanding, Stored
+from app.products.files.reader.findings import FileTally, Missing
+from app.products.files.reader.references import Located, ReferenceReading
 
 _MOST_SUSPECTS = 1_000
 
@@ -18,8 +18,8 @@ class Listed:
 
     def __init__(self, listed: dict[str, Stored], *, oldest_ms: int) -> None:
         self.unreferenced = listed
-        self.tallies = {standing: Tally() for standing in Standing}
-        self.reading = Reading(topic="")
+        self.tallies = {standing: FileTally() for standing in OrphanStanding}
+        self.reading = ReferenceReading(topic="")
         self.begins: list[LogBegin] = []
         self.suspects: list[Missing] = []
         self.unchecked = 0
@@ -29,13 +29,13 @@ class Listed:
         """Keep a file that an invalid reference names."""
         stored = self.unreferenced.pop(path, None)
         if stored is not None:
-            self.tallies[Standing.REFERENCED].add(stored)
+            self.tallies[OrphanStanding.REFERENCED].add(stored)
 
     def add(self, located: Located, *, is_ours: bool) -> None:
         reference = located.reference
         stored = self.unreferenced.pop(reference.path, None)
         if stored is not None:
-            self.tallies[Standing.REFERENCED].add(stored)
+            self.tallies[OrphanStanding.REFERENCED].add(stored)
         if not is_ours:
             return
         self.reading.references += 1

@@ -9,7 +9,7 @@ import msgspec
 
 from app.core.wire import file_references
 from app.core.wire.file_references import FileReference
-from app.products.files.reader.topic import Offsets, Record
+from app.products.files.reader.topic import Offsets, ReferenceRecord
 
 _TELL_EVERY = 1_000
 
@@ -28,7 +28,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class ReferenceWindow(msgspec.Struct, frozen=True, kw_only=True):
     """Timestamps of references from `from_ms` up to and excluding `to_ms`; None: without a bound."""
 
     from_ms: int | None = None
@@ -42,7 +42,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Reading(msgspec.Struct, kw_only=True):
+class ReferenceReading(msgspec.Struct, kw_only=True):
     """The progress of reading, and counts of records.
 
     records: read so far. expected: number of offsets, including markers and aborted records.
@@ -71,16 +71,16 @@ class ReferenceTopic(Protocol):
     def begins(self) -> Offsets: ...
     def last_stable(self) -> Offsets: ...
     def at_time(self, at_ms: int) -> Offsets: ...
-    def committed(self, start: Offsets, end: Offsets) -> Iterator[Record]: ...
+    def committed(self, start: Offsets, end: Offsets) -> Iterator[ReferenceRecord]: ...
 
 
 def committed_references(
     topic: ReferenceTopic,
-    window: Window | None = None,
+    window: ReferenceWindow | None = None,
     *,
     pipeline: str | None = None,
     seen: set[str] | None = None,
-    heard: Callable[[Reading], None] = lambda _: None,
+    heard: Callable[[ReferenceReading], None] = lambda _: None,
 ) -> Iterator[Located]:
     """Return every reference that is committed at the call, each path once, partition by partition.
 
@@ -96,11 +96,11 @@ def committed_references(
     Raises:
         ReferencesUnreadableError: the brokers do not answer, or records were deleted before they were read.
     """
-    window = window or Window()
+    window = window or ReferenceWindow()
     end = topic.last_stable()
     begin = topic.begins() if window.from_ms is None else topic.at_time(window.from_ms)
     start = {partition: min(begin[partition], end[partition]) for partition in end}
-    reading = Reading(topic=topic.name, expected=sum(end[at] - start[at] for at in end))
+    reading = ReferenceReading(topic=topic.name, expected=sum(end[at] - start[at] for at in end))
     seen = set() if seen is None else seen
     for located in references_between(topic, start, end, reading=reading, heard=heard):
         if pipeline is not None and located.reference.pipeline != pipeline:
@@ -122,8 +122,8 @@ def references_between(
     start: Offsets,
     end: Offsets,
     *,
-    reading: Reading,
-    heard: Callable[[Reading], None] = lambda _: None,
+    reading: ReferenceReading,
+    heard: Callable[[ReferenceReading], None] = lambda _: None,
     named: Callable[[str, str], None] = lambda _path, _place: None,
 ) -> Iterator[Located]:
     """Return the references from `start` up to `end`, which must not exceed the last stable offset.

@@ -54,7 +54,7 @@ _FINAL = frozenset(
 )
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class ReferenceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record of a sink topic; `timestamp_ms` None: it has no timestamp."""
 
     partition: int
@@ -153,7 +153,7 @@ class Topic:
             raise self._unreadable("the cluster has no broker")
         return max(values)
 
-    def committed(self, start: Offsets, end: Offsets) -> Iterator[Record]:
+    def committed(self, start: Offsets, end: Offsets) -> Iterator[ReferenceRecord]:
         """Return records of committed transactions from `start` up to `end`, partition by partition.
 
         `end` must not exceed the last stable offset: records of open transactions are not returned, and waiting for
@@ -161,7 +161,7 @@ class Topic:
         """
         yield from self._read(start, end, isolation="read_committed")
 
-    def record_at(self, partition: int, offset: int) -> Record | None:
+    def record_at(self, partition: int, offset: int) -> ReferenceRecord | None:
         """Return the first record from this offset on, committed or not; None: there is none."""
         end = self.ends()[partition]
         if offset >= end:
@@ -172,7 +172,7 @@ class Topic:
         finally:
             reading.close()
 
-    def _read(self, start: Offsets, end: Offsets, *, isolation: str) -> Generator[Record]:
+    def _read(self, start: Offsets, end: Offsets, *, isolation: str) -> Generator[ReferenceRecord]:
         consumer = Consumer(
             {
                 "check.crcs": True,
@@ -194,7 +194,7 @@ class Topic:
         finally:
             consumer.close()
 
-    def _read_partition(self, consumer: Consumer, partition: int, start: int, end: int) -> Iterator[Record]:
+    def _read_partition(self, consumer: Consumer, partition: int, start: int, end: int) -> Iterator[ReferenceRecord]:
         """Read up to `end`, which a later record or the end of the partition confirms."""
         if start >= end:
             return
@@ -245,10 +245,10 @@ class Topic:
         return ReferencesUnreadableError(f"the references in {self.name} cannot be read: {why}")
 
 
-def _record(message: Message, partition: int, offset: int) -> Record:
+def _record(message: Message, partition: int, offset: int) -> ReferenceRecord:
     kind, timestamp_ms = message.timestamp()
     value = message.value()
-    return Record(
+    return ReferenceRecord(
         partition=partition,
         offset=offset,
         timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,

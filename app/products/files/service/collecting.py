@@ -14,11 +14,11 @@ from typing import BinaryIO
 
 from app.edges.kafka.connections import resolve
 from app.kit.errors import FencelineError, ForbiddenError
-from app.products.files.orphan_findings import Amount, Confirmed
+from app.products.files.orphan_findings import Amount, ConfirmedOrphans
 from app.products.files.orphan_look import OrphanResult
-from app.products.files.orphan_ports import OrphanJob, OrphanOrder, Progress
+from app.products.files.orphan_ports import CollectionProgress, OrphanJob, OrphanOrder
 from app.products.files.orphans import Margin, Stored, margin_of
-from app.products.files.reader.collecting import Collector
+from app.products.files.reader.collecting import OrphanCollector
 from app.products.files.reader.findings import Findings
 from app.products.files.reader.open_upload import OpenUpload
 from app.products.files.reader.store import FileStore, open_store
@@ -83,7 +83,7 @@ class FileOrphanCollectors:
             return self._collect(collectors, found, order.confirmed, job)
 
     def _collect(
-        self, collectors: Mapping[str, Collector], found: Sequence[Findings], seen: Confirmed, job: _Job
+        self, collectors: Mapping[str, OrphanCollector], found: Sequence[Findings], seen: ConfirmedOrphans, job: _Job
     ) -> OrphanResult:
         told = findings_of(found)
         if told.blocked:
@@ -137,12 +137,12 @@ class FileOrphanCollectors:
 
     def _collector(
         self, order: OrphanOrder, root: str, topics: Sequence[Topic], margin: Margin, job: _Job
-    ) -> Collector:
+    ) -> OrphanCollector:
         def pause(seconds: float) -> None:
             job.check()
             time.sleep(seconds)
 
-        return Collector(
+        return OrphanCollector(
             _Watched(open_store(root), job.check),
             topics,
             pipeline=order.pipeline,
@@ -162,7 +162,7 @@ class _Job:
         self.pipeline = pipeline
         self._work = work
         self._stopped = threading.Event()
-        self._progress = Progress("starting", _NOTHING, 0)
+        self._progress = CollectionProgress("starting", _NOTHING, 0)
         self._result: OrphanResult | None = None
         self._thread = threading.Thread(target=self._run, name=f"orphans of {pipeline}", daemon=True)
 
@@ -170,7 +170,7 @@ class _Job:
         self._thread.start()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> CollectionProgress:
         return self._progress
 
     @property
@@ -192,7 +192,7 @@ class _Job:
 
     def tell(self, said: str, *, deleted: Amount = _NOTHING) -> None:
         """Report progress. It does not check for a stop, so that the last action is reported completely."""
-        self._progress = Progress(said, deleted, self._progress.steps + 1)
+        self._progress = CollectionProgress(said, deleted, self._progress.steps + 1)
 
     def _run(self) -> None:
         try:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.products.files.orphan_findings import SHOWN, Amount, Collected, Confirmed, KeptFile
-from app.products.files.orphans import Standing, Stored
+from app.products.files.orphan_findings import SHOWN, Amount, Collected, ConfirmedOrphans, KeptFile
+from app.products.files.orphans import OrphanStanding, Stored
 from app.products.files.reader.collecting import GONE
-from app.products.files.reader.findings import Findings, Outcome, Tally
+from app.products.files.reader.findings import DeletionOutcome, FileTally, Findings
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MS = timedelta(milliseconds=1)
@@ -28,7 +28,7 @@ class Deletion:
 
     def __init__(self) -> None:
         self.wanted = 0
-        self._tally = Tally()
+        self._tally = FileTally()
         self._gone: dict[str, set[str]] = {}
         self._kept: list[_Kept] = []
         self._aborted: int | None = None
@@ -42,7 +42,7 @@ class Deletion:
         self._tally.add(stored)
         self._gone.setdefault(root, set()).add(stored.path)
 
-    def end(self, root: str, outcome: Outcome) -> None:
+    def end(self, root: str, outcome: DeletionOutcome) -> None:
         """Add the outcome of one root, whose deletions are added already."""
         self._kept += [_Kept(root, stored, why) for stored, why in outcome.kept]
         self._gone.setdefault(root, set()).update(stored.path for stored, why in outcome.kept if why == GONE)
@@ -65,7 +65,7 @@ class Deletion:
         )
 
 
-def chosen(findings: Findings, seen: Confirmed) -> Findings:
+def chosen(findings: Findings, seen: ConfirmedOrphans) -> Findings:
     """Return the findings with only the orphans and open uploads that were old enough at the confirmed scan."""
     until_ms = next(((one.judged_until - _EPOCH) // _MS for one in seen.roots if one.root == findings.root), -1)
     return msgspec.structs.replace(
@@ -75,7 +75,7 @@ def chosen(findings: Findings, seen: Confirmed) -> Findings:
     )
 
 
-def why_too_many(wanted: Sequence[Findings], seen: Confirmed) -> str | None:
+def why_too_many(wanted: Sequence[Findings], seen: ConfirmedOrphans) -> str | None:
     """Return why nothing is deleted; None if it is no more than confirmed. Fewer are allowed."""
     files = sum(len(one.orphans) for one in wanted)
     uploads = sum(len(one.open_uploads) for one in wanted)
@@ -90,12 +90,12 @@ def why_too_many(wanted: Sequence[Findings], seen: Confirmed) -> str | None:
 def left_after(findings: Findings, deletion: Deletion) -> Findings:
     """Return the findings without the deleted files."""
     left = tuple(stored for stored in findings.orphans if not deletion.is_gone(findings.root, stored.path))
-    tally = Tally()
+    tally = FileTally()
     for stored in left:
         tally.add(stored)
     return msgspec.structs.replace(
         findings,
         orphans=left,
-        tallies={**findings.tallies, Standing.ORPHAN: tally},
+        tallies={**findings.tallies, OrphanStanding.ORPHAN: tally},
         open_uploads=findings.open_uploads if not deletion.has_aborted(findings.root) else (),
     )

@@ -16,7 +16,7 @@ from app.core.pipelines.store import PipelineStore
 from app.kit.access import COLLECTOR, Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, NotFoundError
-from app.products.files.orphan_findings import Amount, Confirmed, confirmed
+from app.products.files.orphan_findings import Amount, ConfirmedOrphans, confirmed
 from app.products.files.orphan_look import (
     OrphanAct,
     OrphanLook,
@@ -139,7 +139,13 @@ async def end(uow: UnitOfWork, look: OrphanLook, result: OrphanResult, *, now: d
 
 
 async def _add(
-    uow: UnitOfWork, pipeline: str, act: OrphanAct, *, by: Principal, now: datetime, seen: Confirmed | None = None
+    uow: UnitOfWork,
+    pipeline: str,
+    act: OrphanAct,
+    *,
+    by: Principal,
+    now: datetime,
+    seen: ConfirmedOrphans | None = None,
 ) -> OrphanLook:
     await uow.of(PipelineStore).get(pipeline)
     revisions = await uow.of(PipelineStore).list_revisions(pipeline)

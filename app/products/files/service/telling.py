@@ -11,12 +11,12 @@ from app.products.files.orphan_findings import (
     SHOWN,
     Amount,
     DanglingReference,
-    OpenTransaction,
     OrphanFile,
     OrphanFindings,
     RootFindings,
+    UndecidedTransaction,
 )
-from app.products.files.orphans import Standing
+from app.products.files.orphans import OrphanStanding
 from app.products.files.reader.findings import Blocked, Findings
 
 
@@ -42,7 +42,7 @@ def findings_of(found: Sequence[Findings]) -> OrphanFindings:
 
 
 def _root(findings: Findings) -> RootFindings:
-    def amount(standing: Standing) -> Amount:
+    def amount(standing: OrphanStanding) -> Amount:
         tally = findings.tallies[standing]
         return Amount(files=tally.files, size_bytes=tally.size_bytes)
 
@@ -54,11 +54,11 @@ def _root(findings: Findings) -> RootFindings:
         margin=findings.margin.sentence,
         known_since=moment(findings.since.at_ms),
         known_since_why=findings.since.why,
-        referenced=amount(Standing.REFERENCED),
-        too_young=amount(Standing.TOO_YOUNG),
-        orphans=amount(Standing.ORPHAN),
-        unknown=amount(Standing.UNKNOWN),
-        not_ours=amount(Standing.NOT_OURS),
+        referenced=amount(OrphanStanding.REFERENCED),
+        too_young=amount(OrphanStanding.TOO_YOUNG),
+        orphans=amount(OrphanStanding.ORPHAN),
+        unknown=amount(OrphanStanding.UNKNOWN),
+        not_ours=amount(OrphanStanding.NOT_OURS),
         open_uploads=len(findings.open_uploads),
         missing=len(findings.missing),
         unchecked=findings.unchecked,
@@ -67,8 +67,8 @@ def _root(findings: Findings) -> RootFindings:
     )
 
 
-def _open(blocked: Blocked) -> OpenTransaction:
-    return OpenTransaction(
+def _open(blocked: Blocked) -> UndecidedTransaction:
+    return UndecidedTransaction(
         topic=blocked.topic,
         partition=blocked.partition,
         offset=blocked.offset,

@@ -13,7 +13,7 @@ from app.core.pipelines.tables import pipelines
 from app.kit.db.store import DatabaseStore
 from app.kit.errors import NotFoundError
 from app.kit.storable import storable, storable_text
-from app.products.files.orphan_findings import Amount, Collected, Confirmed, OrphanFindings
+from app.products.files.orphan_findings import Amount, Collected, ConfirmedOrphans, OrphanFindings
 from app.products.files.orphan_look import ENDED, KEPT, OrphanAct, OrphanLook, OrphanLookState
 from app.products.files.tables.orphan_looks import orphan_looks
 
@@ -24,7 +24,7 @@ _NOT_STORED = ("id", "pipeline")
 _PARTS: Mapping[str, Any] = {
     "deleted": Amount,
     "findings": OrphanFindings | None,
-    "confirmed": Confirmed | None,
+    "confirmed": ConfirmedOrphans | None,
     "collected": Collected | None,
 }
 _HAS_ENDED = _O.state.in_(sorted(ENDED))

@@ -38,7 +38,7 @@ class IdToFence(Body):
     why: Why = None
 
 
-@shows(migration.Step)
+@shows(migration.MigrationStep)
 class MigrationStep:
     """ordinal, lease, to: of a bounce, the instance, the replaced lease, and the new mode. ids: of a fence."""
 
@@ -48,7 +48,7 @@ class Held:
     """The highest epoch of each id that a lease reported."""
 
 
-@shows(migration.Fenced)
+@shows(migration.FencedId)
 class FencedId:
     """The answer to the server's own fence, and its step."""
 
@@ -86,7 +86,7 @@ class InstanceMode:
     """target: the mode of its next lease."""
 
 
-@shows(planning.Plan)
+@shows(planning.MigrationPlan)
 class MigrationPlan:
     """preflight: its conditions now. measured: whether the time of a bounce was measured in this pipeline.
 
@@ -96,7 +96,7 @@ class MigrationPlan:
     usually_s: float
 
 
-@shows(record.Proof)
+@shows(record.IdProof)
 class Proof:
     """An id's newest incarnation in the journal, its owner, and the evidence.
 

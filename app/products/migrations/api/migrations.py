@@ -25,7 +25,7 @@ from app.products.migrations.migration import Migration
 from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.record import Evidence
 from app.products.migrations.service import asking, looking, planning
-from app.products.migrations.service.planning import Plan
+from app.products.migrations.service.planning import MigrationPlan
 
 router = APIRouter(tags=["migrations"])
 
@@ -66,7 +66,7 @@ async def plan_migration(
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
     goal: Annotated[Mode, Query()] = Mode.V2,
-) -> Shown[Plan]:
+) -> Shown[MigrationPlan]:
     """Show the preflight as of now, and each step with its usual time and its rollback. Changes nothing."""
     return await planning.plan_migration(
         wiring.unit_of_work,

@@ -17,7 +17,7 @@ from app.kit.errors import FencelineError
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
-from app.products.migrations.look import Look
+from app.products.migrations.look import MigrationLook
 from app.products.migrations.migration import Migration
 from app.products.migrations.pages.migrations import Why, looking_at_one
 from app.products.migrations.service import asking, looking
@@ -26,7 +26,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class MigrationAct:
     """The common part of all actions. A refusal is shown on the migration's page."""
 
     request: Request
@@ -43,7 +43,7 @@ class Act:
     def now(self) -> datetime:
         return self.wiring.clock.now()
 
-    async def look(self) -> Look:
+    async def look(self) -> MigrationLook:
         return await looking.look_now(self.uow, self.wiring.observations, self.migration_id, now=self.now)
 
     async def answered(self, by: Principal, act: Callable[[], Awaitable[Migration]], *, said: str) -> Response:
@@ -57,7 +57,7 @@ class Act:
         return screen.see(*at, said=said)
 
 
-ActDep = Annotated[Act, Depends()]
+ActDep = Annotated[MigrationAct, Depends()]
 
 
 @router.post("/migrations/{migration_id}/pause")

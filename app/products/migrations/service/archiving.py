@@ -13,11 +13,11 @@ from app.core.runs.service.run_endings import assign_partition_ids
 from app.core.runs.store.runs import RunStore
 from app.kit.db.unit_of_work import UnitOfWork
 from app.products.migrations.evidence import partition_ids, task_ids
-from app.products.migrations.look import Look
+from app.products.migrations.look import MigrationLook
 from app.products.migrations.migration import Migration
 
 
-async def archived(uow: UnitOfWork, migration: Migration, look: Look, *, now: datetime) -> Migration:
+async def archived(uow: UnitOfWork, migration: Migration, look: MigrationLook, *, now: datetime) -> Migration:
     """Archive the ids that the stage retired: forward those of partitions, on a rollback those of tasks.
 
     They stay the pipeline's. A start in the mode that uses them takes them out of the archive

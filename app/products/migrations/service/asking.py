@@ -25,8 +25,15 @@ from app.kit.page import Page, checked_limit
 from app.products.migrations.alarms import Alarm
 from app.products.migrations.decision import go_back, settled_targets
 from app.products.migrations.gates import WAIVABLE
-from app.products.migrations.look import Look
-from app.products.migrations.migration import TRANSITIONS, Migration, MigrationState, Stage, StepKind, StepState
+from app.products.migrations.look import MigrationLook
+from app.products.migrations.migration import (
+    TRANSITIONS,
+    Migration,
+    MigrationState,
+    MigrationStepKind,
+    Stage,
+    StepState,
+)
 from app.products.migrations.record import Evidence
 from app.products.migrations.service.rows import gather_targets, lock, notify, revision_in, set_targets
 from app.products.migrations.store.migrations import MigrationStore
@@ -149,7 +156,7 @@ async def resume_migration(
 
 
 async def roll_back(
-    uow: UnitOfWork, migration_id: str, look: Look, *, to: Mode, by: Principal, why: str | None, now: datetime
+    uow: UnitOfWork, migration_id: str, look: MigrationLook, *, to: Mode, by: Principal, why: str | None, now: datetime
 ) -> Migration:
     """Roll back from any stage: first to generation, and from there to group_only.
 
@@ -174,7 +181,7 @@ async def roll_back(
 
 
 async def abort_migration(
-    uow: UnitOfWork, migration_id: str, look: Look, *, by: Principal, why: str | None, now: datetime
+    uow: UnitOfWork, migration_id: str, look: MigrationLook, *, by: Principal, why: str | None, now: datetime
 ) -> Migration:
     """Abort it. Every instance keeps its mode, and another migration may continue from there."""
     require(by, Verb.ABORT_MIGRATION)
@@ -190,7 +197,7 @@ async def abort_migration(
 async def fence_id(
     uow: UnitOfWork,
     migration_id: str,
-    look: Look,
+    look: MigrationLook,
     *,
     transactional_id: str,
     by: Principal,
@@ -213,7 +220,7 @@ async def fence_id(
     holder = None if now_at is None else look.holder_of(now_at)
     if holder is not None:
         raise ConflictError(f"{holder.name} holds {transactional_id}, and is alive: the id needs no fence")
-    step = migration.next_step(StepKind.FENCE, began_at=now, ids=(transactional_id,), by=by.name)
+    step = migration.next_step(MigrationStepKind.FENCE, began_at=now, ids=(transactional_id,), by=by.name)
     return await _saved(
         uow,
         migration.with_step(step),

@@ -23,23 +23,23 @@ from app.products.migrations.decision import (
     Complete,
     Decision,
     Enter,
+    EvidencePatience,
     Finish,
-    Patience,
     Stop,
     Wait,
     decide,
     judged,
 )
 from app.products.migrations.judged import Judged
-from app.products.migrations.look import Held, Incarnation, Look
+from app.products.migrations.look import Held, Incarnation, MigrationLook
 from app.products.migrations.migration import (
     SHUTS_OUT,
-    Fenced,
+    FencedId,
     GroupSeen,
     Migration,
     MigrationState,
-    Step,
-    StepKind,
+    MigrationStep,
+    MigrationStepKind,
     StepState,
 )
 from app.products.migrations.record import Evidence, proofs_of
@@ -53,10 +53,10 @@ _BY = MIGRATIONS
 async def advance(
     uow: UnitOfWork,
     migration_id: str,
-    look: Look,
+    look: MigrationLook,
     *,
     now: datetime,
-    patience: Patience | None = None,
+    patience: EvidencePatience | None = None,
     server: str = "",
 ) -> Decision:
     """Record a view, and do the next thing that it allows. server: the driving server, for the evidence.
@@ -104,7 +104,7 @@ async def advance(
     return decision
 
 
-async def watch(uow: UnitOfWork, migration_id: str, look: Look, *, now: datetime) -> list[Alarm]:
+async def watch(uow: UnitOfWork, migration_id: str, look: MigrationLook, *, now: datetime) -> list[Alarm]:
     """Return new alerts of a completed migration, which has nothing left to stop.
 
     There is none once the pipeline is defined in another mode, as its ids are in use again then.
@@ -122,7 +122,7 @@ async def watch(uow: UnitOfWork, migration_id: str, look: Look, *, now: datetime
     return alarms
 
 
-async def _new_alarms(uow: UnitOfWork, migration: Migration, look: Look) -> list[Alarm]:
+async def _new_alarms(uow: UnitOfWork, migration: Migration, look: MigrationLook) -> list[Alarm]:
     """Save alerts that are not recorded yet, each of which also notifies the webhooks."""
     new = [one for one in alarms_of(migration, look) if await uow.of(MigrationStore).add_alarm(migration.id, one)]
     if new:
@@ -132,11 +132,11 @@ async def _new_alarms(uow: UnitOfWork, migration: Migration, look: Look) -> list
     return new
 
 
-async def ids_to_fence(uow: UnitOfWork, migration_id: str) -> tuple[Step, tuple[str, ...]] | None:
+async def ids_to_fence(uow: UnitOfWork, migration_id: str) -> tuple[MigrationStep, tuple[str, ...]] | None:
     """Return the fence that is underway with its remaining ids; None if there is none."""
     migration = await uow.of(MigrationStore).get(migration_id)
     step = migration.step
-    if step is None or step.kind is not StepKind.FENCE or migration.state is not MigrationState.ACTIVE:
+    if step is None or step.kind is not MigrationStepKind.FENCE or migration.state is not MigrationState.ACTIVE:
         return None
     done = {one.incarnation.transactional_id for one in migration.fenced if one.step == step.number}
     return step, tuple(name for name in step.ids if name not in done)
@@ -147,18 +147,18 @@ async def record_fence(
 ) -> None:
     """Record the coordinator's answer: this incarnation replaces all earlier ones of the id."""
     migration = await lock(uow, migration_id)
-    fenced = Fenced(incarnation=incarnation, at=now, step=step)
+    fenced = FencedId(incarnation=incarnation, at=now, step=step)
     await uow.of(MigrationStore).save(replace(migration, fenced=(*migration.fenced, fenced)))
     notify(uow, migration)
 
 
 async def _applied(
-    uow: UnitOfWork, migration: Migration, decision: Decision, look: Look, *, now: datetime, server: str
+    uow: UnitOfWork, migration: Migration, decision: Decision, look: MigrationLook, *, now: datetime, server: str
 ) -> Migration:
     prove = partial(_prove, uow, look=look, now=now, server=server)
     match decision:
         case Begin(step=step, clauses=clauses):
-            if step.kind is StepKind.BOUNCE and step.ordinal is not None and step.to is not None:
+            if step.kind is MigrationStepKind.BOUNCE and step.ordinal is not None and step.to is not None:
                 migration = await _with_revision(uow, migration, step.to, now=now)
                 run = await uow.of(RunStore).get(migration.run_id)
                 await uow.of(RunStore).set_targets(run.id, {**run.targets, step.ordinal: migration.revisions[step.to]})
@@ -166,7 +166,7 @@ async def _applied(
             return migration.with_step(step)
         case Finish(step=step, clauses=clauses):
             await prove(migration, f"done: {step.words}", clauses, step=step)
-            if step.kind is StepKind.FENCE and step.by is None:
+            if step.kind is MigrationStepKind.FENCE and step.by is None:
                 migration = await archived(uow, migration, look, now=now)
             return migration.with_step(step.moved(StepState.DONE, ended_at=now))
         case Enter(stage=stage, clauses=clauses):
@@ -218,8 +218,8 @@ async def _prove(
     sentence: str,
     clauses: tuple[Judged, ...],
     *,
-    look: Look,
-    step: Step | None = None,
+    look: MigrationLook,
+    step: MigrationStep | None = None,
     now: datetime,
     server: str,
 ) -> None:
@@ -250,7 +250,7 @@ async def _log(uow: UnitOfWork, migration: Migration, outcome: str, *, now: date
     )
 
 
-def _group_seen(migration: Migration, look: Look) -> GroupSeen | None:
+def _group_seen(migration: Migration, look: MigrationLook) -> GroupSeen | None:
     if look.group is None:
         # Without a wait the group is not asked. Earlier checks do not count after a pause.
         return None if migration.state is MigrationState.ACTIVE else migration.group_seen

@@ -15,7 +15,7 @@ from app.core.journals import transaction_state
 from app.core.journals.live_transactions import ClientProtocol, LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Snapshot, Source
+from app.core.observing.snapshot import Snapshot, SnapshotSource
 from app.core.pipelines.store import PipelineStore
 from app.kit.access import Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
@@ -122,7 +122,7 @@ def foreign_look(
     now: datetime,
 ) -> ForeignLook:
     journal = snapshot.transaction_journal
-    is_read = journal.source is not Source.NOTHING and journal.as_of_ms >= 0
+    is_read = journal.source is not SnapshotSource.NOTHING and journal.as_of_ms >= 0
     return ForeignLook(
         at=now,
         read_at=moment_of_ms(journal.as_of_ms) if is_read else None,

@@ -13,7 +13,7 @@ from app.core.ids.transactional_id import for_partition
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.mappings.store.mappings import MappingStore
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Snapshot, Source
+from app.core.observing.snapshot import Snapshot, SnapshotSource
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.client_id import task_of_client
@@ -27,7 +27,17 @@ from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskReport, TaskState, TaskStatus
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.storable import moment_of_ms
-from app.products.migrations.look import GroupNow, Held, IdNow, Incarnation, InstanceNow, Look, Member, Stray, TaskNow
+from app.products.migrations.look import (
+    GroupNow,
+    Held,
+    IdNow,
+    Incarnation,
+    InstanceNow,
+    MigrationLook,
+    MigrationMember,
+    Stray,
+    TaskNow,
+)
 from app.products.migrations.migration import Migration, Stage
 from app.products.migrations.store.migrations import MigrationStore
 
@@ -44,7 +54,7 @@ async def look_at(
     group: GroupDescription | None = None,
     group_asked_at: datetime | None = None,
     now: datetime,
-) -> Look:
+) -> MigrationLook:
     """View the pipeline now. The stages' own questions (preflight, consumers, audit) are left to the loop.
 
     group: as its coordinator has just described it. A classic group's journal has completed rebalances only.
@@ -61,7 +71,7 @@ async def look_at(
     partitions = await _partitions(uow, run, definition, task_ids=own_task_ids)
     held = {one.transactional_id for lease in (*heard, *migration.held) for one in lease.ids}
     ids = _ids(snapshot, {*partitions.values(), *own_task_ids, *held})
-    return Look(
+    return MigrationLook(
         at=now,
         read_at=_read_at(snapshot),
         ids=ids,
@@ -88,7 +98,7 @@ async def look_at(
     )
 
 
-async def look_now(uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime) -> Look:
+async def look_now(uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime) -> MigrationLook:
     """View the pipeline for a user's request. Raises NotFoundError."""
     migration = await uow.of(MigrationStore).get(migration_id)
     return await look_at(uow, observations.of(migration.cluster), migration, now=now)
@@ -96,7 +106,7 @@ async def look_now(uow: UnitOfWork, observations: Observations, migration_id: st
 
 def _read_at(snapshot: Snapshot) -> datetime | None:
     status = snapshot.transaction_journal
-    return None if status.source is Source.NOTHING or status.as_of_ms < 0 else moment_of_ms(status.as_of_ms)
+    return None if status.source is SnapshotSource.NOTHING or status.as_of_ms < 0 else moment_of_ms(status.as_of_ms)
 
 
 def _ids(snapshot: Snapshot, names: Iterable[str]) -> dict[str, IdNow]:
@@ -201,12 +211,12 @@ def _group(
     revisions = {(one.ordinal, one.lease): one.revision for one in history}
     pids = {(one.ordinal, one.lease, one.task, one.attempt): one.pid for one in reports}
 
-    def member(client_id: str, host: str, member_id: str) -> Member:
+    def member(client_id: str, host: str, member_id: str) -> MigrationMember:
         task = task_of_client(migration.pipeline, client_id)
         revision = None if task is None else revisions.get((task.ordinal, task.lease))
         mode = None if revision is None else modes[revision]
         pid = None if task is None else pids.get((task.ordinal, task.lease, task.task, task.attempt))
-        return Member(member_id=member_id, client_id=client_id, host=host, task=task, mode=mode, pid=pid)
+        return MigrationMember(member_id=member_id, client_id=client_id, host=host, task=task, mode=mode, pid=pid)
 
     return GroupNow(
         state=described.state,

@@ -15,8 +15,8 @@ from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.products.migrations.decision import judged
 from app.products.migrations.evidence import STABLE_FOR
 from app.products.migrations.judged import Judged
-from app.products.migrations.look import InstanceNow, Look
-from app.products.migrations.migration import GroupSeen, Migration, StepKind, StepState
+from app.products.migrations.look import InstanceNow, MigrationLook
+from app.products.migrations.migration import GroupSeen, Migration, MigrationStepKind, StepState
 from app.products.migrations.plan import BOUNCE_S, PlannedStep, planned
 from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service.asking import migration_to
@@ -24,7 +24,7 @@ from app.products.migrations.service.looking import look_at
 from app.products.migrations.store.migrations import MigrationStore
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """preflight: its conditions now. measured: whether the time of a bounce was measured in this pipeline."""
 
     pipeline: str
@@ -49,7 +49,7 @@ async def plan_migration(
     pipeline: str,
     goal: Mode,
     now: datetime,
-) -> Plan:
+) -> MigrationPlan:
     """Plan the migration. Raises as `start_migration` if it cannot start."""
     async with unit_of_work() as uow:
         draft = await migration_to(uow, brokers, pipeline=pipeline, goal=goal, by="", why=None, waived={}, now=now)
@@ -64,7 +64,7 @@ async def plan_migration(
     if look.group is not None:
         # A stable group needs several checks, which the migration itself makes.
         draft = replace(draft, group_seen=GroupSeen(group=look.group, since=now - STABLE_FOR, at=now))
-    return Plan(
+    return MigrationPlan(
         pipeline=pipeline,
         goal=goal,
         preflight=tuple(_as_one_look_has_it(one, look) for one in judged(draft, look)),
@@ -80,7 +80,7 @@ async def plan_migration(
     )
 
 
-def _as_one_look_has_it(clause: Judged, look: Look) -> Judged:
+def _as_one_look_has_it(clause: Judged, look: MigrationLook) -> Judged:
     """Judge that the group is stable now; a single view cannot show that it stays so."""
     if clause.name != "group_stable" or not clause.is_open or look.group is None:
         return clause
@@ -88,10 +88,10 @@ def _as_one_look_has_it(clause: Judged, look: Look) -> Judged:
     return replace(clause, seen=seen)
 
 
-async def usual_s(uow: UnitOfWork, migration: Migration) -> dict[StepKind, float]:
+async def usual_s(uow: UnitOfWork, migration: Migration) -> dict[MigrationStepKind, float]:
     """Return the usual duration of each step in this pipeline's migrations; the plan's default if there is none."""
     bounces = await _bounces_s(uow, migration.pipeline)
-    return {StepKind.BOUNCE: statistics.median(bounces) if bounces else BOUNCE_S}
+    return {MigrationStepKind.BOUNCE: statistics.median(bounces) if bounces else BOUNCE_S}
 
 
 async def _bounces_s(uow: UnitOfWork, pipeline: str) -> list[float]:
@@ -101,5 +101,5 @@ async def _bounces_s(uow: UnitOfWork, pipeline: str) -> list[float]:
         (step.ended_at - step.began_at).total_seconds()
         for one in page.items
         for step in one.steps
-        if step.kind is StepKind.BOUNCE and step.state is StepState.DONE and step.ended_at is not None
+        if step.kind is MigrationStepKind.BOUNCE and step.state is StepState.DONE and step.ended_at is not None
     ]

@@ -18,8 +18,8 @@ from app.products.migrations.alarms import Alarm
 from app.products.migrations.decision import to_bounce
 from app.products.migrations.evidence import task_ids
 from app.products.migrations.judged import Judged
-from app.products.migrations.look import IdNow, Incarnation, InstanceNow, Look, TaskNow
-from app.products.migrations.migration import Fenced, Migration, Stage
+from app.products.migrations.look import IdNow, Incarnation, InstanceNow, MigrationLook, TaskNow
+from app.products.migrations.migration import FencedId, Migration, Stage
 from app.products.migrations.plan import WAY_BACK, WHY, stages_to
 from app.products.migrations.record import Evidence
 from app.products.migrations.service.looking import look_at
@@ -53,7 +53,7 @@ class IdRow(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str
     now: IdNow | None
     holder: TaskNow | None
-    fence: Fenced | None
+    fence: FencedId | None
     may_fence: bool
     archived: Archived | None
     lives: bool
@@ -76,7 +76,7 @@ class MigrationView(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     way_back: str
     waited: str
-    given_up: tuple[Fenced, ...]
+    given_up: tuple[FencedId, ...]
     stopped_by_alarm: bool
 
     @property
@@ -121,7 +121,7 @@ async def view_of(uow: UnitOfWork, observations: Observations, migration_id: str
     )
 
 
-async def _owned(uow: UnitOfWork, migration: Migration, look: Look | None) -> dict[str, TransactionalIdOwner]:
+async def _owned(uow: UnitOfWork, migration: Migration, look: MigrationLook | None) -> dict[str, TransactionalIdOwner]:
     if look is None:
         return {}
     run = await uow.of(RunStore).get(migration.run_id)
@@ -144,7 +144,7 @@ def _marks(migration: Migration) -> tuple[StageMark, ...]:
     return tuple(StageMark(stage=stage, standing=standing(index)) for index, stage in enumerate(stages))
 
 
-def _instances(migration: Migration, look: Look) -> tuple[InstanceRow, ...]:
+def _instances(migration: Migration, look: MigrationLook) -> tuple[InstanceRow, ...]:
     left = {one.ordinal for one in to_bounce(migration, look)}
     return tuple(
         InstanceRow(
@@ -156,7 +156,7 @@ def _instances(migration: Migration, look: Look) -> tuple[InstanceRow, ...]:
     )
 
 
-def _ids(migration: Migration, look: Look, owned: Mapping[str, TransactionalIdOwner]) -> tuple[IdRow, ...]:
+def _ids(migration: Migration, look: MigrationLook, owned: Mapping[str, TransactionalIdOwner]) -> tuple[IdRow, ...]:
     of_partitions = {name: partition for partition, name in sorted(look.partitions.items(), reverse=True)}
     names = [*of_partitions, *(name for name in task_ids(migration, look) if name not in of_partitions)]
     rows = [_id(migration, look, name, of_partitions.get(name, ""), owned.get(name)) for name in names]
@@ -169,7 +169,9 @@ def _place(partition: str) -> tuple[int, str, int]:
     return (0 if topic else 1), topic, int(number or 0)
 
 
-def _id(migration: Migration, look: Look, name: str, partition: str, owner: TransactionalIdOwner | None) -> IdRow:
+def _id(
+    migration: Migration, look: MigrationLook, name: str, partition: str, owner: TransactionalIdOwner | None
+) -> IdRow:
     now = look.ids.get(name)
     newest = None if now is None else Incarnation(name, now.producer_id, now.producer_epoch)
     holder = None if newest is None else look.holder_of(newest)

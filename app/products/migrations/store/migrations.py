@@ -19,7 +19,7 @@ from app.kit.errors import NotFoundError
 from app.kit.page import Page, decode_cursor, encode_cursor
 from app.kit.storable import storable
 from app.products.migrations.alarms import Alarm
-from app.products.migrations.migration import Migration, MigrationState, Step
+from app.products.migrations.migration import Migration, MigrationState, MigrationStep
 from app.products.migrations.record import Evidence
 from app.products.migrations.tables import migration_alarms, migration_evidence, migration_steps, migrations
 
@@ -150,10 +150,10 @@ class MigrationStore(DatabaseStore):
 
     async def _found(self, statement: sa.Select[*tuple[Any, ...]]) -> builtins.list[Migration]:
         rows = await self._db.rows(statement)
-        steps: defaultdict[str, builtins.list[Step]] = defaultdict(builtins.list)
+        steps: defaultdict[str, builtins.list[MigrationStep]] = defaultdict(builtins.list)
         of_these = migration_steps.c.migration_id.in_([row.id for row in rows])
         for row in await self._db.rows(sa.select(migration_steps).where(of_these).order_by(migration_steps.c.number)):
-            steps[row.migration_id].append(msgspec.convert(row.step, Step))
+            steps[row.migration_id].append(msgspec.convert(row.step, MigrationStep))
         return [replace(msgspec.convert(row.migration, Migration), steps=tuple(steps[row.id])) for row in rows]
 
 

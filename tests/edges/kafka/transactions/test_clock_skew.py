@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from app.core.blocked.diagnosis import Verdict
+from app.core.blocked.diagnosis import AdviceVerdict
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service.ending import plan_fencing
 from app.core.blocked.service.explaining import explain_topic
 from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.cli.cluster import DirectCluster
 from app.edges.kafka.transactions.looking import now_ms
@@ -49,7 +49,7 @@ async def test_transaction_that_began_just_now_is_not_to_be_fenced(behind: Scene
     assert known.age is not None
     assert known.age.most_ms <= 2 * _NEAR_MS
     (found,) = (await explain_topic(behind.brokers, behind.connection, topic, behind.asked)).partitions
-    assert found.verdict is Verdict.WAIT
+    assert found.verdict is AdviceVerdict.WAIT
     assert not any("fence" in line for line in found.commands)
     assert found.until_ms is not None
     assert 0 < found.until_ms - now_ms() <= 60_000 + _NEAR_MS
@@ -64,7 +64,7 @@ def test_observer_measures_the_clock_by_the_journals(behind: Scene, slow_broker:
     _, before = behind.leave_open(topic)
     before.abort_transaction(20)
     with watching(slow_broker, tmp_path) as watched:
-        watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the journal is followed")
+        watched.until(lambda seen: seen.transaction_journal.phase is ReadingPhase.LIVE, "the journal is followed")
         name, producer = behind.leave_open(topic)
         seen = watched.until(
             lambda seen: (
@@ -94,15 +94,15 @@ def test_lists_without_a_server_are_by_our_clock(
     began_ms = now_ms()
     name, producer = behind.leave_open(topic, timeout_ms=60_000)
     cluster = DirectCluster(behind.bootstrap_servers, None)
-    ids = listing.Look(cluster, timeout_s=30)
+    ids = listing.TransactionLook(cluster, timeout_s=30)
     assert began_ms - _NEAR_MS <= ids.ids()[name].state.start_ms <= now_ms() + _NEAR_MS
     assert "broker 1's clock is 5 min" in ids.remark, ids.remark
-    look = groups.Look(cluster, timeout_s=30, is_wanted=lambda name: name == group)
+    look = groups.GroupLook(cluster, timeout_s=30, is_wanted=lambda name: name == group)
     committed_ms = look.groups()[group].offsets[topic, 0].commit.commit_ms
     assert began_ms - 30_000 <= committed_ms <= now_ms() + _NEAR_MS
     producer.abort_transaction(20)
     # Nothing that its broker has stamped is open: its clock cannot be asked, and that is said.
-    unmeasured = listing.Look(cluster, timeout_s=30)
+    unmeasured = listing.TransactionLook(cluster, timeout_s=30)
     assert unmeasured.ids()[name].state.last_update_ms < began_ms - _BEHIND_MS // 2
     assert "times of broker 1 are by its own clock" in unmeasured.remark
 

@@ -25,7 +25,7 @@ from app.core.journals.live_transactions import LiveTransactions
 from app.core.journals.transaction_state import TOPIC
 from app.core.observing.service.observations import Observations
 from app.edges.db.database import Database
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from app.kit.access import Principal, Role
 from tests.edges.kafka.transactions.conftest import Scene
@@ -64,7 +64,7 @@ async def kept(database: Database) -> FencingRecord:
 async def read_journal(database: Database, scene: Scene, ids: Collection[str]) -> None:
     live = LiveTransactions()
     servers = scene.bootstrap_servers
-    for partition, batch in read_logs({"bootstrap.servers": servers}, Attempt(servers, 30), TOPIC):
+    for partition, batch in read_logs({"bootstrap.servers": servers}, ConnectionAttempt(servers, 30), TOPIC):
         live.apply(partition, batch)
     cases = [case for name in ids for case in cases_of(live.ids[name], kafka_cluster_id=KAFKA_CLUSTER_ID)]
     async with database.unit_of_work() as uow:

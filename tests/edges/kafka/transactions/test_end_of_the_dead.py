@@ -19,7 +19,7 @@ from app.core.blocked.brokers import FencedProducer, NotEnded
 from app.core.blocked.facts import KnownTransaction
 from app.core.clusters.brokers import TopicPartition
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import error_of, errors
 from app.edges.kafka.transactions.client import TransactionClient
 from tests.edges.kafka.transactions.conftest import Scene
@@ -50,7 +50,7 @@ async def end(scene: Scene, dead: KnownTransaction) -> FencedProducer | NotEnded
 
 def asked(scene: Scene, request: Any) -> Any:
     """The coordinator's answer to this very request; the scene has one broker."""
-    with TransactionClient(scene.connection, Attempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
+    with TransactionClient(scene.connection, ConnectionAttempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
         return client.send(request, 1)
 
 

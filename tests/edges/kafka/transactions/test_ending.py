@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.core.blocked.diagnosis import Asked, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, Asked
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service import ending
 from app.core.blocked.service.explaining import explain_topic
@@ -29,7 +29,7 @@ async def test_hanging_transaction_is_ended_and_readers_go_on(scene: Scene) -> N
     assert plan.objections == ()
     assert "4 blocked records" in plan.losses[0]
     done = await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=False)
-    assert done.after.verdict is Verdict.FREE
+    assert done.after.verdict is AdviceVerdict.FREE
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"]
     assert ask_tool(scene, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0") == []
 
@@ -53,7 +53,7 @@ async def test_transaction_that_its_coordinator_knows_is_not_ended_behind_its_ba
     with pytest.raises(ConflictError, match=f"knows it as {name}, Ongoing: fence that id instead"):
         await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=False)
     found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
-    assert found.verdict is Verdict.WAIT
+    assert found.verdict is AdviceVerdict.WAIT
     producer.commit_transaction(20)
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"undecided"]
 
@@ -96,7 +96,7 @@ async def test_fencing_aborts_what_is_open_and_refuses_its_producer(scene: Scene
     assert isinstance(known, KnownTransaction)
     assert (known.producer_id, known.producer_epoch) == (done.producer_id, done.producer_epoch)
     found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
-    assert found.verdict is Verdict.FREE
+    assert found.verdict is AdviceVerdict.FREE
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"]
     with pytest.raises(KafkaException) as refused:
         producer.commit_transaction(20)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from app.core.blocked.diagnosis import Explanation, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, Explanation
 from app.core.blocked.service.explaining import explain_group, explain_topic
 from app.core.clusters.brokers import TopicPartition
 from app.core.journals.log_look import Landmark
@@ -87,7 +87,7 @@ async def test_growing_log_without_transactions_is_never_reported_as_blocked(sce
         there = asking.all_partitions()
         for _ in range(_LOOKS):
             one = (await explain_topic(scene.brokers, scene.connection, topic, scene.asked)).partitions[0]
-            held += [] if one.verdict is Verdict.FREE else [f"explained: {one.headline}"]
+            held += [] if one.verdict is AdviceVerdict.FREE else [f"explained: {one.headline}"]
             said = sentences(await explain_group(scene.brokers, scene.connection, group, scene.asked))
             held += [f"group: {said}"] if "open transaction" in said or "last stable" in said else []
             end = asking.stable_ends(there).ends[at]

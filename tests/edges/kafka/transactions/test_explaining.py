@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from app.core.blocked.diagnosis import Explanation, Verdict
+from app.core.blocked.diagnosis import AdviceVerdict, Explanation
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service.explaining import explain, explain_group, explain_topic
 from app.core.clusters.brokers import TopicPartition
 from app.core.fencing.fencing_event import Cause
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.looking import now_ms
 from app.kit.errors import InvalidError, NotFoundError
@@ -44,7 +44,7 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
     scene.write(topic)
     found = await look(scene, topic)
     (one,) = found.partitions
-    assert one.verdict is Verdict.WAIT
+    assert one.verdict is AdviceVerdict.WAIT
     assert one.headline.startswith(
         f"read_committed consumers of {topic}-0 are blocked at offset 2. 4 records are behind it, the oldest stamped"
     )
@@ -52,7 +52,7 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 2
 
     async def is_free() -> bool:
-        return (await look(scene, topic)).verdict is Verdict.FREE
+        return (await look(scene, topic)).verdict is AdviceVerdict.FREE
 
     await wait_for_async(is_free, 20, f"{topic} read through after the timeout")
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 3
@@ -64,7 +64,7 @@ async def test_partition_in_which_nothing_waits_says_so(scene: Scene) -> None:
     topic = scene.topic(partitions=2)
     scene.write(topic)
     found = await look(scene, topic)
-    assert (found.verdict, len(found.partitions)) == (Verdict.FREE, 2)
+    assert (found.verdict, len(found.partitions)) == (AdviceVerdict.FREE, 2)
 
 
 async def test_the_kind_of_a_target_is_found_out(scene: Scene) -> None:
@@ -96,14 +96,14 @@ async def test_lag_of_a_group_is_distinguished(scene: Scene) -> None:
     found = await committed_at(0)
     (one,) = found.partitions
     assert (one.verdict, one.headline) == (
-        Verdict.NO_MEMBERS,
+        AdviceVerdict.NO_MEMBERS,
         f"2 records of {topic}-0 are readable and not committed.",
     )
     found = await committed_at(2)
-    assert found.partitions[0].verdict is Verdict.ONLY_MARKERS
+    assert found.partitions[0].verdict is AdviceVerdict.ONLY_MARKERS
     name, still_open = scene.leave_open(topic, timeout_ms=900_000)
     found = await explain_group(scene.brokers, scene.connection, group, scene.asked)
-    assert found.partitions[0].verdict is Verdict.FENCE
+    assert found.partitions[0].verdict is AdviceVerdict.FENCE
     assert name in found.partitions[0].links[-1].sentence
     still_open.abort_transaction(20)
 
@@ -119,7 +119,7 @@ async def test_lagging_member_and_blocked_member_are_distinguished(scene: Scene)
     members.join(group, topic, protocol="classic", client_id="slow")
     try:
         found = await explain_group(scene.brokers, scene.connection, group, scene.asked)
-        assert found.partitions[0].verdict is Verdict.BEHIND
+        assert found.partitions[0].verdict is AdviceVerdict.BEHIND
         assert found.links[0].sentence == f"the group {group} is Stable with 1 member"
     finally:
         members.leave()
@@ -135,11 +135,13 @@ async def test_pending_offset_is_led_back_to_its_transaction(scene: Scene) -> No
     (one,) = found.partitions
     assert "A new owner of" in one.headline
     assert "has offset 3 pending" in one.links[1].sentence
-    assert one.verdict is Verdict.WAIT
+    assert one.verdict is AdviceVerdict.WAIT
     writer.commit()
 
     async def is_stable() -> bool:
-        return (await explain_group(scene.brokers, scene.connection, group, scene.asked)).verdict is Verdict.NO_MEMBERS
+        return (
+            await explain_group(scene.brokers, scene.connection, group, scene.asked)
+        ).verdict is AdviceVerdict.NO_MEMBERS
 
     await wait_for_async(is_stable, 10, f"the offsets of {group} to be stable")
 
@@ -151,8 +153,8 @@ async def test_hanging_transaction_is_what_find_hanging_calls_so(scene: Scene) -
     name, alive = scene.leave_open(topic)
     found = await look(scene, topic)
     (one,) = found.partitions
-    assert one.verdict is Verdict.END
-    with TransactionClient(scene.connection, Attempt(scene.bootstrap_servers, 20)) as client:
+    assert one.verdict is AdviceVerdict.END
+    with TransactionClient(scene.connection, ConnectionAttempt(scene.bootstrap_servers, 20)) as client:
         opened = client.open_transactions([at])[at]
     assert isinstance(opened, tuple)
     hanging = min(opened, key=lambda row: row.start_offset)
@@ -187,7 +189,7 @@ async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene)
     topic = scene.topic(partitions=2)
     at = TopicPartition(topic, 0)
     name, producer = scene.leave_open(topic, records=2)
-    with TransactionClient(scene.connection, Attempt(scene.bootstrap_servers, 20)) as client:
+    with TransactionClient(scene.connection, ConnectionAttempt(scene.bootstrap_servers, 20)) as client:
         opened = client.open_transactions([at])[at]
         known = client.describe_transactions([name, "nobody-has-this"])
         listed, refused = client.transactional_ids()

@@ -18,13 +18,13 @@ from app.core.fencing.fencing_event import Cause, Confidence
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
 from app.core.hanging import service as hanging
-from app.core.hanging.hanging_transaction import Ending, HangingTransaction
+from app.core.hanging.hanging_transaction import HangingEnding, HangingTransaction
 from app.core.hanging.loops.searches import HangingSearch
 from app.core.hanging.pending import PendingHold
 from app.core.hanging.record import HangingRecord
 from app.core.hanging.report import SearchReport
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.edges.db.database import Database
 from app.edges.kafka.transactions.looking import look_at_holders
 from app.edges.kafka.transactions.searching import KafkaSearch, SearchClient
@@ -110,7 +110,7 @@ async def serving(scene: Scene, database: Database, folder: Path) -> AsyncGenera
         await server.observer.turn()
 
         async def is_followed() -> bool:
-            return server.observations.of("prod").transaction_journal.phase is Phase.LIVE
+            return server.observations.of("prod").transaction_journal.phase is ReadingPhase.LIVE
 
         await wait_for_async(is_followed, _WITHIN_S, "the journal to be followed")
         yield server
@@ -154,7 +154,7 @@ async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
         await one.until("the end of it", by=owner, is_found=0)
         await two.until("the same end", by=owner, is_found=0)
         (record,) = await two.records(by=owner)
-        assert (record.ending, record.ended_at is not None) == (Ending.ABORTED, True)
+        assert (record.ending, record.ended_at is not None) == (HangingEnding.ABORTED, True)
         (event,) = await one.fencing(of=owner)
         assert (event.event.verdict.cause, event.event.verdict.confidence) == (
             Cause.HANGING_ENDED,

@@ -16,7 +16,7 @@ from app.core.journals.record_batch import RecordBatch, read_records
 from app.core.journals.transaction_state import TransactionState, TransactionStatus
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.maven import KAFKA_JARS, OLD_KAFKA_JARS
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_fetch import read_logs
 from tests.edges.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
@@ -155,7 +155,9 @@ def _status(cluster: KafkaCluster, transactional_id: str = _ID) -> TransactionSt
     """The last that its coordinator has written of it."""
     last: TransactionStatus | None = None
     servers = cluster.bootstrap_servers
-    for _, batch in read_logs({"bootstrap.servers": servers}, Attempt(servers, _READ_S), transaction_state.TOPIC):
+    for _, batch in read_logs(
+        {"bootstrap.servers": servers}, ConnectionAttempt(servers, _READ_S), transaction_state.TOPIC
+    ):
         assert isinstance(batch, RecordBatch)
         records = read_records(batch)
         assert isinstance(records, list)

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Producer
 from msgspec.structs import replace
 
-from app.core.blocked.diagnosis import Verdict, diagnose_partition
+from app.core.blocked.diagnosis import AdviceVerdict, diagnose_partition
 from app.core.blocked.facts import Coordinators, KnownTransaction, LogEnds, Refused
 from app.core.blocked.service.explaining import explain_topic
 from app.core.clusters.brokers import TopicPartition
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.attempt import Attempt
+from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import errors
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.looking import look_at_partitions
@@ -52,7 +52,7 @@ async def test_transactions_that_come_and_go_while_brokers_are_asked_never_hang(
 
     busy = threading.Thread(target=commit_all_the_time, daemon=True)
     busy.start()
-    seen: Counter[Verdict] = Counter()
+    seen: Counter[AdviceVerdict] = Counter()
     try:
         until = time.monotonic() + _ASK_FOR_S
         while time.monotonic() < until:
@@ -62,21 +62,21 @@ async def test_transactions_that_come_and_go_while_brokers_are_asked_never_hang(
         stop.set()
         busy.join(_DEADLINE_S)
     assert not failures
-    assert seen.keys() <= {Verdict.FREE, Verdict.WAIT, Verdict.UNSETTLED}, seen
-    assert seen[Verdict.UNSETTLED] + seen[Verdict.WAIT], f"none was open in any look: {seen}"
+    assert seen.keys() <= {AdviceVerdict.FREE, AdviceVerdict.WAIT, AdviceVerdict.UNSETTLED}, seen
+    assert seen[AdviceVerdict.UNSETTLED] + seen[AdviceVerdict.WAIT], f"none was open in any look: {seen}"
 
 
 @pytest.mark.parametrize(
     ("end", "by_two_answers"),
     [
-        (Producer.abort_transaction, Verdict.END),
+        (Producer.abort_transaction, AdviceVerdict.END),
         # Its marker may have been left out: then it would be committed, and an abort would take that back.
-        (Producer.commit_transaction, Verdict.CANNOT_TELL),
+        (Producer.commit_transaction, AdviceVerdict.CANNOT_TELL),
     ],
     ids=["aborted", "committed"],
 )
 async def test_transaction_that_ends_between_two_questions_does_not_hang(
-    scene: Scene, end: Callable[[Producer, float], None], by_two_answers: Verdict
+    scene: Scene, end: Callable[[Producer, float], None], by_two_answers: AdviceVerdict
 ) -> None:
     """Its leader has it open, its coordinator has not any more: by these two answers alone it would hang."""
     at = TopicPartition(scene.topic(), 0)
@@ -94,11 +94,11 @@ async def test_transaction_that_ends_between_two_questions_does_not_hang(
             known = self.describe_transactions([name])[name]
             return isinstance(known, KnownTransaction) and not known.is_open
 
-    attempt = Attempt(scene.bootstrap_servers, _DEADLINE_S)
+    attempt = ConnectionAttempt(scene.bootstrap_servers, _DEADLINE_S)
     with Slow(scene.connection, attempt) as client:
         (facts,) = look_at_partitions(client, scene.connection, attempt, [at])
     asked = await scene.asked(())
-    assert diagnose_partition(facts, asked).verdict is Verdict.UNSETTLED
+    assert diagnose_partition(facts, asked).verdict is AdviceVerdict.UNSETTLED
     assert not isinstance(facts.open, Refused)
     by_first_answer = replace(facts, still_open=frozenset(row.identity for row in facts.open))
     assert diagnose_partition(by_first_answer, asked).verdict is by_two_answers
@@ -113,14 +113,14 @@ async def test_transaction_whose_coordinator_is_killed_does_not_hang(kafka_clust
     assert isinstance(known, KnownTransaction)
     victim = kafka_cluster3.broker(known.coordinator_id)
     victim.kill()
-    seen: list[Verdict] = []
+    seen: list[AdviceVerdict] = []
     try:
         deadline = time.monotonic() + _DEADLINE_S
-        while not seen or seen[-1] is not Verdict.WAIT:
+        while not seen or seen[-1] is not AdviceVerdict.WAIT:
             assert time.monotonic() < deadline, f"not told by the new coordinator: {seen}"
             found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
             seen.append(found.verdict)
-            assert found.verdict is not Verdict.END, seen
+            assert found.verdict is not AdviceVerdict.END, seen
         again = await scene.brokers.describe_transaction(scene.connection, name)
         assert isinstance(again, KnownTransaction)
         assert again.coordinator_id != known.coordinator_id
@@ -146,7 +146,7 @@ async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(ka
     topic = unique_name()
     create_topic(scene.bootstrap_servers, topic, partitions=3, replication_factor=1)
     scene.leave_open(topic)
-    with TransactionClient(scene.connection, Attempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
+    with TransactionClient(scene.connection, ConnectionAttempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
         leaders = client.leaders([TopicPartition(topic, number) for number in range(3)])
     gone = TopicPartition(topic, 1)
     victim = kafka_cluster3.broker(leaders[gone])
@@ -156,7 +156,7 @@ async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(ka
         try:
             found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
             ends = search.stable_ends(there)
-            with AskedNoSecondTime(scene.connection, Attempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
+            with AskedNoSecondTime(scene.connection, ConnectionAttempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
                 of_one_round = client.ends([TopicPartition(topic, number) for number in range(3)])
         finally:
             victim.start()
@@ -167,6 +167,6 @@ async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(ka
     assert ends.is_stale
     assert f"broker {leaders[gone]} does not answer" in ends.silent[0]
     verdicts = {one.subject: one.verdict for one in found.partitions}
-    assert verdicts.pop(f"{topic}-1") is Verdict.CANNOT_TELL
-    assert verdicts.pop(f"{topic}-0") in {Verdict.WAIT, Verdict.CANNOT_TELL}
-    assert verdicts == {f"{topic}-2": Verdict.FREE}
+    assert verdicts.pop(f"{topic}-1") is AdviceVerdict.CANNOT_TELL
+    assert verdicts.pop(f"{topic}-0") in {AdviceVerdict.WAIT, AdviceVerdict.CANNOT_TELL}
+    assert verdicts == {f"{topic}-2": AdviceVerdict.FREE}

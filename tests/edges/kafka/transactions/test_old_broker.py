@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.blocked.brokers import NotEnded
-from app.core.blocked.diagnosis import Verdict
+from app.core.blocked.diagnosis import AdviceVerdict
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service import ending
 from app.core.blocked.service.explaining import explain_topic
@@ -25,13 +25,13 @@ async def test_hanging_and_open_transactions_are_distinguished_and_ended_on_an_o
     with KafkaCluster.start(jars=OLD_KAFKA_JARS, overrides={**TEST_BROKER_SETTINGS, **UNVERIFIED}) as cluster:
         scene = Scene(cluster.bootstrap_servers)
 
-        async def verdict(topic: str) -> Verdict:
+        async def verdict(topic: str) -> AdviceVerdict:
             return (await explain_topic(scene.brokers, scene.connection, topic, scene.asked)).verdict
 
         held, hanging = scene.topic(), scene.topic()
         name, producer = scene.leave_open(held)
         make_hanging(scene.bootstrap_servers, TopicPartition(hanging, 0), unique_name("late"))
-        assert (await verdict(held), await verdict(hanging)) == (Verdict.WAIT, Verdict.END)
+        assert (await verdict(held), await verdict(hanging)) == (AdviceVerdict.WAIT, AdviceVerdict.END)
         plan = await ending.plan_ending(scene.brokers, scene.connection, hanging, 0, scene.asked)
         assert plan.target is not None
         found = run_tool(
@@ -49,9 +49,9 @@ async def test_hanging_and_open_transactions_are_distinguished_and_ended_on_an_o
             scene.connection, name, producer_id=known.producer_id, producer_epoch=known.producer_epoch
         )
         assert answer is NotEnded.UNSUPPORTED
-        assert await verdict(held) is Verdict.WAIT
+        assert await verdict(held) is AdviceVerdict.WAIT
         await ending.end(scene.brokers, scene.connection, hanging, 0, scene.asked, planned=plan, force=False)
         await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=True)
-        assert (await verdict(held), await verdict(hanging)) == (Verdict.FREE, Verdict.FREE)
+        assert (await verdict(held), await verdict(hanging)) == (AdviceVerdict.FREE, AdviceVerdict.FREE)
         assert scene.committed_values(TopicPartition(hanging, 0)) == []
         del producer

@@ -10,7 +10,7 @@ from collections.abc import Generator
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from app.core.blocked.diagnosis import Verdict
+from app.core.blocked.diagnosis import AdviceVerdict
 from app.core.blocked.service import ending
 from app.core.blocked.service.explaining import explain_topic
 from app.core.hanging.report import SearchReport
@@ -48,7 +48,7 @@ async def test_topic_that_may_not_be_read_names_the_right(guarded: Scene) -> Non
     async def is_refused() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
         (one,) = found.partitions
-        return one.verdict is Verdict.CANNOT_TELL and one.advice == f"Ask for READ on the topic of {topic}-0."
+        return one.verdict is AdviceVerdict.CANNOT_TELL and one.advice == f"Ask for READ on the topic of {topic}-0."
 
     await wait_for_async(is_refused, 10, "the refusal to be told")
     (unclear,) = [one for one in (await searched(guarded)).unclear if one.topic == topic]
@@ -79,7 +79,7 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
     async def is_told() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
         (one,) = found.partitions
-        return one.verdict is Verdict.CANNOT_TELL and f"DESCRIBE on {name}" in one.advice
+        return one.verdict is AdviceVerdict.CANNOT_TELL and f"DESCRIBE on {name}" in one.advice
 
     await wait_for_async(is_told, 10, "the hidden id to be told")
     report = await searched(guarded)
@@ -90,7 +90,7 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
     async def is_doubted() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
         (one,) = found.partitions
-        return one.verdict is Verdict.END and "An id without that permission looks the same" in one.advice
+        return one.verdict is AdviceVerdict.END and "An id without that permission looks the same" in one.advice
 
     await wait_for_async(is_doubted, 10, "the doubt to be told")
     (doubted,) = [one for one in (await searched(guarded)).hanging if one.key.topic == topic]

@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.journals.transaction_state import TOPIC
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.overview.service import PipelinePage
 from app.core.pipelines.pages.pipelines import links_of, unreached
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
 from app.core.pipelines.pipeline_ids import id_forms
-from app.core.runs.needs import Need, Severity
+from app.core.runs.needs import Need, NeedSeverity
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.pages.log_tail import LogTail
 from app.core.runs.run import DesiredRunState, Run, RunState
@@ -107,10 +107,10 @@ def test_a_run_that_goes_on_can_be_stopped_and_one_that_ended_can_be_started_aga
 
 def test_unreachable_cluster_is_shown_beside_the_reports_of_its_tasks() -> None:
     live = cluster()
-    live.enter(TOPIC, Phase.LIVE, now_ms=NOW_MS)
+    live.enter(TOPIC, ReadingPhase.LIVE, now_ms=NOW_MS)
     assert unreached(live.snapshot(now_ms=NOW_MS)) is None
     expired = "the broker's certificate is not accepted: certificate has expired"
-    live.enter(TOPIC, Phase.LOST, problem=expired, now_ms=NOW_MS)
+    live.enter(TOPIC, ReadingPhase.LOST, problem=expired, now_ms=NOW_MS)
     why = unreached(live.snapshot(now_ms=NOW_MS))
     assert why == expired
     assert "certificate has expired" in pipeline_page(run(), unreached=why)
@@ -249,9 +249,9 @@ def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = 
 
 
 @pytest.mark.parametrize(
-    ("severity", "tone"), [(Severity.WRONG, "bad"), (Severity.STOPPED, "bad"), (Severity.DEGRADED, "warn")]
+    ("severity", "tone"), [(NeedSeverity.WRONG, "bad"), (NeedSeverity.STOPPED, "bad"), (NeedSeverity.DEGRADED, "warn")]
 )
-def test_the_first_figure_is_as_grave_as_the_gravest_need(severity: Severity, tone: str) -> None:
+def test_the_first_figure_is_as_grave_as_the_gravest_need(severity: NeedSeverity, tone: str) -> None:
     need = Need(pipeline="flights", run_id=None, severity=severity, sentence="it is so")
     view = msgspec.structs.replace(samples.overview_view(needs=(need,)), hanging=())
     html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})

@@ -10,7 +10,7 @@ import pytest
 
 from app.kit.access import Principal, Role
 from app.kit.errors import UnavailableError
-from app.kit.web.pages.admission import Admission
+from app.kit.web.pages.admission import StreamAdmission
 
 SECRETS = [f"fls_{number}" for number in range(500)]
 
@@ -31,14 +31,14 @@ class Sessions:
         return {secret: Principal(name=secret, role=Role.VIEWER) for secret in secrets - self.ended}
 
 
-def watched(admission: Admission, stack: ExitStack, secrets: list[str]) -> None:
+def watched(admission: StreamAdmission, stack: ExitStack, secrets: list[str]) -> None:
     for secret in secrets:
         stack.enter_context(admission.watch(secret))
 
 
 async def test_five_hundred_browsers_are_one_question_and_each_gets_its_own_answer() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask, clock=lambda: 100.0)
+    admission = StreamAdmission(sessions.ask, clock=lambda: 100.0)
     sessions.ended = {SECRETS[7]}
     with ExitStack() as stack:
         watched(admission, stack, SECRETS)
@@ -49,7 +49,7 @@ async def test_five_hundred_browsers_are_one_question_and_each_gets_its_own_answ
 
 async def test_a_viewer_that_came_after_the_query_has_not_ended() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask, clock=lambda: 100.0)
+    admission = StreamAdmission(sessions.ask, clock=lambda: 100.0)
     with ExitStack() as stack:
         watched(admission, stack, SECRETS[:2])
         await admission.principal_of(SECRETS[0])
@@ -62,7 +62,7 @@ async def test_a_viewer_that_came_after_the_query_has_not_ended() -> None:
 async def test_an_ended_session_is_noticed_within_a_second() -> None:
     now_s = 100.0
     sessions = Sessions()
-    admission = Admission(sessions.ask, clock=lambda: now_s)
+    admission = StreamAdmission(sessions.ask, clock=lambda: now_s)
     with admission.watch(SECRETS[0]):
         assert await admission.principal_of(SECRETS[0]) is not None
         sessions.ended = {SECRETS[0]}
@@ -72,7 +72,7 @@ async def test_an_ended_session_is_noticed_within_a_second() -> None:
 
 async def test_former_viewers_are_not_queried() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask, clock=lambda: 100.0)
+    admission = StreamAdmission(sessions.ask, clock=lambda: 100.0)
     with admission.watch(SECRETS[0]):
         with admission.watch(SECRETS[1]), admission.watch(SECRETS[0]):
             pass
@@ -82,7 +82,7 @@ async def test_former_viewers_are_not_queried() -> None:
 
 async def test_a_browser_that_goes_leaves_the_others_their_answer() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask, clock=lambda: 100.0)
+    admission = StreamAdmission(sessions.ask, clock=lambda: 100.0)
     with ExitStack() as stack:
         watched(admission, stack, SECRETS[:2])
         going, staying = (asyncio.create_task(admission.principal_of(secret)) for secret in SECRETS[:2])
@@ -95,6 +95,6 @@ async def test_a_browser_that_goes_leaves_the_others_their_answer() -> None:
 async def test_without_the_database_no_session_counts_as_ended() -> None:
     sessions = Sessions()
     sessions.is_away = True
-    admission = Admission(sessions.ask, clock=lambda: 100.0)
+    admission = StreamAdmission(sessions.ask, clock=lambda: 100.0)
     with admission.watch(SECRETS[0]), pytest.raises(UnavailableError):
         await admission.principal_of(SECRETS[0])

@@ -9,14 +9,13 @@ import pytest
 
 from app.core.alerts.webhook import DeliveryState
 from app.core.fencing.fencing_event import Cause
-from app.core.observing.snapshot import Phase
+from app.core.observing.snapshot import ReadingPhase
 from app.core.runs.instance import InstanceState
 from app.core.runs.run import RunState
 from app.core.runs.task import EventKind, TaskState
 from app.kit.web.pages import display
 from app.products.audits.audit import AuditState
-from app.products.audits.result import Finding
-from app.products.audits.result import Verdict as AuditVerdict
+from app.products.audits.result import AuditVerdict, IdFinding
 from app.products.drills.drill import DrillState, DrillVerdict, TargetState
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,13 +27,13 @@ STATES: tuple[type[StrEnum], ...] = (
     TaskState,
     EventKind,
     Cause,
-    Phase,
+    ReadingPhase,
     DrillState,
     DrillVerdict,
     TargetState,
     AuditState,
     AuditVerdict,
-    Finding,
+    IdFinding,
     DeliveryState,
 )
 
@@ -50,10 +49,10 @@ def test_every_state_has_a_tone(states: type[StrEnum]) -> None:
     [
         (InstanceState.LOST, "bad"),
         (EventKind.LOST, "warn"),
-        (Finding.LOST, "bad"),
-        (Finding.UNEXPLAINED, "warn"),
+        (IdFinding.LOST, "bad"),
+        (IdFinding.UNEXPLAINED, "warn"),
         (Cause.UNEXPLAINED, "bad"),
-        (Phase.REFUSED, "bad"),
+        (ReadingPhase.REFUSED, "bad"),
         (TargetState.REFUSED, "idle"),
         (RunState.RUNNING, "good"),
         (AuditState.RUNNING, "busy"),

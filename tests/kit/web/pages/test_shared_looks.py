@@ -11,9 +11,18 @@ from dataclasses import replace
 
 import pytest
 
-from app.edges.db.changes import Subscription
+from app.edges.db.changes import ChangeSubscription
 from app.kit.web.pages.screen import TEMPLATES_DIR
-from app.kit.web.pages.shared_looks import LOOK_AGAIN_S, OBSERVED, Frame, Rhythm, Seen, SharedLooks, TakeLook, Watching
+from app.kit.web.pages.shared_looks import (
+    LOOK_AGAIN_S,
+    OBSERVED,
+    Frame,
+    Rhythm,
+    SeenFrame,
+    SharedLooks,
+    TakeLook,
+    Watching,
+)
 
 SOON_S = LOOK_AGAIN_S / 2
 
@@ -22,11 +31,11 @@ class Feed:
     """A change feed that the test speaks through."""
 
     def __init__(self) -> None:
-        self.subscriptions: set[Subscription] = set()
+        self.subscriptions: set[ChangeSubscription] = set()
 
     @asynccontextmanager
-    async def subscribe(self, wants: Callable[[str], bool] = lambda _: True) -> AsyncGenerator[Subscription]:
-        subscription = Subscription(wants)
+    async def subscribe(self, wants: Callable[[str], bool] = lambda _: True) -> AsyncGenerator[ChangeSubscription]:
+        subscription = ChangeSubscription(wants)
         self.subscriptions.add(subscription)
         try:
             yield subscription
@@ -46,9 +55,9 @@ class Thing:
         self.looks = 0
         self.concerns: frozenset[str] | None = None
 
-    async def take(self) -> Seen:
+    async def take(self) -> SeenFrame:
         self.looks += 1
-        return Seen(frame=Frame(data=self.is_now), concerns=self.concerns)
+        return SeenFrame(frame=Frame(data=self.is_now), concerns=self.concerns)
 
 
 @asynccontextmanager
@@ -127,7 +136,7 @@ async def test_constant_broker_changes_wake_only_views_that_ask_for_them(concern
 async def test_a_view_has_a_shortest_interval_under_any_load(frames_per_s: int) -> None:
     looks, feed, thing = SharedLooks(), Feed(), Thing()
 
-    async def take() -> Seen:
+    async def take() -> SeenFrame:
         return replace(await thing.take(), rhythm=Rhythm(frames_per_s=frames_per_s, share_of_time=0.5))
 
     began = time.monotonic()
@@ -142,7 +151,7 @@ async def test_a_slow_view_is_made_less_often() -> None:
     looks, feed, thing = SharedLooks(), Feed(), Thing()
     takes_s, share = 0.05, 0.25
 
-    async def take() -> Seen:
+    async def take() -> SeenFrame:
         await asyncio.sleep(takes_s)
         return replace(await thing.take(), rhythm=Rhythm(frames_per_s=100, share_of_time=share))
 
@@ -162,7 +171,7 @@ async def test_handing_a_frame_to_many_viewers_leaves_half_of_the_time_to_others
     spent_s = 0.0
     monkeypatch.setattr("app.kit.web.pages.shared_looks.time.thread_time", lambda: spent_s)
 
-    async def take() -> Seen:
+    async def take() -> SeenFrame:
         return replace(await thing.take(), rhythm=OBSERVED)
 
     async with watching(looks, take, feed, number=1) as [viewer]:
@@ -198,7 +207,7 @@ async def test_a_view_is_repeated_without_notices() -> None:
 async def test_unannounced_changes_are_viewed_at_the_requested_interval() -> None:
     looks, feed, thing = SharedLooks(), Feed(), Thing()
 
-    async def take() -> Seen:
+    async def take() -> SeenFrame:
         return replace(await thing.take(), look_again_s=SOON_S / 10)
 
     async with watching(looks, take, feed, number=1) as viewers:
@@ -221,7 +230,7 @@ async def test_an_error_of_the_view_reaches_every_present_viewer() -> None:
     class BugError(Exception):
         pass
 
-    async def fail() -> Seen:
+    async def fail() -> SeenFrame:
         raise BugError
 
     thing, feed, looks = Thing(), Feed(), SharedLooks()
@@ -236,8 +245,8 @@ async def test_an_error_of_the_view_reaches_every_present_viewer() -> None:
 async def test_after_the_last_frame_a_new_viewer_gets_a_new_view() -> None:
     thing, feed, looks = Thing(), Feed(), SharedLooks()
 
-    async def gone() -> Seen:
-        return Seen(frame=Frame(event="gone", data="gone", is_last=True))
+    async def gone() -> SeenFrame:
+        return SeenFrame(frame=Frame(event="gone", data="gone", is_last=True))
 
     async with watching(looks, gone, feed, number=2) as viewers:
         assert await newest(viewers) == {"gone"}

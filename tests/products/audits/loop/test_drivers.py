@@ -10,7 +10,7 @@ from app.kit.access import Verb
 from app.kit.errors import ConflictError
 from app.products.audits.audit import AuditState
 from app.products.audits.decision import DriverWord, SeenDriver
-from app.products.audits.result import Verdict
+from app.products.audits.result import AuditVerdict
 from app.products.audits.service import carrying_out
 from app.products.audits.store import AuditStore
 from app.products.audits.wire import AuditEnd
@@ -34,7 +34,7 @@ async def test_audit_goes_from_request_to_verdict(audited: Audited) -> None:
     assert (shown.progress.stage, shown.progress.tasks_done) == ("reading", 3)
     await audited.tell(asked.id, AuditEnd.DONE, result(asked.id))
     done = await audited.look(asked.id)
-    assert (done.state, done.verdict) == (S.DONE, Verdict.CLEAN)
+    assert (done.state, done.verdict) == (S.DONE, AuditVerdict.CLEAN)
     async with audited.uow() as uow:
         assert (await uow.of(AuditStore).counts())["flights"] == {"audits_clean": 1, "outputs_expected": 8}
         assert await carrying_out.audit_of_token(uow, order.token) == asked.id
@@ -54,7 +54,7 @@ async def test_result_that_no_server_received_is_taken_from_the_folder(audited: 
     word = DriverWord(kind="done", message="", result=result(asked.id))
     audited.spark.seen = SeenDriver(process=ProcessWord.GONE, left=word)
     await audited.turn()
-    assert (await audited.look(asked.id)).verdict is Verdict.CLEAN
+    assert (await audited.look(asked.id)).verdict is AuditVerdict.CLEAN
 
 
 async def test_next_server_starts_the_driver_that_a_dead_server_did_not(audited: Audited) -> None:

@@ -27,7 +27,7 @@ from app.products.audits.decision import SeenDriver
 from app.products.audits.launcher import SubmitAuditLauncher
 from app.products.audits.loop import Auditor
 from app.products.audits.plan import begin_of_plan, time_window
-from app.products.audits.result import GapReason, Tally, Verdict
+from app.products.audits.result import AuditVerdict, FindingTally, GapReason
 from app.products.audits.service import asking, planning
 from app.products.audits.service.asking import Wish
 from app.products.audits.specification import Everything, JsonField, OffsetRange, OffsetWindow
@@ -141,8 +141,8 @@ async def test_audit_survives_the_server_that_started_it(
     done = await audit_until_over(servers.auditor(), plane, asked.id)
     assert done.state is AuditState.DONE, done.reason
     assert done.result is not None
-    assert done.verdict is Verdict.BROKEN
-    assert (done.result.counts.expected, done.result.counts.lost) == (50, Tally(ids=2, records=2))
+    assert done.verdict is AuditVerdict.BROKEN
+    assert (done.result.counts.expected, done.result.counts.lost) == (50, FindingTally(ids=2, records=2))
     assert {place.offset for example in done.result.examples for place in example.inputs} == {48, 49}
 
 
@@ -235,9 +235,9 @@ async def test_hourly_audit_across_a_change_of_the_filter_is_not_shown(
     assert done.state is AuditState.DONE, done.reason
     assert (done.is_scheduled, done.revision, done.window) == (True, 2, time_window(begin, end))
     assert done.result is not None
-    assert done.verdict is Verdict.NOT_SHOWN
+    assert done.verdict is AuditVerdict.NOT_SHOWN
     assert [gap.reason for gap in done.result.gaps] == [GapReason.REVISION_CHANGED]
-    assert (done.result.counts.missing, done.result.counts.lost) == (Tally(ids=5, records=5), Tally())
+    assert (done.result.counts.missing, done.result.counts.lost) == (FindingTally(ids=5, records=5), FindingTally())
 
 
 def keeps(least: int) -> Steps:

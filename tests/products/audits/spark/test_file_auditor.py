@@ -15,7 +15,7 @@ from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
 from app.kit.clock import SystemClock
 from app.products.audits.audit import AuditState
-from app.products.audits.result import Tally, Verdict
+from app.products.audits.result import AuditVerdict, FindingTally
 from app.products.audits.service import asking
 from app.products.audits.service.asking import Wish
 from app.products.audits.specification import JsonField, OffsetRange, OffsetWindow
@@ -77,6 +77,6 @@ async def test_audit_of_files_has_their_roots_and_finds_the_missing_one(
     done = await audit_until_over(servers.auditor(), plane, asked.id)
     assert done.state is AuditState.DONE, done.reason
     assert done.result is not None
-    assert done.verdict is Verdict.BROKEN
-    assert done.result.counts.dangling == Tally(ids=1, records=10)
-    assert done.result.counts.lost == Tally(ids=10, records=10)
+    assert done.verdict is AuditVerdict.BROKEN
+    assert done.result.counts.dangling == FindingTally(ids=1, records=10)
+    assert done.result.counts.lost == FindingTally(ids=10, records=10)

@@ -14,13 +14,13 @@ import pytest
 from app.core.wire.file_references import encode
 from app.edges.embedded.java import find_java
 from app.edges.embedded.kafka import KafkaCluster
-from app.products.audits.result import AuditResult, Finding, Tally, Verdict, verdict
+from app.products.audits.result import AuditResult, AuditVerdict, FindingTally, IdFinding, verdict
 from app.products.audits.specification import AuditSpecification
 from app.products.audits.wire import AuditEnd, AuditOrder, AuditOutcome
 from tests.conftest import MakeTopic
 from tests.support.audited_files import a_file_specification, write_ids
 from tests.support.audits import Writer, a_specification, audit_here, ids_of
-from workers.spark.exit_codes import ExitCode
+from workers.spark.exit_codes import DriverExitCode
 
 DEADLINE_S = 120.0
 AUDIT = "import sys; from workers.spark.audit_driver import main; sys.exit(main())"
@@ -84,16 +84,16 @@ def test_spark_and_one_process_have_the_same_findings(
     writer.write(sink, ["id-3", "foreign"], partition=1)
     specification = a_specification(source, sink)
     exit_code, outcome = carry_out(specification, kafka.bootstrap_servers, tmp_path)
-    assert exit_code == ExitCode.DRAINED
+    assert exit_code == DriverExitCode.DRAINED
     assert outcome.kind is AuditEnd.DONE
     assert outcome.application_id
     result = outcome.result
     assert result is not None
-    assert verdict(result) is Verdict.BROKEN
-    assert result.counts.lost == Tally(ids=2, records=2)
-    assert ids_of(result, Finding.LOST) == ["id-598", "id-599"]
-    assert ids_of(result, Finding.DUPLICATED) == ["id-3"]
-    assert ids_of(result, Finding.UNEXPECTED) == ["foreign"]
+    assert verdict(result) is AuditVerdict.BROKEN
+    assert result.counts.lost == FindingTally(ids=2, records=2)
+    assert ids_of(result, IdFinding.LOST) == ["id-598", "id-599"]
+    assert ids_of(result, IdFinding.DUPLICATED) == ["id-3"]
+    assert ids_of(result, IdFinding.UNEXPECTED) == ["foreign"]
     assert result.versions.spark.startswith("4.")
     here = audit_here(specification, kafka.bootstrap_servers)
     assert without_course(result, like=here) == here
@@ -119,14 +119,14 @@ def test_spark_and_one_process_have_the_same_findings_in_files(
     (root / files[9].path).unlink()
     specification = a_file_specification(root, source, sink)
     exit_code, outcome = carry_out(specification, kafka.bootstrap_servers, tmp_path)
-    assert exit_code == ExitCode.DRAINED, outcome.message
+    assert exit_code == DriverExitCode.DRAINED, outcome.message
     result = outcome.result
     assert result is not None
-    assert verdict(result) is Verdict.BROKEN
-    assert result.counts.dangling == Tally(ids=1, records=20)
-    assert result.counts.lost == Tally(ids=22, records=22)
-    assert result.counts.duplicated == Tally(ids=20, records=20)
+    assert verdict(result) is AuditVerdict.BROKEN
+    assert result.counts.dangling == FindingTally(ids=1, records=20)
+    assert result.counts.lost == FindingTally(ids=22, records=22)
+    assert result.counts.duplicated == FindingTally(ids=20, records=20)
     assert (result.counts.files, result.counts.outputs) == (24, 23 * 20 - 20 + 18 + 20)
-    assert {"id-478", "id-479"} <= set(ids_of(result, Finding.LOST)) or len(ids_of(result, Finding.LOST)) == 20
+    assert {"id-478", "id-479"} <= set(ids_of(result, IdFinding.LOST)) or len(ids_of(result, IdFinding.LOST)) == 20
     here = audit_here(specification, kafka.bootstrap_servers)
     assert without_course(result, like=here) == here

@@ -6,21 +6,21 @@ from typing import NoReturn
 
 import pytest
 
-from app.products.conformance.checking.bench import Bench, Place
+from app.products.conformance.checking.bench import Bench, BenchPlace
 from app.products.conformance.checking.checks import CHECKS
-from app.products.conformance.report import Verdict
+from app.products.conformance.report import ConformanceVerdict
 from tests.products.conformance.checking.conftest import MakeCheck, result_of
 from tests.support.waiting import wait_for
 
 # One broker: what it commits is lost with it. Coordinators and leaders have nowhere to go.
-OTHERWISE = {"outlives-a-broker": Verdict.AT_RISK, "coordinator-moves": Verdict.NOT_SHOWN}
+OTHERWISE = {"outlives-a-broker": ConformanceVerdict.AT_RISK, "coordinator-moves": ConformanceVerdict.NOT_SHOWN}
 
 
 @pytest.mark.core
 @pytest.mark.parametrize("name", [check.name for check in CHECKS])
 def test_a_kafka_broker_keeps_what_it_promises(checked: MakeCheck, name: str) -> None:
     result = checked(name)
-    assert result.verdict is OTHERWISE.get(name, Verdict.KEPT), result.said
+    assert result.verdict is OTHERWISE.get(name, ConformanceVerdict.KEPT), result.said
 
 
 class Interrupted(Bench):
@@ -30,7 +30,7 @@ class Interrupted(Bench):
         raise KeyboardInterrupt
 
 
-def test_nothing_is_left_behind_by_an_interrupted_check(place: Place) -> None:
+def test_nothing_is_left_behind_by_an_interrupted_check(place: BenchPlace) -> None:
     def left() -> list[str]:
         return [topic for topic in place.admin.list_topics(timeout=20).topics if topic.startswith(place.prefix)]
 

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaException
 from app.core.ids.transactional_id import transaction_log_partition
 from app.core.journals.transaction_state import TOPIC as TRANSACTION_STATE
 from app.edges.embedded.kafka import KafkaCluster
-from app.products.conformance.checking.bench import Bench, Place
+from app.products.conformance.checking.bench import Bench, BenchPlace
 from app.products.conformance.checking.clients import Writer
 from app.products.conformance.comparing import judge
-from app.products.conformance.report import Verdict
+from app.products.conformance.report import ConformanceVerdict
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 
@@ -23,7 +23,7 @@ _MOVED_WITHIN_S = 60.0
 
 @pytest.fixture
 def bench(kafka_cluster3: KafkaCluster) -> Generator[Bench]:
-    place = Place(
+    place = BenchPlace(
         {"bootstrap.servers": kafka_cluster3.bootstrap_servers},
         prefix=unique_name("lost-brokers"),
         replication_factor=3,
@@ -61,7 +61,7 @@ def test_transactions_outlive_the_broker_that_coordinates_them(kafka_cluster3: K
         broker.restart()
     expected = {partition: ["committed before", "committed after"] for partition in range(3)}
     finding = judge(seen, expected, "all")
-    assert finding.verdict is Verdict.KEPT, finding.said
+    assert finding.verdict is ConformanceVerdict.KEPT, finding.said
 
 
 def is_committed(writer: Writer) -> bool:

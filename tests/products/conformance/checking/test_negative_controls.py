@@ -10,15 +10,15 @@ from confluent_kafka import Consumer, TopicPartition
 
 from app.products.conformance.checking.bench import READ_UNCOMMITTED, Bench
 from app.products.conformance.checking.checks import CHECKS
-from app.products.conformance.checking.clients import Reader, Writer
-from app.products.conformance.report import Verdict
+from app.products.conformance.checking.clients import TopicReader, Writer
+from app.products.conformance.report import ConformanceVerdict
 from tests.products.conformance.checking.conftest import MakeCheck
 
 
 class NotIsolated(Bench):
     """A read_committed consumer that gets everything."""
 
-    def reader(self, topic: str) -> Reader:
+    def reader(self, topic: str) -> TopicReader:
         return self._reader(topic, READ_UNCOMMITTED)
 
 
@@ -84,7 +84,7 @@ class Late(Writer):
         super().commit()
 
 
-class WaitsForNothing(Reader):
+class WaitsForNothing(TopicReader):
     """Late records would never arrive."""
 
     def wait_for(self, *values: str) -> float:
@@ -97,7 +97,7 @@ class WritesAtTheCommit(Bench):
         kind = Late if transactional_id.endswith("first") else Writer
         return self._keep(kind(settings, transactional_id=transactional_id))
 
-    def reader_of_everything(self, topic: str) -> Reader:
+    def reader_of_everything(self, topic: str) -> TopicReader:
         reader = WaitsForNothing(self._settings(), topic, partitions=1)
         self._clients.callback(reader.close)
         return reader
@@ -182,7 +182,7 @@ NEVER_KEPT = {"outlives-a-broker", "coordinator-moves"}
 @pytest.mark.parametrize(("name", "bench"), BROKEN_BY.items())
 def test_a_promise_that_is_broken_is_seen(checked: MakeCheck, name: str, bench: type[Bench]) -> None:
     result = checked(name, bench=bench)
-    assert result.verdict is Verdict.BROKEN, result.said
+    assert result.verdict is ConformanceVerdict.BROKEN, result.said
 
 
 def test_every_check_that_can_be_kept_can_be_broken() -> None:

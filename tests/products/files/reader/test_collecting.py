@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.products.files.orphans import Margin, Standing, Stored
-from app.products.files.reader.collecting import Collector
+from app.products.files.orphans import Margin, OrphanStanding, Stored
+from app.products.files.reader.collecting import OrphanCollector
 from app.products.files.reader.errors import ReferencesUnreadableError
 from app.products.files.reader.open_upload import OpenUpload
 from app.products.files.reader.store import open_store
@@ -39,7 +39,7 @@ class Lake:
     def grow_old(self) -> None:
         self.world.now_ms += MARGIN.total_ms + 60_000
 
-    def collector(self, **options: Any) -> Collector:
+    def collector(self, **options: Any) -> OrphanCollector:
         given: dict[str, Any] = {
             "store": self.store,
             "topics": [self.topic],
@@ -51,7 +51,7 @@ class Lake:
             "now_ms": lambda: self.world.now_ms,
             **options,
         }
-        return Collector(given.pop("store"), given.pop("topics"), **given)
+        return OrphanCollector(given.pop("store"), given.pop("topics"), **given)
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def test_files_are_told_by_what_they_are_and_a_look_changes_nothing(lake: Lake) 
     assert findings.orphans[0].size_bytes == 77
     counts = {standing: tally.files for standing, tally in findings.tallies.items()}
     assert counts == {
-        Standing.REFERENCED: 1,
-        Standing.TOO_YOUNG: 1,
-        Standing.ORPHAN: 1,
-        Standing.UNKNOWN: 0,
-        Standing.NOT_OURS: 1,
+        OrphanStanding.REFERENCED: 1,
+        OrphanStanding.TOO_YOUNG: 1,
+        OrphanStanding.ORPHAN: 1,
+        OrphanStanding.UNKNOWN: 0,
+        OrphanStanding.NOT_OURS: 1,
     }
     assert findings.references == 1
     assert lake.store.files == before
@@ -131,7 +131,7 @@ def test_what_the_topic_forgot_is_unknown_and_said_so(lake: Lake) -> None:
     lake.grow_old()
     findings = lake.collector().look()
     assert findings.orphans == ()
-    assert findings.tallies[Standing.UNKNOWN].files == 2
+    assert findings.tallies[OrphanStanding.UNKNOWN].files == 2
     assert "files-0 begins at offset 2" in findings.since.why
 
 
@@ -144,7 +144,7 @@ def test_what_is_younger_than_a_forgotten_beginning_is_collected_again(lake: Lak
     lake.grow_old()
     findings = lake.collector().look()
     assert [stored.path for stored in findings.orphans] == [path(3)]
-    assert findings.tallies[Standing.UNKNOWN].files == 1
+    assert findings.tallies[OrphanStanding.UNKNOWN].files == 1
 
 
 def test_files_from_before_the_pipeline_are_unknown(lake: Lake) -> None:
@@ -154,7 +154,7 @@ def test_files_from_before_the_pipeline_are_unknown(lake: Lake) -> None:
     lake.grow_old()
     findings = lake.collector(created_ms=lake.world.now_ms - MARGIN.total_ms - 60_000).look()
     assert findings.orphans == ()
-    assert findings.tallies[Standing.UNKNOWN].files == 1
+    assert findings.tallies[OrphanStanding.UNKNOWN].files == 1
 
 
 def test_every_topic_counts_to_which_references_were_ever_written(lake: Lake) -> None:
@@ -186,7 +186,7 @@ def test_ages_are_by_the_stores_clock_and_a_clock_that_is_far_off_is_not_compare
     assert findings.orphans == ()
     assert "the store's clock differs by -60.001 s" in findings.since.why
     lake.store.skew_ms = -120_001
-    assert lake.collector().look().tallies[Standing.TOO_YOUNG].files == 1
+    assert lake.collector().look().tallies[OrphanStanding.TOO_YOUNG].files == 1
     lake.store.skew_ms = None
     findings = lake.collector().look()
     assert findings.skew_ms is None
@@ -311,7 +311,7 @@ def test_a_reference_with_something_wrong_keeps_the_file_that_it_names(lake: Lak
     lake.grow_old()
     findings = lake.collector().look()
     assert (findings.orphans, findings.others) == ((), 2)
-    assert findings.tallies[Standing.REFERENCED].files == 1
+    assert findings.tallies[OrphanStanding.REFERENCED].files == 1
 
 
 @pytest.mark.parametrize("is_known", [True, False])

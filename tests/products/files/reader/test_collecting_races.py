@@ -16,7 +16,7 @@ import pytest
 from app.products.files import orphans
 from app.products.files.orphans import KnownSince, Margin
 from app.products.files.reader import collecting
-from app.products.files.reader.collecting import Collector
+from app.products.files.reader.collecting import OrphanCollector
 from app.products.files.reader.errors import ReferencesUnreadableError
 from tests.support.file_worlds import MemoryStore, MemoryTopic, World, reference_to
 
@@ -64,7 +64,7 @@ class Run:
         self.store.put(OTHER)
         self.topic.write(0, reference_to(OTHER, uploaded_at_ms=self.world.now_ms))
         self.topic.mark(0)
-        self.collector = Collector(
+        self.collector = OrphanCollector(
             self.store,
             [self.topic],
             pipeline="flights",
@@ -177,7 +177,7 @@ def test_control_without_waiting_for_open_transactions_a_decided_one_is_overlook
     def never_blocked(*_: Any) -> Iterator[Any]:
         return iter(())
 
-    monkeypatch.setattr(Collector, "_wait_until_decided", never_blocked)
+    monkeypatch.setattr(OrphanCollector, "_wait_until_decided", never_blocked)
     found = losing(COMMITTED)
     assert found
     # Decided before the end was asked for, marked after the references were read.
@@ -199,7 +199,7 @@ def test_control_an_age_counted_from_after_the_end_was_asked_for_is_too_high(mon
 
     monkeypatch.setattr(collecting, "judge", judge)
     # The look right before deleting would notice: what is shown is that it need not.
-    monkeypatch.setattr(Collector, "_check_unreferenced", nothing)
+    monkeypatch.setattr(OrphanCollector, "_check_unreferenced", nothing)
     found = losing(COMMITTED, run)
     assert found
     assert all(dict(order)["upload"] <= 1 and dict(order)["decide"] >= 2 for order in found)
@@ -207,7 +207,7 @@ def test_control_an_age_counted_from_after_the_end_was_asked_for_is_too_high(mon
 
 def test_control_without_age_a_file_whose_transaction_is_to_come_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     none = Margin(rotation_ms=-1, upload_ms=0, standstill_ms=0, transaction_ms=0, clocks_ms=0)
-    monkeypatch.setattr(Collector, "_check_unreferenced", nothing)
+    monkeypatch.setattr(OrphanCollector, "_check_unreferenced", nothing)
     assert losing(COMMITTED, lambda order: Run(order, margin=none)) != []
 
 

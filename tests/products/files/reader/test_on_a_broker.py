@@ -18,11 +18,11 @@ from app.edges.embedded.kafka import KafkaCluster
 from app.kit.cli.errors import CommandError
 from app.products.files.cli import app
 from app.products.files.cli.pipeline_topics import PipelineTopics, opened
-from app.products.files.orphans import Margin, Standing
-from app.products.files.reader.collecting import Collector
+from app.products.files.orphans import Margin, OrphanStanding
+from app.products.files.reader.collecting import OrphanCollector
 from app.products.files.reader.errors import ReferencesUnreadableError
 from app.products.files.reader.reading import Stores, all_records
-from app.products.files.reader.references import Located, Reading, Window, committed_references
+from app.products.files.reader.references import Located, ReferenceReading, ReferenceWindow, committed_references
 from app.products.files.reader.store import open_store
 from app.products.files.reader.topic import Topic
 from tests.products.files.reader.conftest import MakeSink, Sink
@@ -43,8 +43,8 @@ def nothing(_: str) -> None:
 
 def collector(
     sink: Sink, topic: Topic, *, patience_s: float = 20.0, step: Callable[[str], None] = nothing
-) -> Collector:
-    return Collector(
+) -> OrphanCollector:
+    return OrphanCollector(
         open_store(f"file://{sink.root}"),
         [topic],
         pipeline="flights",
@@ -73,7 +73,7 @@ def test_records_of_committed_references_are_read_once(make_sink: MakeSink, open
     other = make_sink(topic=sink.topic)
     other.producer.begin_transaction()
     other.write(other.upload(200), partition=2)
-    told: list[Reading] = []
+    told: list[ReferenceReading] = []
 
     found = list(committed_references(open_topic(sink), heard=told.append))
 
@@ -91,13 +91,13 @@ def test_a_window_is_by_the_times_of_the_references(make_sink: MakeSink, open_to
         sink.now_ms = begin + after_ms
         sink.commit(sink.upload(number))
 
-    def read(window: Window) -> list[int]:
+    def read(window: ReferenceWindow) -> list[int]:
         return ids(list(committed_references(open_topic(sink), window)))
 
-    assert read(Window(from_ms=begin + 10)) == [1, 2, 3]
-    assert read(Window(from_ms=begin + 10, to_ms=begin + 30)) == [2, 3]
-    assert read(Window(to_ms=begin + 20)) == [0, 2]
-    assert read(Window(from_ms=begin + 31)) == []
+    assert read(ReferenceWindow(from_ms=begin + 10)) == [1, 2, 3]
+    assert read(ReferenceWindow(from_ms=begin + 10, to_ms=begin + 30)) == [2, 3]
+    assert read(ReferenceWindow(to_ms=begin + 20)) == [0, 2]
+    assert read(ReferenceWindow(from_ms=begin + 31)) == []
 
 
 def test_what_is_gone_from_the_topic_is_passed_over(make_sink: MakeSink, open_topic: OpenTopic) -> None:
@@ -203,7 +203,7 @@ def test_files_whose_references_are_gone_are_left_alone(make_sink: MakeSink, ope
     sink.now_ms += MARGIN.total_ms
     findings = collector(sink, open_topic(sink)).look()
     assert findings.orphans == ()
-    assert findings.tallies[Standing.UNKNOWN].files == 2
+    assert findings.tallies[OrphanStanding.UNKNOWN].files == 2
     assert f"{sink.topic}-0 begins at offset 4" in findings.since.why
 
 

@@ -21,7 +21,7 @@ from app.core.ids.transactional_id import for_task
 from app.core.runs.mode import Mode
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.products.migrations.judged import Judged, Standing
+from app.products.migrations.judged import ClauseStanding, Judged
 from app.products.migrations.migration import Migration, MigrationState, Stage
 from app.products.migrations.service import asking
 from tests.support.migrating_tasks import CLUSTER, OTTO, PIPELINE, MigratingTasks
@@ -75,7 +75,7 @@ async def until_refused(migrating: MigratingTasks, migration: Migration, name: s
     async def is_refused() -> bool:
         seen.append(await clause(migrating, migration, name))
         one = seen[-1]
-        return one is not None and one.standing is Standing.CLOSED and told in one.seen
+        return one is not None and one.standing is ClauseStanding.CLOSED and told in one.seen
 
     try:
         await migrating.until(is_refused, f"{name} is closed")
@@ -132,7 +132,7 @@ async def test_a_broker_that_reports_less_than_2_5_is_refused_with_the_reason_of
         await migrating.driver().turn()
         brokers = await clause(migrating, migration, "brokers")
     assert brokers is not None
-    assert brokers.standing is Standing.CLOSED, brokers
+    assert brokers.standing is ClauseStanding.CLOSED, brokers
     assert "has version 2.4: brokers before 2.5 accept offsets of stale members" in brokers.seen
     assert "(KIP-447)" in brokers.seen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.ids.registry import Needed, Standing, standing_of
+from app.core.ids.registry import IdStanding, Needed, standing_of
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import Archived
@@ -56,8 +56,8 @@ async def test_the_registry_calls_them_archived_and_not_orphaned(migrating: Migr
             for one in await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
         }
     needed = Needed(owners=owners, of_tasks={T0, T1}, partitions={}, told={})
-    assert standing_of(P0, needed) == (Standing.ARCHIVED, None)
-    assert standing_of(T0, needed) == (Standing.OURS, None)
+    assert standing_of(P0, needed) == (IdStanding.ARCHIVED, None)
+    assert standing_of(T0, needed) == (IdStanding.OURS, None)
 
 
 async def test_the_way_back_uses_them_again_and_archives_those_of_the_tasks(migrating: Migrating) -> None:

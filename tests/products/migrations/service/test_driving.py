@@ -12,7 +12,7 @@ from app.core.runs.mode import Mode
 from app.kit.errors import ConflictError
 from app.products.migrations.alarms import AlarmKind
 from app.products.migrations.look import AuditNow
-from app.products.migrations.migration import Migration, MigrationState, Stage, StepKind, StepState
+from app.products.migrations.migration import Migration, MigrationState, MigrationStepKind, Stage, StepState
 from app.products.migrations.service import asking
 from tests.support.control_plane import task_heartbeat
 from tests.support.migrating import OTTO, Migrating, ServerDiedError, id_of
@@ -98,7 +98,7 @@ async def test_the_way_back_goes_by_generations_and_fences_the_ids_of_the_tasks(
     assert done.state is MigrationState.DONE
     assert await migrating.modes() == [A, A]
     assert migrating.fences == [T0, T1]
-    bounced = [(one.ordinal, one.to) for one in done.steps if one.kind is StepKind.BOUNCE]
+    bounced = [(one.ordinal, one.to) for one in done.steps if one.kind is MigrationStepKind.BOUNCE]
     assert bounced == [(0, B), (1, B), (0, A), (1, A)]
 
 
@@ -227,7 +227,7 @@ async def test_a_member_of_an_older_stage_stops_the_migration_and_names_host_and
 async def test_a_fence_that_a_server_left_in_the_middle_is_gone_on_with(migrating: Migrating) -> None:
     await migrating.running()
     migration = await migrating.start()
-    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is StepKind.FENCE)
+    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is MigrationStepKind.FENCE)
     migrating.dies_at = P1
     with pytest.raises(ServerDiedError):
         await migrating.turn()

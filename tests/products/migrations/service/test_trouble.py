@@ -17,7 +17,7 @@ from app.kit.loops.supervisor import Supervisor
 from app.products.migrations.alarms import AlarmKind
 from app.products.migrations.look import AuditNow
 from app.products.migrations.loop import MigrationDriver
-from app.products.migrations.migration import MigrationState, Stage, StepKind, StepState
+from app.products.migrations.migration import MigrationState, MigrationStepKind, Stage, StepState
 from app.products.migrations.service import asking
 from app.products.migrations.service.driving import record_fence
 from tests.products.migrations.service.test_driving import P0, P1, A, B, act, in_stage, is_over, is_stopped
@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for_async
 async def test_a_fence_that_is_refused_is_late_and_says_what_it_was_answered(migrating: Migrating) -> None:
     await migrating.running()
     migration = await migrating.start()
-    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is StepKind.FENCE)
+    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is MigrationStepKind.FENCE)
     migrating.refusal = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
     stopped = await migrating.until(migration, is_stopped, seconds=20)
     assert f"{P0} is not fenced: TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in stopped.missing
@@ -68,7 +68,7 @@ async def test_a_pipeline_that_writes_files_is_never_led_to_group_only(migrating
 async def test_fences_that_take_long_are_made_over_several_turns(migrating: Migrating) -> None:
     await migrating.running()
     migration = await migrating.start()
-    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is StepKind.FENCE)
+    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is MigrationStepKind.FENCE)
     migrating.fence_takes_s = 6.0
     await migrating.turn()
     assert migrating.fences == [P0]
@@ -81,7 +81,7 @@ async def test_the_time_without_a_server_does_not_count_as_waiting(migrating: Mi
     await migrating.running()
     migrating.away = {0}
     migration = await migrating.start()
-    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is StepKind.BOUNCE)
+    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is MigrationStepKind.BOUNCE)
     await migrating.turn()
     migrating.plane.pass_time(3600)
     await migrating.turn()
@@ -229,7 +229,7 @@ async def test_ids_of_a_redefined_pipeline_may_be_in_use(migrating: Migrating) -
 async def test_only_the_server_with_the_lock_drives(migrating: Migrating, database: Database) -> None:
     await migrating.running()
     migration = await migrating.start()
-    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is StepKind.FENCE)
+    await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is MigrationStepKind.FENCE)
     migrating.publish()
     drivers = [migrating.driver(where=f"server {n}") for n in range(2)]
     turns: list[str] = []
@@ -251,7 +251,9 @@ async def test_two_servers_that_fence_at_once_agree_on_the_later_one(migrating: 
     """One has lost its lock in the middle of a turn, and asks all the same."""
     await migrating.running()
     migration = await migrating.start()
-    seen = await migrating.until(migration, lambda seen: seen.step is not None and seen.step.kind is StepKind.FENCE)
+    seen = await migrating.until(
+        migration, lambda seen: seen.step is not None and seen.step.kind is MigrationStepKind.FENCE
+    )
     assert seen.step is not None
     for _ in range(2):
         migrating.plane.pass_time(0.1)

@@ -6,15 +6,15 @@ import pytest
 
 from app.core.journals.transaction_state import TransactionState, TransactionStatus
 from app.edges.embedded.ports import free_ports
-from workers.loop.claim.inquiry import SETTLE_S, Answer, Inquiry, Standing
+from workers.loop.claim.inquiry import SETTLE_S, ClaimAnswer, ClaimStanding, Inquiry
 from workers.loop.claim.journal import IdJournal
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import FatalError, LoopError
 
 S = TransactionStatus
 IDENTITY = ProducerIdentity(producer_id=7, epoch=3)
-UNFENCED = Standing(has_held=True, identity=IDENTITY, is_fenced=False)
-FENCED = Standing(has_held=True, identity=IDENTITY, is_fenced=True)
+UNFENCED = ClaimStanding(has_held=True, identity=IDENTITY, is_fenced=False)
+FENCED = ClaimStanding(has_held=True, identity=IDENTITY, is_fenced=True)
 
 
 def state(status: TransactionStatus, epoch: int, *, lasted_ms: int = 100) -> TransactionState:
@@ -71,28 +71,28 @@ class Asked:
         self.opened.append(self.journal)
         return self.journal
 
-    def says(self, standing: Standing, states: list[TransactionState]) -> bool | None:
+    def says(self, standing: ClaimStanding, states: list[TransactionState]) -> bool | None:
         self.journal.states = list(states)
         return self.inquiry.ask(standing).may
 
 
 @pytest.mark.parametrize("word", [True, False])
-@pytest.mark.parametrize("standing", [UNFENCED, FENCED, Standing(has_held=False, identity=None, is_fenced=True)])
-def test_servers_answer_is_enough(word: bool, standing: Standing) -> None:
+@pytest.mark.parametrize("standing", [UNFENCED, FENCED, ClaimStanding(has_held=False, identity=None, is_fenced=True)])
+def test_servers_answer_is_enough(word: bool, standing: ClaimStanding) -> None:
     asked = Asked(word)
     assert asked.says(standing, TAKEN) is word
     assert asked.opened == []
 
 
 @pytest.mark.parametrize("standing", [UNFENCED, FENCED])
-def test_later_init_says_no_and_a_timeout_yes(standing: Standing) -> None:
+def test_later_init_says_no_and_a_timeout_yes(standing: ClaimStanding) -> None:
     assert Asked().says(standing, TAKEN) is False
     assert Asked().says(standing, TIMED_OUT) is True
 
 
 def test_init_that_may_be_our_own_is_nobodys_when_nothing_has_been_written_under_it_for_long() -> None:
     asked = Asked()
-    unheard = Standing(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=False)
+    unheard = ClaimStanding(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=False)
     assert asked.says(unheard, TAKEN) is None
     asked.now += SETTLE_S
     assert asked.says(unheard, TAKEN) is True
@@ -100,14 +100,15 @@ def test_init_that_may_be_our_own_is_nobodys_when_nothing_has_been_written_under
 
 def test_init_that_may_be_our_own_is_anothers_as_soon_as_something_is_written_under_it() -> None:
     asked = Asked()
-    unheard = Standing(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=False)
+    unheard = ClaimStanding(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=False)
     assert asked.says(unheard, TAKEN) is None
     assert asked.says(unheard, [*TAKEN, state(S.ONGOING, 5)]) is False
 
 
 def test_init_that_may_be_our_own_does_not_help_a_fenced_attempt() -> None:
     assert (
-        Asked().says(Standing(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=True), TAKEN) is False
+        Asked().says(ClaimStanding(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=True), TAKEN)
+        is False
     )
 
 
@@ -118,7 +119,7 @@ def test_journal_without_another_client_allows_an_unfenced_attempt_and_no_fenced
 
 @pytest.mark.parametrize("fenced", [False, True])
 def test_unknown_identity_or_forbidden_journal_stops_only_a_fenced_attempt(fenced: bool) -> None:
-    nobody = Standing(has_held=True, identity=None, is_fenced=fenced)
+    nobody = ClaimStanding(has_held=True, identity=None, is_fenced=fenced)
     assert Asked().says(nobody, TIMED_OUT) is not fenced
     asked = Asked()
     asked.journal.error = FatalError("could not read __transaction_state: TOPIC_AUTHORIZATION_FAILED")
@@ -129,12 +130,12 @@ def test_unknown_identity_or_forbidden_journal_stops_only_a_fenced_attempt(fence
 
 def test_an_attempt_that_has_not_had_the_id_yet_may_try_again() -> None:
     asked = Asked()
-    assert asked.says(Standing(has_held=False, identity=None, is_fenced=True), TAKEN) is True
+    assert asked.says(ClaimStanding(has_held=False, identity=None, is_fenced=True), TAKEN) is True
     assert asked.opened == []
 
 
 @pytest.mark.parametrize("standing", [UNFENCED, FENCED])
-def test_journal_that_does_not_answer_is_waited_for(standing: Standing) -> None:
+def test_journal_that_does_not_answer_is_waited_for(standing: ClaimStanding) -> None:
     """No client can initialise the id meanwhile: the broker that has the journal is its coordinator."""
     (port,) = free_ports(1)
     config = {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "nobody", "log_level": 0}
@@ -169,7 +170,9 @@ def test_journal_is_opened_once_for_a_question_and_closed_with_it(is_answered: b
     asked = Asked()
     asked.journal.reaches_its_end = False
     for _ in range(3):
-        assert asked.inquiry.ask(UNFENCED) == Answer(None, "the server is away, and the journal is still being read")
+        assert asked.inquiry.ask(UNFENCED) == ClaimAnswer(
+            None, "the server is away, and the journal is still being read"
+        )
     assert len(asked.opened) == 1
     asked.journal.reaches_its_end = True
     if is_answered:

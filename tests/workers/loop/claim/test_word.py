@@ -6,7 +6,7 @@ import pytest
 
 from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from tests.support.tasks import RecordingControl
-from workers.loop.claim.inquiry import Standing
+from workers.loop.claim.inquiry import ClaimStanding
 from workers.loop.claim.word import SharedWord
 from workers.loop.control import TaskSpecification
 from workers.loop.lane_parts import inquiry_of
@@ -55,5 +55,5 @@ def test_partitions_share_the_answer_and_a_task_asks_for_its_own(guarantee: Proc
     for name in ("a", "b", "c"):
         inquiry = inquiry_of(specification, name, control, word=word)
         assert inquiry is not None
-        assert inquiry.ask(Standing(has_held=False, identity=None, is_fenced=False)).may is True
+        assert inquiry.ask(ClaimStanding(has_held=False, identity=None, is_fenced=False)).may is True
     assert control.asked == times

@@ -8,14 +8,14 @@ from confluent_kafka import Message
 from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy
 from tests.support.tasks import RecordingControl
 from workers.loop.errors import PipelineStopError
-from workers.loop.records.failures import BadRecords, Window
+from workers.loop.records.failures import BadRecords, FailureWindow
 from workers.loop.telling.tally import Work
 
 HANDLING = ErrorHandling(policy=FailurePolicy.SKIP, max_bad=3, window_records=1_000)
 
 
 def shared(count: int) -> list[BadRecords]:
-    window = Window()
+    window = FailureWindow()
     return [BadRecords(HANDLING, announce=RecordingControl().event, window=window) for _ in range(count)]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.loop.group.membership import Committed
+from workers.loop.group.membership import CommittedPosition
 from workers.loop.group.ownership import Ownership, Partition
 from workers.loop.records.suspicion import Suspicion
 from workers.loop.records.trials import MOST_PASSED, UNLIMITED, Trial, read_note
@@ -38,7 +38,7 @@ class Log:
         suspicion = Suspicion(ownership, is_warm=lambda: is_warm)
         while self.offset < self.records:
             if suspicion.unvetted([P]):
-                suspicion.vet(P, Committed(self.offset, self.metadata))
+                suspicion.vet(P, CommittedPosition(self.offset, self.metadata))
             count = min(self.batch, suspicion.limit or self.batch, self.records - self.offset)
             end = self.offset + count
             needs_another = suspicion.needs_another(P)
@@ -117,7 +117,7 @@ def test_a_note_of_the_release_before_condemns_only_after_another_record_was_sur
     ownership = Ownership()
     ownership.assigned([P])
     suspicion = Suspicion(ownership)
-    suspicion.vet(P, Committed(5, "fenceline1 limit=1 begun=2 until=10"))
+    suspicion.vet(P, CommittedPosition(5, "fenceline1 limit=1 begun=2 until=10"))
     assert suspicion.condemned(P) is None
     assert suspicion.needs_another(P)
 
@@ -149,7 +149,7 @@ def test_one_death_limits_nothing_and_two_do() -> None:
     ownership.assigned([P])
     for begun, limited in ((0, False), (1, False), (2, True)):
         suspicion = Suspicion(ownership)
-        suspicion.vet(P, Committed(10, Trial(begun=begun).note()))
+        suspicion.vet(P, CommittedPosition(10, Trial(begun=begun).note()))
         assert (suspicion.limit != UNLIMITED) is limited
 
 
@@ -157,7 +157,7 @@ def test_aborts_of_a_living_worker_are_not_counted_as_deaths() -> None:
     ownership = Ownership()
     ownership.assigned([P])
     suspicion = Suspicion(ownership)
-    suspicion.vet(P, Committed(0, ""))
+    suspicion.vet(P, CommittedPosition(0, ""))
     assert suspicion.marks({P: 5}) == suspicion.marks({P: 5}) == {P: Trial(begun=1).note()}
 
 
@@ -168,14 +168,14 @@ def test_own_mark_that_was_committed_without_an_answer_is_nobodys_death() -> Non
     suspicion = Suspicion(ownership, is_warm=lambda: True)
     note = Trial(limit=1, begun=1, until=10).note()
     for _ in range(3):
-        suspicion.vet(P, Committed(5, note))
+        suspicion.vet(P, CommittedPosition(5, note))
         note = suspicion.marks({P: 6})[P]
         suspicion.marking({P: note})
     assert suspicion.condemned(P) is None
     assert note == Trial(limit=1, begun=2, until=6, warm=True).note()
     ownership.given_up([P])
     ownership.assigned([P])
-    suspicion.vet(P, Committed(5, note))
+    suspicion.vet(P, CommittedPosition(5, note))
     assert suspicion.condemned(P) is not None, "another may have had it meanwhile, and died"
 
 
@@ -183,7 +183,7 @@ def test_partition_that_comes_back_is_vetted_again() -> None:
     ownership = Ownership()
     ownership.assigned([P])
     suspicion = Suspicion(ownership)
-    suspicion.vet(P, Committed(0, ""))
+    suspicion.vet(P, CommittedPosition(0, ""))
     assert suspicion.unvetted([P]) == [P], "its mark is not committed yet"
     suspicion.vetted([P])
     assert suspicion.unvetted([P]) == []

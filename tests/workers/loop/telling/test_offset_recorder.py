@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
-from app.core.wire.offset_events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
+from app.core.wire.offset_events import (
+    Assigned,
+    CheckpointOutcome,
+    Event,
+    GivenUp,
+    PartitionLeaving,
+    Positioned,
+    RecordedCheckpoint,
+    StartReason,
+)
 from app.core.wire.offset_report import Init
-from app.products.offset_log.stretch import Stretch
-from app.products.offset_log.verdict import Kind, Standing, Verdict
+from app.products.offset_log.stretch import OffsetStretch
+from app.products.offset_log.verdict import ContradictionKind, OffsetLogStanding, OffsetLogVerdict
 from tests.support.offset_log import EVERYTHING, replayed
 from workers.loop.group.ownership import Ownership
 from workers.loop.telling.offset_recorder import GROWS_FOR_MS, OffsetRecorder
@@ -31,7 +40,7 @@ class Task:
             for partition in partitions:
                 self.recorder.begins(partition, committed)
 
-    def give_up(self, *partitions: tuple[str, int], how: Leaving = Leaving.REVOKED) -> None:
+    def give_up(self, *partitions: tuple[str, int], how: PartitionLeaving = PartitionLeaving.REVOKED) -> None:
         self.ownership.given_up(partitions)
         self.recorder.given_up(partitions, how)
 
@@ -43,9 +52,9 @@ class Task:
         self.recorder.add({partition: to}, records=to - first, span=(first, to - 1))
 
     def commit(self) -> None:
-        self.recorder.ended(Outcome.COMMITTED)
+        self.recorder.ended(CheckpointOutcome.COMMITTED)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OffsetLogVerdict:
         return replayed([self.recorder.untold(EVERYTHING)])[P]
 
     def untold(self) -> dict[tuple[str, int], tuple[Event, ...]]:
@@ -64,7 +73,7 @@ def test_consecutive_commits_are_one_event_that_grows_also_after_its_report() ->
     for offset in range(0, 50, 5):
         task.process(offset, offset + 5)
         task.commit()
-    whole = Checkpoint(
+    whole = RecordedCheckpoint(
         index=2,
         number=1,
         follows=1,
@@ -73,7 +82,7 @@ def test_consecutive_commits_are_one_event_that_grows_also_after_its_report() ->
         last=49,
         next=50,
         records=50,
-        outcome=Outcome.COMMITTED,
+        outcome=CheckpointOutcome.COMMITTED,
         checkpoints=10,
         at_ms=7,
         until_ms=7,
@@ -104,8 +113,8 @@ def test_batch_that_outlived_a_rebalance_is_credited_to_the_ownership_it_was_pol
     task.commit()
     verdicts = replayed([task.recorder.untold(EVERYTHING)])
     assert {name: {one.kind for one in verdicts[name].contradictions} for name in (P, Q)} == {
-        P: {Kind.WITHOUT_OWNERSHIP},
-        Q: {Kind.WITHOUT_OWNERSHIP},
+        P: {ContradictionKind.WITHOUT_OWNERSHIP},
+        Q: {ContradictionKind.WITHOUT_OWNERSHIP},
     }
 
 
@@ -118,7 +127,7 @@ def test_same_batch_read_again_after_a_rebalance_is_the_new_owners() -> None:
     task.recorder.stands_at({P: 5, Q: 7})
     task.recorder.add({P: 5, Q: 7}, records=12)
     task.commit()
-    assert task.verdict().standing is Standing.CONSISTENT
+    assert task.verdict().standing is OffsetLogStanding.CONSISTENT
 
 
 def test_an_event_covers_no_more_than_its_time() -> None:
@@ -129,7 +138,7 @@ def test_an_event_covers_no_more_than_its_time() -> None:
         task.commit()
         task.now_ms += GROWS_FOR_MS
     assert [event.index for event in task.untold()[P]] == [0, 1, 2, 3]
-    assert task.verdict().standing is Standing.CONSISTENT
+    assert task.verdict().standing is OffsetLogStanding.CONSISTENT
 
 
 def test_an_event_that_grows_on_its_way_is_reported_again() -> None:
@@ -142,7 +151,7 @@ def test_an_event_that_grows_on_its_way_is_reported_again() -> None:
     task.commit()
     task.recorder.stored(on_its_way)
     (told,) = task.tell()[P]
-    assert isinstance(told, Checkpoint)
+    assert isinstance(told, RecordedCheckpoint)
     assert (told.index, told.next) == (2, 9)
 
 
@@ -171,8 +180,8 @@ def test_nothing_is_recorded_where_offsets_may_go_back() -> None:
     recorder.positioned(P, 0)
     recorder.stands_at({P: 5})
     recorder.add({P: 5}, records=5, span=(0, 4))
-    recorder.ended(Outcome.COMMITTED)
-    recorder.given_up([P], Leaving.REVOKED)
+    recorder.ended(CheckpointOutcome.COMMITTED)
+    recorder.given_up([P], PartitionLeaving.REVOKED)
     recorder.initialised(Init(1, 1))
     assert (recorder.untold(EVERYTHING), recorder.inits(), recorder.has_news) == ((), (), False)
 
@@ -185,7 +194,9 @@ def test_records_polled_and_never_processed_lie_between_two_checkpoints() -> Non
     task.poll(8)
     task.process(8, 12)
     task.commit()
-    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(5, 8))]
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [
+        (ContradictionKind.GAP, OffsetStretch(5, 8))
+    ]
 
 
 def test_records_polled_and_never_processed_are_seen_within_one_checkpoint_too() -> None:
@@ -195,7 +206,9 @@ def test_records_polled_and_never_processed_are_seen_within_one_checkpoint_too()
     task.poll(8)
     task.process(8, 12)
     task.commit()
-    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(5, 8))]
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [
+        (ContradictionKind.GAP, OffsetStretch(5, 8))
+    ]
 
 
 def test_markers_that_the_position_passes_between_polls_are_no_gap() -> None:
@@ -207,7 +220,7 @@ def test_markers_that_the_position_passes_between_polls_are_no_gap() -> None:
     task.process(7, 12)
     task.commit()
     verdict = task.verdict()
-    assert (verdict.standing, verdict.figures.offsets_without_record) == (Standing.CONSISTENT, 2)
+    assert (verdict.standing, verdict.figures.offsets_without_record) == (OffsetLogStanding.CONSISTENT, 2)
 
 
 def test_position_that_is_committed_without_records_is_gone_on_from() -> None:
@@ -219,29 +232,31 @@ def test_position_that_is_committed_without_records_is_gone_on_from() -> None:
     task.commit()
     task.process(7, 12)
     task.commit()
-    assert task.verdict().standing is Standing.CONSISTENT
+    assert task.verdict().standing is OffsetLogStanding.CONSISTENT
 
 
 def test_abort_rewinds_and_the_next_read_follows_the_committed_offset() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
-    task.recorder.ended(Outcome.ABORTED)
+    task.recorder.ended(CheckpointOutcome.ABORTED)
     task.recorder.positioned(P, 0)
     task.process(0, 7)
     task.commit()
     verdict = task.verdict()
-    assert (verdict.standing, verdict.figures.aborted, verdict.figures.records) == (Standing.CONSISTENT, 1, 7)
+    assert (verdict.standing, verdict.figures.aborted, verdict.figures.records) == (OffsetLogStanding.CONSISTENT, 1, 7)
 
 
 def test_abort_without_going_back_is_a_gap() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
-    task.recorder.ended(Outcome.ABORTED)
+    task.recorder.ended(CheckpointOutcome.ABORTED)
     task.process(5, 9)
     task.commit()
-    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(0, 5))]
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [
+        (ContradictionKind.GAP, OffsetStretch(0, 5))
+    ]
 
 
 def test_commit_in_a_revoke_is_reported_before_the_revoke_and_under_its_number() -> None:
@@ -250,30 +265,30 @@ def test_commit_in_a_revoke_is_reported_before_the_revoke_and_under_its_number()
     task.process(0, 5)
     task.commit()
     task.give_up(P)
-    assert task.untold()[P][-1] == GivenUp(index=3, number=2, follows=1, how=Leaving.REVOKED, at_ms=7)
-    assert task.verdict().standing is Standing.CONSISTENT
+    assert task.untold()[P][-1] == GivenUp(index=3, number=2, follows=1, how=PartitionLeaving.REVOKED, at_ms=7)
+    assert task.verdict().standing is OffsetLogStanding.CONSISTENT
 
 
 def test_commit_of_records_polled_before_a_loss_is_found() -> None:
     task = Task()
     task.take(P)
     task.process(0, 5)
-    task.give_up(P, how=Leaving.LOST)
+    task.give_up(P, how=PartitionLeaving.LOST)
     task.commit()
-    assert [one.kind for one in task.verdict().contradictions] == [Kind.WITHOUT_OWNERSHIP]
+    assert [one.kind for one in task.verdict().contradictions] == [ContradictionKind.WITHOUT_OWNERSHIP]
 
 
 def test_group_that_begins_records_where_and_goes_on_under_the_next_number() -> None:
     task = Task()
     task.take(P, committed=None)
-    task.recorder.positioned(P, 40, Found.NOTHING_COMMITTED)
+    task.recorder.positioned(P, 40, StartReason.NOTHING_COMMITTED)
     task.recorder.add({P: 40}, records=0)
     task.commit()
     task.take(P, committed=40)
     task.process(40, 45)
     task.commit()
     verdict = task.verdict()
-    assert (verdict.standing, verdict.figures.records) == (Standing.CONSISTENT, 5)
+    assert (verdict.standing, verdict.figures.records) == (OffsetLogStanding.CONSISTENT, 5)
 
 
 def test_records_of_several_partitions_in_one_batch_are_not_distinguished() -> None:
@@ -283,9 +298,9 @@ def test_records_of_several_partitions_in_one_batch_are_not_distinguished() -> N
     task.recorder.add({P: 5, Q: 9}, records=14, span=(0, 8))
     task.commit()
     last = task.untold()[P][-1]
-    assert isinstance(last, Checkpoint)
+    assert isinstance(last, RecordedCheckpoint)
     assert (last.first, last.last, last.records) == (None, None, None)
-    assert task.verdict().standing is Standing.CONSISTENT
+    assert task.verdict().standing is OffsetLogStanding.CONSISTENT
 
 
 def test_batches_of_one_partition_and_of_several_in_turn_are_one_event_too() -> None:
@@ -299,7 +314,7 @@ def test_batches_of_one_partition_and_of_several_in_turn_are_one_event_too() -> 
         task.recorder.add({P: offset + 10, Q: offset}, records=9, span=(offset + 5, offset - 1))
         task.commit()
     (_assigned, _positioned, whole) = task.untold()[P]
-    assert isinstance(whole, Checkpoint)
+    assert isinstance(whole, RecordedCheckpoint)
     assert (whole.next, whole.records, whole.checkpoints) == (40, None, 8)
 
 
@@ -309,7 +324,7 @@ def test_dropped_events_leave_a_gap_and_the_quiet_partition_keeps_its_own() -> N
     task.take(P)
     for offset in range(0, 40, 5):
         task.process(offset, offset + 5)
-        task.recorder.ended(Outcome.ABORTED)
+        task.recorder.ended(CheckpointOutcome.ABORTED)
         task.recorder.positioned(P, 0)
     told = task.untold()
     assert sum(map(len, told.values())) == 10

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from app.core.wire.offset_events import Event, Leaving, Outcome, Teller, Telling, checkpoints_of
+from app.core.wire.offset_events import CheckpointOutcome, Event, PartitionLeaving, Teller, Telling, checkpoints_of
 from app.products.offset_log.replay import replay
-from app.products.offset_log.verdict import Kind, Standing, Verdict
+from app.products.offset_log.verdict import ContradictionKind, OffsetLogStanding, OffsetLogVerdict
 from workers.loop.group.ownership import Ownership
 from workers.loop.telling.offset_recorder import GROWS_FOR_MS, OffsetRecorder
 
@@ -60,11 +60,11 @@ class Simulated:
 
     def commit(self) -> None:
         if self.is_open:
-            self.recorder.ended(Outcome.COMMITTED)
+            self.recorder.ended(CheckpointOutcome.COMMITTED)
             self.world.committed, self.is_open = self.position, False
 
     def abort(self) -> None:
-        self.recorder.ended(Outcome.ABORTED)
+        self.recorder.ended(CheckpointOutcome.ABORTED)
         self.position, self.is_open = self.world.committed, False
         if self.has_begun:
             self.recorder.positioned(P, self.position)
@@ -72,7 +72,7 @@ class Simulated:
     def give_up(self) -> None:
         self.commit()
         self.ownership.given_up([P])
-        self.recorder.given_up([P], Leaving.REVOKED)
+        self.recorder.given_up([P], PartitionLeaving.REVOKED)
 
 
 class World:
@@ -158,7 +158,7 @@ class World:
             case _:
                 pass
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OffsetLogVerdict:
         """After all living ones have reported all they have."""
         for task in self.tasks:
             if not task.is_dead:
@@ -211,7 +211,7 @@ def test_dropped_killed_or_restored_events_are_never_a_contradiction(
 @given(steps_of(GOOD))
 @settings(max_examples=300, deadline=None)
 def test_complete_attempts_leave_nothing_unverified(steps: Steps) -> None:
-    assert played(steps, kept=1000).verdict().standing is Standing.CONSISTENT
+    assert played(steps, kept=1000).verdict().standing is OffsetLogStanding.CONSISTENT
 
 
 @given(steps_of(GOOD), steps_of(GOOD[:6]))
@@ -230,4 +230,4 @@ def test_batch_that_is_dropped_is_always_found(before: Steps, after: Steps) -> N
     owner.commit()
     for name, dice in after:
         world.take(name, dice)
-    assert Kind.GAP in {found.kind for found in world.verdict().contradictions}
+    assert ContradictionKind.GAP in {found.kind for found in world.verdict().contradictions}

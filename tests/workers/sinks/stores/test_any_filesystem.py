@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from app.kit.store_failures import sentence_of
 from tests.support.topics import unique_name
 from tests.workers.sinks.stores.conftest import MakeFile
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 from workers.sinks.uploads import UploadError
 
 # fsspec has no types that a subclass could keep to.
@@ -36,9 +36,9 @@ def filesystem() -> Generator[type[ScriptedFilesystem]]:
     ScriptedFilesystem.putting = _MEMORY.put_file
 
 
-def store() -> tuple[Store, str]:
+def store() -> tuple[UploadStore, str]:
     root = f"scripted://{unique_name('lake')}"
-    return Store(root, pause_s=lambda _: 0.01), root
+    return UploadStore(root, pause_s=lambda _: 0.01), root
 
 
 def content(root: str, path: str) -> bytes:

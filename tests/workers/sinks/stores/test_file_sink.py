@@ -13,7 +13,7 @@ import pytest
 from app.core.pipelines.pipeline import ByField
 from app.core.pipelines.pipeline import FileSink as Settings
 from workers.sinks import avro_file
-from workers.sinks.file_sink import Dated, FileSink, Identity, SinkError
+from workers.sinks.file_sink import Dated, FileSinkWriter, SinkError, WriterIdentity
 from workers.sinks.parts import Buffers
 from workers.sinks.upload_pace import UploadPace
 from workers.sinks.uploads import ToUpload, Uploaded, UploadError
@@ -34,10 +34,12 @@ class FailingStore:
         return [Uploaded(path=file.path, uploaded_at_ms=0) for file in files]
 
 
-def filled(folder: Path, store: FailingStore, *, users: int, buffers: Buffers | None = None, **named: Any) -> FileSink:
+def filled(
+    folder: Path, store: FailingStore, *, users: int, buffers: Buffers | None = None, **named: Any
+) -> FileSinkWriter:
     settings = Settings(root="file:///nowhere", partition_by=(ByField(name="user", field="user"),))
-    identity = Identity(pipeline="flights", transactional_id="fl.0", attempt="a")
-    sink = FileSink(settings, identity, store=store, folder=folder, buffers=buffers or Buffers(), **named)
+    identity = WriterIdentity(pipeline="flights", transactional_id="fl.0", attempt="a")
+    sink = FileSinkWriter(settings, identity, store=store, folder=folder, buffers=buffers or Buffers(), **named)
     sink.open()
     for offset in range(users):
         value = msgspec.json.encode({"user": f"u{offset}"})
@@ -80,7 +82,7 @@ def test_all_sinks_of_a_task_hold_no_more_files_together_than_one_may(tmp_path: 
     """With a producer for each input partition there are as many sinks; memory is one."""
     buffers = Buffers()
 
-    def sink(users: int) -> FileSink:
+    def sink(users: int) -> FileSinkWriter:
         return filled(tmp_path, FailingStore(), users=users, buffers=buffers, pace=UploadPace(60.0))
 
     small = sink(100)

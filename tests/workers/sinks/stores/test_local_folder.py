@@ -12,12 +12,12 @@ import pytest
 from app.products.files.orphans import form_of
 from tests.workers.sinks.stores.conftest import MakeFile
 from workers.sinks import local_folder
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 from workers.sinks.uploads import UploadError
 
 
-def store(root: Path) -> Store:
-    return Store(f"file://{root}", pause_s=lambda _: 0.01)
+def store(root: Path) -> UploadStore:
+    return UploadStore(f"file://{root}", pause_s=lambda _: 0.01)
 
 
 def all_below(root: Path) -> list[str]:
@@ -27,7 +27,7 @@ def all_below(root: Path) -> list[str]:
 def test_files_are_at_their_paths_and_nothing_else_is_there(tmp_path: Path, make_file: MakeFile) -> None:
     root = tmp_path / "la ke/raw"
     files = [make_file(os.urandom(3_000_000)), make_file(b"")]
-    Store(f"file://{str(root).replace(' ', '%20')}").put_all(files, within_s=30)
+    UploadStore(f"file://{str(root).replace(' ', '%20')}").put_all(files, within_s=30)
     assert all_below(root) == sorted(file.path for file in files)
     for file in files:
         assert (root / file.path).read_bytes() == file.local.read_bytes()

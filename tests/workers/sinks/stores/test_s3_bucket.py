@@ -13,16 +13,16 @@ from tests.support.object_store import S3, Fault, FaultyProxy
 from tests.support.waiting import wait_for
 from tests.workers.sinks.stores.conftest import MakeFile
 from workers.sinks.s3_bucket import S3Bucket
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 from workers.sinks.uploads import ToUpload, UploadError
 
 PART = 5 << 20
 LONG = os.urandom(2 * PART + 1000)
 
 
-def store(s3: S3, bucket: str, *, url: str | None = None) -> Store:
+def store(s3: S3, bucket: str, *, url: str | None = None) -> UploadStore:
     destination = S3Bucket(bucket=bucket, prefix="lake/raw", options=s3.options(url), part_bytes=PART)
-    return Store(f"s3://{bucket}/lake/raw", destination=destination, pause_s=lambda _: 0.01)
+    return UploadStore(f"s3://{bucket}/lake/raw", destination=destination, pause_s=lambda _: 0.01)
 
 
 def is_write(method: str) -> bool:
@@ -57,7 +57,7 @@ def test_the_root_alone_makes_the_store(
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.url)
     files = [make_file(f"{number}".encode()) for number in range(10)]
 
-    uploaded = Store(f"s3://{bucket}/lake").put_all(files, within_s=60)
+    uploaded = UploadStore(f"s3://{bucket}/lake").put_all(files, within_s=60)
 
     assert [one.path for one in uploaded] == [file.path for file in files]
     assert s3.keys(bucket) == sorted(f"lake/{file.path}" for file in files)
@@ -169,7 +169,7 @@ def test_a_request_that_arrives_late_or_is_answered_late_is_made_good(
     proxy.fault = lambda _method, _path, before: fault if before == which else Fault.NONE
     proxy.releases_itself = True
 
-    Store("s3://", destination=destination, pause_s=lambda _: 0.01).put_all([file], within_s=60)
+    UploadStore("s3://", destination=destination, pause_s=lambda _: 0.01).put_all([file], within_s=60)
 
     assert len(proxy.seen) > which + 1
     assert s3.content(bucket, file.path) == content
@@ -237,7 +237,7 @@ def test_no_message_has_a_credential_in_it(s3: S3, make_file: MakeFile) -> None:
     options = {**s3.options(), "secret": "very-secret", "key": "access-key"}
     destination = S3Bucket(bucket="nowhere-at-all", prefix="", options=options)
     with pytest.raises(UploadError) as raised:
-        Store("s3://nowhere-at-all", destination=destination).put_all([make_file()], within_s=10)
+        UploadStore("s3://nowhere-at-all", destination=destination).put_all([make_file()], within_s=10)
     assert "secret" not in str(raised.value)
     assert "access-key" not in str(raised.value)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.waiting import wait_for
 from tests.workers.sinks.stores.conftest import MakeFile
-from workers.sinks.store import Store, growing_pause_s
+from workers.sinks.store import UploadStore, growing_pause_s
 from workers.sinks.uploads import OutOfTimeError, StoreFaultError, StoreRefusalError, ToUpload, UploadError
 
 
@@ -64,14 +64,14 @@ def gate() -> Generator[Gate]:
 def test_all_are_reported_in_the_given_order_and_run_at_most_as_many_as_configured(make_file: MakeFile) -> None:
     files = [make_file() for _ in range(50)]
     destination = Scripted()
-    uploaded = Store("x://", destination=destination, parallel=3).put_all(files, within_s=30)
+    uploaded = UploadStore("x://", destination=destination, parallel=3).put_all(files, within_s=30)
     assert [one.path for one in uploaded] == [file.path for file in files]
     assert sorted(destination.there) == sorted(file.path for file in files)
     assert destination.most_at_once <= 3
 
 
 def test_nothing_to_upload_is_done() -> None:
-    assert Store("x://", destination=Scripted()).put_all([], within_s=0) == []
+    assert UploadStore("x://", destination=Scripted()).put_all([], within_s=0) == []
 
 
 def test_error_of_an_upload_that_is_late_names_the_fault_and_not_the_time(make_file: MakeFile) -> None:
@@ -80,7 +80,7 @@ def test_error_of_an_upload_that_is_late_names_the_fault_and_not_the_time(make_f
     def act(_file: ToUpload, attempt: int) -> None:
         raise StoreFaultError("No space left on device") if attempt == 1 else OutOfTimeError("no answer in time")
 
-    store = Store("x://", destination=Scripted(act), pause_s=lambda _attempt: 0.01)
+    store = UploadStore("x://", destination=Scripted(act), pause_s=lambda _attempt: 0.01)
     with pytest.raises(UploadError, match=r"No space left on device \(attempt 1\)"):
         store.put_all([make_file()], within_s=0.3)
 
@@ -96,7 +96,7 @@ def test_a_fault_is_tried_again_with_the_pauses_asked_for(make_file: MakeFile) -
         pauses.append(attempt)
         return 0.0
 
-    Store("x://", destination=Scripted(act), pause_s=pause_s).put_all([make_file()], within_s=30)
+    UploadStore("x://", destination=Scripted(act), pause_s=pause_s).put_all([make_file()], within_s=30)
     assert pauses == [1, 2, 3]
 
 
@@ -112,7 +112,7 @@ def test_an_upload_that_fails_until_the_deadline_is_named_with_its_last_cause(ma
         raise StoreFaultError("SlowDown: reduce your request rate")
 
     with pytest.raises(UploadError, match=rf"{file.path} was not uploaded in time.*SlowDown.*\(attempt \d+\)"):
-        Store("x://", destination=Scripted(act), pause_s=lambda _: 0.05).put_all([file], within_s=0.5)
+        UploadStore("x://", destination=Scripted(act), pause_s=lambda _: 0.05).put_all([file], within_s=0.5)
 
 
 def test_a_refusal_ends_it_for_all_at_once(make_file: MakeFile, gate: Gate) -> None:
@@ -125,7 +125,7 @@ def test_a_refusal_ends_it_for_all_at_once(make_file: MakeFile, gate: Gate) -> N
 
     began = time.monotonic()
     with pytest.raises(UploadError, match=f"{refused.path} cannot be uploaded: AccessDenied"):
-        Store("x://", destination=Scripted(act)).put_all([hanging, refused], within_s=60)
+        UploadStore("x://", destination=Scripted(act)).put_all([hanging, refused], within_s=60)
     assert time.monotonic() - began < 30
 
 
@@ -134,7 +134,7 @@ def test_an_unexpected_error_is_reported_and_not_lost_with_its_thread(make_file:
         raise ZeroDivisionError("a mistake in Fenceline")
 
     with pytest.raises(UploadError, match="ZeroDivisionError: a mistake in Fenceline"):
-        Store("x://", destination=Scripted(act)).put_all([make_file()], within_s=30)
+        UploadStore("x://", destination=Scripted(act)).put_all([make_file()], within_s=30)
 
 
 def test_the_waiting_caller_is_called_between_and_may_end_it(make_file: MakeFile, gate: Gate) -> None:
@@ -145,7 +145,7 @@ def test_the_waiting_caller_is_called_between_and_may_end_it(make_file: MakeFile
         raise Superseded
 
     with pytest.raises(Superseded):
-        Store("x://", destination=Scripted(gate.hold)).put_all([make_file()], within_s=60, between=between)
+        UploadStore("x://", destination=Scripted(gate.hold)).put_all([make_file()], within_s=60, between=between)
 
 
 def test_many_quick_uploads_are_no_reason_not_to_call_between(
@@ -154,7 +154,7 @@ def test_many_quick_uploads_are_no_reason_not_to_call_between(
     monkeypatch.setattr("workers.sinks.store.BETWEEN_S", 0.0)
     calls: list[None] = []
     files = [make_file() for _ in range(20)]
-    Store("x://", destination=Scripted()).put_all(files, within_s=30, between=lambda: calls.append(None))
+    UploadStore("x://", destination=Scripted()).put_all(files, within_s=30, between=lambda: calls.append(None))
     assert len(calls) >= len(files) - 1
 
 
@@ -167,7 +167,7 @@ def test_files_that_are_all_there_too_late_do_not_count(make_file: MakeFile, mon
         clock[0] += 3600
 
     with pytest.raises(UploadError, match="its time was over"):
-        Store("x://", destination=Scripted(act)).put_all([make_file()], within_s=60)
+        UploadStore("x://", destination=Scripted(act)).put_all([make_file()], within_s=60)
 
 
 def test_uploads_that_hang_do_not_hold_the_next_checkpoint_while_threads_are_left(
@@ -179,7 +179,7 @@ def test_uploads_that_hang_do_not_hold_the_next_checkpoint_while_threads_are_lef
         if file.path == hanging.path:
             gate.hold(file, attempt)
 
-    store = Store("x://", destination=Scripted(act), parallel=1, max_threads=2)
+    store = UploadStore("x://", destination=Scripted(act), parallel=1, max_threads=2)
     with pytest.raises(UploadError, match="no answer"):
         store.put_all([hanging], within_s=0.1)
     assert [one.path for one in store.put_all([fine], within_s=30)] == [fine.path]
@@ -187,7 +187,7 @@ def test_uploads_that_hang_do_not_hold_the_next_checkpoint_while_threads_are_lef
 
 def test_hanging_uploads_are_bounded_in_number_and_reported(make_file: MakeFile, gate: Gate) -> None:
     destination = Scripted(gate.hold)
-    store = Store("file:///lake", destination=destination, parallel=2, max_threads=4)
+    store = UploadStore("file:///lake", destination=destination, parallel=2, max_threads=4)
     for _ in range(2):
         with pytest.raises(UploadError, match="no answer"):
             store.put_all([make_file(), make_file()], within_s=0.1)
@@ -208,7 +208,7 @@ def test_a_checkpoint_that_waits_for_a_thread_gets_the_first_that_returns(make_f
         if file.path == hanging.path:
             gate.hold(file, attempt)
 
-    store = Store("x://", destination=Scripted(act), parallel=1, max_threads=1)
+    store = UploadStore("x://", destination=Scripted(act), parallel=1, max_threads=1)
     with pytest.raises(UploadError):
         store.put_all([hanging], within_s=0.1)
     assert [one.path for one in store.put_all([next_one], within_s=60, between=gate.open)] == [next_one.path]
@@ -217,7 +217,7 @@ def test_a_checkpoint_that_waits_for_a_thread_gets_the_first_that_returns(make_f
 def test_queued_uploads_are_never_begun_after_the_end(make_file: MakeFile, gate: Gate) -> None:
     files = [make_file() for _ in range(3)]
     destination = Scripted(gate.hold)
-    store = Store("x://", destination=destination, parallel=1)
+    store = UploadStore("x://", destination=destination, parallel=1)
     with pytest.raises(UploadError, match="nor 2 others"):
         store.put_all(files, within_s=0.1)
     gate.open()
@@ -231,14 +231,14 @@ def test_queued_uploads_are_never_begun_after_the_end(make_file: MakeFile, gate:
 def test_a_path_that_leads_elsewhere_is_refused(make_file: MakeFile, path: str) -> None:
     file = make_file(path="x")
     with pytest.raises(UploadError, match="no path below the root"):
-        Store("x://", destination=Scripted()).put_all(
+        UploadStore("x://", destination=Scripted()).put_all(
             [ToUpload(local=file.local, path=path, size_bytes=1, sha256="")], within_s=1
         )
 
 
 def test_one_path_for_two_files_is_refused(make_file: MakeFile) -> None:
     with pytest.raises(UploadError, match="twice"):
-        Store("x://", destination=Scripted()).put_all([make_file(path="x"), make_file(path="x")], within_s=1)
+        UploadStore("x://", destination=Scripted()).put_all([make_file(path="x"), make_file(path="x")], within_s=1)
 
 
 @pytest.mark.parametrize(
@@ -253,4 +253,4 @@ def test_one_path_for_two_files_is_refused(make_file: MakeFile) -> None:
 )
 def test_a_root_that_is_no_store_is_refused_when_it_is_named(root: str, cause: str) -> None:
     with pytest.raises(ValueError, match=cause):
-        Store(root)
+        UploadStore(root)

@@ -12,9 +12,9 @@ import pytest
 
 from app.core.pipelines.pipeline import ByField
 from app.core.pipelines.pipeline import FileSink as Settings
-from workers.sinks.file_sink import Dated, FileSink, Identity
+from workers.sinks.file_sink import Dated, FileSinkWriter, WriterIdentity
 from workers.sinks.parts import Buffers
-from workers.sinks.store import Store
+from workers.sinks.store import UploadStore
 from workers.sinks.verification import DifferenceError, UnreadError, Verification
 
 
@@ -26,10 +26,10 @@ class Sink:
         settings = Settings(
             root=self.root.as_uri(), partition_by=(ByField(name="user", field="user"),), verifies=True, id_field="at.id"
         )
-        self._sink = FileSink(
+        self._sink = FileSinkWriter(
             settings,
-            Identity(pipeline="flights", transactional_id="fl.t.flights.0.0", attempt="a"),
-            store=Store(self.root.as_uri()),
+            WriterIdentity(pipeline="flights", transactional_id="fl.t.flights.0.0", attempt="a"),
+            store=UploadStore(self.root.as_uri()),
             folder=folder,
             buffers=Buffers(),
         )

@@ -17,7 +17,7 @@ from app.kit.errors import InvalidError
 from app.kit.moments import WordsError, moment_of
 from app.products.files.reader.errors import ReferencesUnreadableError
 from app.products.files.reader.reading import Selection, Stores, records
-from app.products.files.reader.references import Located, Reading, Window, references_between
+from app.products.files.reader.references import Located, ReferenceReading, ReferenceWindow, references_between
 from app.products.files.reader.spark.types import merged_schema, row_of
 from app.products.files.reader.topic import Offsets, Topic
 
@@ -64,7 +64,7 @@ class FencelineFiles(DataSource):
         return merged_schema(schemas.values())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(self._query, schema, self._ends)
+        return _SparkReader(self._query, schema, self._ends)
 
 
 class ReferencedFile(InputPartition):
@@ -74,7 +74,7 @@ class ReferencedFile(InputPartition):
         super().__init__(located)
 
 
-class _Reader(DataSourceReader):
+class _SparkReader(DataSourceReader):
     def __init__(self, query: _Query, schema: StructType, ends: Offsets | None) -> None:
         self._query = query
         self._schema = schema
@@ -112,7 +112,7 @@ class _Query:
         if "bootstrap.servers" not in self.connection:
             raise InvalidError("the option kafka.bootstrap.servers is missing")
         self.pipeline = options.get("pipeline")
-        self.window = Window(from_ms=_ms(options, "from", now), to_ms=_ms(options, "to", now))
+        self.window = ReferenceWindow(from_ms=_ms(options, "from", now), to_ms=_ms(options, "to", now))
         self.selection = _selection(options.get("partitions"))
         roots = options.get("roots")
         self.roots = None if roots is None else tuple(root.strip() for root in roots.split(","))
@@ -126,7 +126,7 @@ class _Query:
         with closing(Topic(self.topic, self.connection)) as topic:
             begins = topic.begins() if self.window.from_ms is None else topic.at_time(self.window.from_ms)
             start = {partition: min(begins[partition], end) for partition, end in ends.items()}
-            for located in references_between(topic, start, ends, reading=Reading(topic=self.topic)):
+            for located in references_between(topic, start, ends, reading=ReferenceReading(topic=self.topic)):
                 reference = located.reference
                 if self.pipeline not in (None, reference.pipeline) or reference.path in seen:
                     continue
