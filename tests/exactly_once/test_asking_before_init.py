@@ -14,7 +14,7 @@ from tests.exactly_once.test_fencing import inits, is_timed_out
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from tests.support.waiting import wait_for
-from workers.loop.claim.inquiry import ClaimAnswer, ClaimStanding, Inquiry
+from workers.loop.claim.inquiry import ClaimStanding, Inquiry, InquiryAnswer
 from workers.loop.client_config import transactional_producer_config
 from workers.loop.control import TaskEnd
 from workers.loop.errors import AbortableError, FencedError, OutcomeUnknownError, RetriableError
@@ -92,8 +92,8 @@ def test_without_the_question_a_superseded_attempt_fences_the_current_one(
 ) -> None:
     """The negative control."""
 
-    def always(_self: Inquiry, _standing: ClaimStanding) -> ClaimAnswer:
-        return ClaimAnswer(True, "not asked")
+    def always(_self: Inquiry, _standing: ClaimStanding) -> InquiryAnswer:
+        return InquiryAnswer(True, "not asked")
 
     monkeypatch.setattr(Inquiry, "ask", always)
     pipeline = make_pipeline(partitions=1)
@@ -131,7 +131,7 @@ def test_inits_that_cross_leave_one_of_two_attempts_and_every_record_once(
     younger = TaskThread(pipeline.specification(attempt=1))
     look = Inquiry.ask
 
-    def and_then_the_younger_one_comes(self: Inquiry, standing: ClaimStanding) -> ClaimAnswer:
+    def and_then_the_younger_one_comes(self: Inquiry, standing: ClaimStanding) -> InquiryAnswer:
         answer = look(self, standing)
         if answer.may and not younger.is_running:
             younger.start()

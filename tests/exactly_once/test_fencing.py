@@ -13,7 +13,7 @@ from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.loop.claim.inquiry import ClaimAnswer, ClaimStanding, Inquiry
+from workers.loop.claim.inquiry import ClaimStanding, Inquiry, InquiryAnswer
 from workers.loop.claim.journal import IdJournal
 from workers.loop.client_config import reader_config, transactional_producer_config
 from workers.loop.control import TaskEnd
@@ -56,8 +56,8 @@ def test_without_the_question_two_attempts_fence_each_other_for_ever(
 ) -> None:
     """The negative control: who always takes its id back is taken it from again."""
 
-    def always(_self: Inquiry, _standing: ClaimStanding) -> ClaimAnswer:
-        return ClaimAnswer(True, "not asked")
+    def always(_self: Inquiry, _standing: ClaimStanding) -> InquiryAnswer:
+        return InquiryAnswer(True, "not asked")
 
     monkeypatch.setattr(Inquiry, "ask", always)
     pipeline = make_pipeline()

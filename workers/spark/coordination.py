@@ -19,7 +19,7 @@ from workers.spark.messages import (
     POLL_PATH,
     AttemptEnded,
     Begun,
-    DriverWord,
+    DriverMessage,
     PolledControl,
     TaskAdmission,
 )
@@ -113,8 +113,8 @@ class CoordinationServer:
                 return self._word(ended.task, ended.attempt)
         return None
 
-    def _word(self, task: int, attempt: int) -> DriverWord:
-        return DriverWord(desired=self._desired, is_current_attempt=self._book.is_current(task, attempt))
+    def _word(self, task: int, attempt: int) -> DriverMessage:
+        return DriverMessage(desired=self._desired, is_current_attempt=self._book.is_current(task, attempt))
 
 
 class _Http(ThreadingHTTPServer):

@@ -17,7 +17,7 @@ from workers.spark.messages import (
     POLL_PATH,
     AttemptEnded,
     Begun,
-    DriverWord,
+    DriverMessage,
     PolledControl,
     TaskAdmission,
 )
@@ -50,12 +50,12 @@ class DriverLine:
     def end(self, ended: AttemptEnded) -> None:
         """Report the end of this attempt, if the driver still answers."""
         try:
-            self._once(END_PATH, ended, DriverWord)
+            self._once(END_PATH, ended, DriverMessage)
         except DriverAwayError as error:
             log.warning("the end of this attempt (%s) did not reach the driver: %s", ended.end, error)
 
     def listen(
-        self, polled: PolledControl, hear: Callable[[DriverWord], None], *, after_each: Callable[[], None]
+        self, polled: PolledControl, hear: Callable[[DriverMessage], None], *, after_each: Callable[[], None]
     ) -> None:
         """Poll until `close`; `after_each` is called after every poll, answered or not."""
         self._thread = threading.Thread(
@@ -68,13 +68,15 @@ class DriverLine:
         if self._thread is not None:
             self._thread.join(self._timeout_s)
 
-    def _poll(self, polled: PolledControl, hear: Callable[[DriverWord], None], after_each: Callable[[], None]) -> None:
+    def _poll(
+        self, polled: PolledControl, hear: Callable[[DriverMessage], None], after_each: Callable[[], None]
+    ) -> None:
         connection: http.client.HTTPConnection | None = None
         is_away = False
         while not self._closing.wait(POLL_INTERVAL_S):
             try:
                 connection = connection or self._connect()
-                hear(self._exchange(connection, POLL_PATH, polled, DriverWord))
+                hear(self._exchange(connection, POLL_PATH, polled, DriverMessage))
                 is_away = False
             except DriverAwayError as error:
                 if not is_away:

@@ -53,7 +53,7 @@ class PolledControl(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
 
 
-class DriverWord(msgspec.Struct, frozen=True, kw_only=True):
+class DriverMessage(msgspec.Struct, frozen=True, kw_only=True):
     desired: DesiredTaskState
     is_current_attempt: bool
 

@@ -30,7 +30,7 @@ from workers.reporting import HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
 from workers.spark.driver_line import DriverAwayError, DriverLine
 from workers.spark.failures import is_hopeless
-from workers.spark.messages import AttemptEnd, AttemptEnded, Begun, DriverWord, PolledControl
+from workers.spark.messages import AttemptEnd, AttemptEnded, Begun, DriverMessage, PolledControl
 from workers.transforms.build import build
 from workers.versions import VersionMismatchError, Versions
 
@@ -227,7 +227,7 @@ class AttemptLeaving:
         self._reporter.drain()
 
 
-def _hear(reporter: HeartbeatReporter, word: DriverWord) -> None:
+def _hear(reporter: HeartbeatReporter, word: DriverMessage) -> None:
     reporter.hear(word.desired, is_current_attempt=word.is_current_attempt)
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 from app.core.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from workers.loop.checkpoint_size import CheckpointSize
-from workers.loop.claim.inquiry import ClaimAnswer, ClaimStanding, Inquiry
+from workers.loop.claim.inquiry import ClaimStanding, Inquiry, InquiryAnswer
 from workers.loop.errors import RetriableError
 from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.member_metadata import MemberMetadata
@@ -143,12 +143,12 @@ class Asked(Inquiry):
     """Gives the test's answers after the test's delays; counts."""
 
     def __init__(self, clock: list[float]) -> None:
-        self.answer = ClaimAnswer(True, "the server says so")
+        self.answer = InquiryAnswer(True, "the server says so")
         self.takes_s = 0.0
         self.times = 0
         self._now = clock
 
-    def ask(self, standing: ClaimStanding) -> ClaimAnswer:
+    def ask(self, standing: ClaimStanding) -> InquiryAnswer:
         self.times += 1
         self._now[0] += self.takes_s
         return self.answer

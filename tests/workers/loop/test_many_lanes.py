@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 from app.core.wire.heartbeat import DesiredTaskState, EventKind
 from tests.workers.loop.many_lanes import NAMES, Looks, Many
 from tests.workers.loop.test_checkpoint import ScriptedProducer
-from workers.loop.claim.inquiry import ClaimAnswer
+from workers.loop.claim.inquiry import InquiryAnswer
 from workers.loop.errors import (
     AbortableError,
     FatalError,
@@ -178,7 +178,7 @@ def test_drain_commits_open_checkpoints_before_it_waits_for_an_unknown_outcome()
     many.assign()
     many.open(1, 2)
     many.lane(0).recovery.recover(OutcomeUnknownError("no answer"))
-    many.asked[NAMES[0]].answer = ClaimAnswer(None, "not known yet")
+    many.asked[NAMES[0]].answer = InquiryAnswer(None, "not known yet")
     committed_at_poll: list[int] = []
 
     def polled() -> None:
@@ -216,7 +216,7 @@ def test_questions_of_many_lanes_take_a_turn_no_longer_than_one_and_all_get_thei
     for lane in many.lanes.each:
         lane.recovery.recover(OutcomeUnknownError("no answer"))
     for asked in many.asked.values():
-        asked.answer, asked.takes_s = ClaimAnswer(None, "not known yet"), 4.0
+        asked.answer, asked.takes_s = InquiryAnswer(None, "not known yet"), 4.0
     for turn in range(3):
         many.clock[0] += 6.0
         began_at = many.now()
@@ -258,7 +258,7 @@ def test_an_attempt_that_was_away_asks_whether_it_is_current_before_it_initialis
     many.assign(NAMES[:1])
     assert many.asked[NAMES[0]].times == 0, "who started it has just given it leave"
     many.lanes.lost(NAMES[:1])
-    many.asked[NAMES[1]].answer = ClaimAnswer(False, "the server names another attempt as current")
+    many.asked[NAMES[1]].answer = InquiryAnswer(False, "the server names another attempt as current")
     with pytest.raises(SupersededError):
         many.assign(NAMES[1:2])
     assert many.asked[NAMES[1]].times == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.loop.claim.inquiry import ClaimAnswer, ClaimStanding, Inquiry
+from workers.loop.claim.inquiry import ClaimStanding, Inquiry, InquiryAnswer
 from workers.loop.client_config import Batches
 from workers.loop.group.membership import Membership
 from workers.loop.group.ownership import Ownership
@@ -18,8 +18,8 @@ class NeverKnows(Inquiry):
     def __init__(self) -> None:
         """Always allowed."""
 
-    def ask(self, standing: ClaimStanding) -> ClaimAnswer:
-        return ClaimAnswer(None, f"not known yet: {standing}")
+    def ask(self, standing: ClaimStanding) -> InquiryAnswer:
+        return InquiryAnswer(None, f"not known yet: {standing}")
 
     def give_up(self) -> None:
         """Nothing is held."""

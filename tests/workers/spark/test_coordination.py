@@ -11,7 +11,7 @@ from app.core.wire.heartbeat import DesiredTaskState
 from tests.support.waiting import wait_for
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_line import DriverAwayError, DriverLine
-from workers.spark.messages import AttemptEnd, AttemptEnded, Begun, DriverWord, PolledControl
+from workers.spark.messages import AttemptEnd, AttemptEnded, Begun, DriverMessage, PolledControl
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_task_gets_the_desired_state_when_it_begins(server: CoordinationServer
 
 def test_a_poll_returns_a_drain_and_a_drain_is_final(server: CoordinationServer) -> None:
     line = line_to(server)
-    heard: list[DriverWord] = []
+    heard: list[DriverMessage] = []
     line.begin(begun())
     line.listen(PolledControl(task=0, attempt=0), heard.append, after_each=lambda: None)
     server.want(DesiredTaskState.DRAIN)
@@ -64,9 +64,9 @@ def test_an_end_is_reported_though_its_message_is_no_text(server: CoordinationSe
 def test_an_answer_that_breaks_its_receiver_does_not_end_the_polling(server: CoordinationServer) -> None:
     line = line_to(server)
     line.begin(begun())
-    heard: list[DriverWord] = []
+    heard: list[DriverMessage] = []
 
-    def hear(word: DriverWord) -> None:
+    def hear(word: DriverMessage) -> None:
         heard.append(word)
         if len(heard) == 1:
             raise RuntimeError("can't start new thread")
@@ -82,7 +82,7 @@ def test_an_earlier_attempt_hears_that_it_is_not_the_current_one(server: Coordin
     line = line_to(server)
     line.begin(begun(attempt=0))
     line_to(server).begin(begun(attempt=1))
-    heard: list[DriverWord] = []
+    heard: list[DriverMessage] = []
     line.listen(PolledControl(task=0, attempt=0), heard.append, after_each=lambda: None)
     try:
         wait_for(lambda: bool(heard), 5, "an answer of the driver")

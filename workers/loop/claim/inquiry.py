@@ -39,7 +39,7 @@ class ClaimStanding(msgspec.Struct, frozen=True, kw_only=True):
     is_fenced: bool
 
 
-class ClaimAnswer(msgspec.Struct, frozen=True):
+class InquiryAnswer(msgspec.Struct, frozen=True):
     """`may` None: not known yet, ask again."""
 
     may: bool | None
@@ -83,7 +83,7 @@ class Inquiry:
         self._known_states = 0
         self._quiet_since = 0.0
 
-    def ask(self, standing: ClaimStanding) -> ClaimAnswer:
+    def ask(self, standing: ClaimStanding) -> InquiryAnswer:
         """Check for a few seconds at most; repeat until it is answered, or `give_up`."""
         answer = self._look(standing)
         if answer.may is not None:
@@ -97,14 +97,14 @@ class Inquiry:
         if journal is not None:
             journal.close()
 
-    def _look(self, standing: ClaimStanding) -> ClaimAnswer:
+    def _look(self, standing: ClaimStanding) -> InquiryAnswer:
         word = self._ask_server(ASK_SERVER_S)
         follows_a_partition = self._group_speaks_s is not None
         if word is False or (word and not (follows_a_partition and standing.is_fenced)):
-            return ClaimAnswer(word, f"the server names {'this' if word else 'another'} attempt as current")
+            return InquiryAnswer(word, f"the server names {'this' if word else 'another'} attempt as current")
         server = "the server names this attempt" if word else "the server is away"
         if not standing.has_held:
-            return ClaimAnswer(True, f"{server}, and this attempt has not had the id yet")
+            return InquiryAnswer(True, f"{server}, and this attempt has not had the id yet")
         if standing.identity is None:
             return self._unless_fenced(standing, f"{server}, and this attempt's producer id and epoch are not known")
         if self._journal is None:
@@ -113,25 +113,25 @@ class Inquiry:
         try:
             is_read = self._journal.read_on(SLICE_S)
         except RetriableError as error:
-            return ClaimAnswer(None, f"{server}, and the journal does not answer: {error}")
+            return InquiryAnswer(None, f"{server}, and the journal does not answer: {error}")
         except LoopError as error:
             return self._unless_fenced(standing, f"{server}, and the journal cannot be read: {error}")
         if not is_read:
-            return ClaimAnswer(None, f"{server}, and the journal is still being read")
+            return InquiryAnswer(None, f"{server}, and the journal is still being read")
         return self._judge(standing, standing.identity, self._journal.states, server)
 
-    def _unless_fenced(self, standing: ClaimStanding, evidence: str) -> ClaimAnswer:
-        return self._no(evidence) if standing.is_fenced else ClaimAnswer(True, evidence)
+    def _unless_fenced(self, standing: ClaimStanding, evidence: str) -> InquiryAnswer:
+        return self._no(evidence) if standing.is_fenced else InquiryAnswer(True, evidence)
 
-    def _no(self, evidence: str) -> ClaimAnswer:
+    def _no(self, evidence: str) -> InquiryAnswer:
         """Another client has the id: for good, if it is a task's; while it owns the partition, if a partition's."""
         if self._group_speaks_s is None:
-            return ClaimAnswer(False, evidence)
+            return InquiryAnswer(False, evidence)
         now = self._clock()
         self._waits_since = now if self._waits_since is None else self._waits_since
         if now - self._waits_since < self._group_speaks_s:
-            return ClaimAnswer(None, f"{evidence}; waiting for the group to show whether its partition has moved")
-        return ClaimAnswer(
+            return InquiryAnswer(None, f"{evidence}; waiting for the group to show whether its partition has moved")
+        return InquiryAnswer(
             True, f"{evidence}; but for {self._group_speaks_s:.0f} s the group has not revoked its partition"
         )
 
@@ -141,7 +141,7 @@ class Inquiry:
         identity: ProducerIdentity,
         states: Sequence[TransactionState | Undecodable | None],
         server: str,
-    ) -> ClaimAnswer:
+    ) -> InquiryAnswer:
         verdict = judge_id_loss(
             states,
             producer_id=identity.producer_id,
@@ -153,14 +153,14 @@ class Inquiry:
             case IdLoss.TAKEN_OVER:
                 return self._no(evidence)
             case IdLoss.TIMED_OUT:
-                return ClaimAnswer(True, evidence)
+                return InquiryAnswer(True, evidence)
             case IdLoss.UNKNOWN:
                 return self._unless_fenced(standing, evidence)
             case IdLoss.OWN_EPOCH if standing.is_fenced:
                 return self._no(evidence)
             case IdLoss.UNSETTLED | IdLoss.OWN_EPOCH:
                 # No change for long: the other client has ended in between, or was this attempt's own client.
-                return ClaimAnswer(True if self._is_quiet(states) else None, evidence)
+                return InquiryAnswer(True if self._is_quiet(states) else None, evidence)
 
     def _is_quiet(self, states: Sequence[TransactionState | Undecodable | None]) -> bool:
         last = states[-1]

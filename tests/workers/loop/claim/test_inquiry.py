@@ -6,7 +6,7 @@ import pytest
 
 from app.core.journals.transaction_state import TransactionState, TransactionStatus
 from app.edges.embedded.ports import free_ports
-from workers.loop.claim.inquiry import SETTLE_S, ClaimAnswer, ClaimStanding, Inquiry
+from workers.loop.claim.inquiry import SETTLE_S, ClaimStanding, Inquiry, InquiryAnswer
 from workers.loop.claim.journal import IdJournal
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import FatalError, LoopError
@@ -170,7 +170,7 @@ def test_journal_is_opened_once_for_a_question_and_closed_with_it(is_answered: b
     asked = Asked()
     asked.journal.reaches_its_end = False
     for _ in range(3):
-        assert asked.inquiry.ask(UNFENCED) == ClaimAnswer(
+        assert asked.inquiry.ask(UNFENCED) == InquiryAnswer(
             None, "the server is away, and the journal is still being read"
         )
     assert len(asked.opened) == 1
