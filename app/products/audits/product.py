@@ -50,17 +50,16 @@ AUDITS = Product(
         Tag(
             after="runs",
             name="audits",
-            text="Whether every id that a pipeline read has the outputs it should have, once, "
-            "by what is in the topics.",
+            text="Comparisons of the outputs in the topics with the outputs that the input requires, id by id.",
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),
     pipeline_links=(PipelineLink(path="audits", title="Audits", order=20),),
     tones=tones.TONES,
     sentences={
-        "audit-asked": "Asked for. It begins as soon as the pipeline has passed the window.",
-        "audit-planned": "Saved. Windows are audited as they are over.",
-        "audit-stopped": "Stopping. Nothing is shown of the window.",
+        "audit-asked": "Requested. It begins as soon as the pipeline has passed the window.",
+        "audit-planned": "Saved. Windows are audited as they end.",
+        "audit-stopped": "Stopping. The window has no verdict.",
     },
     worker_routes={
         wire.CLAIM_PATH: workers_api.claim_audit,

@@ -36,8 +36,7 @@ DRILLS = Product(
         Tag(
             after="runs",
             name="drills",
-            text="Failures on purpose, on pipelines that allow them: what was expected, what happened, "
-            "what came of it.",
+            text="Deliberate failures of pipelines that allow them: the expectation, the events and the verdict.",
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),
@@ -53,8 +52,8 @@ DRILLS = Product(
     ),
     tones=tones.TONES,
     sentences={
-        "drill-ordered": "Ordered. It begins within a second or two; what happens appears below.",
-        "drill-stopped": "Stopping: nothing more begins, and what is frozen is thawed.",
+        "drill-ordered": "Requested. It begins within a second or two; its events appear below.",
+        "drill-stopped": "Stopping: no further step begins, and frozen processes are thawed.",
     },
     worker_routes={DRILL_PATH: workers_api.drill},
     loops=_loops,

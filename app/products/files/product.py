@@ -52,7 +52,7 @@ FILES = Product(
         Tag(
             after="mappings",
             name="files",
-            text="What pipelines with a file sink wrote, as the committed references in their sink topics name it.",
+            text="The files of pipelines with a file sink, as the committed references in their sink topics name them.",
         ),
     ),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),
@@ -60,8 +60,8 @@ FILES = Product(
         PipelineLink(path="files", title="Files", order=10, is_shown=lambda definition: definition.files is not None),
     ),
     sentences={
-        "orphans-looked": "Asked for. How far it is stands under Orphans.",
-        "orphans-collected": "Asked for. It looks anew, and deletes what is still an orphan; see under Orphans.",
+        "orphans-looked": "Requested. Its progress is under Orphans.",
+        "orphans-collected": "Requested. It scans again, and deletes confirmed orphans; see Orphans.",
     },
     loops=_loops,
     needs=repeated_file_needs,

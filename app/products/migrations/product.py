@@ -59,7 +59,7 @@ MIGRATIONS = Product(
         Tag(
             after="runs",
             name="migrations",
-            text="From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
+            text="Changes of a running pipeline between guarantees, stage by stage, with evidence for each.",
         ),
     ),
     # `/migrations/foreign` and `/migrations/plan` before `/migrations/{id}`.
@@ -76,13 +76,14 @@ MIGRATIONS = Product(
     ),
     tones=tones.TONES,
     sentences={
-        "migration-watched": "Watched from now on. You bounce it; what the brokers say of each stage is below.",
-        "migration-moved": "Written down, with what is proven by now.",
-        "migration-begun": "Begun. The preflight only looks; what it finds appears below.",
-        "migration-paused": "Paused. No step begins; an instance that is between two leases still comes back.",
-        "migration-resumed": "It goes on. What was missing is looked at again.",
-        "migration-turned": "Turned round. It goes back by the same evidence.",
-        "migration-aborted": "Aborted. Every instance stays as it is.",
+        "migration-watched": "Watched from now on. Bounce the instances; "
+        "the brokers' evidence for each stage is below.",
+        "migration-moved": "Recorded, with the present evidence.",
+        "migration-begun": "Started. The preflight only checks; its findings appear below.",
+        "migration-paused": "Paused. No step begins; an instance between two leases still gets its next lease.",
+        "migration-resumed": "Resumed. The missing conditions are checked again.",
+        "migration-turned": "Rolling back, with the same evidence.",
+        "migration-aborted": "Aborted. Every instance keeps its mode.",
         "migration-fence": "It is fenced as the next step.",
     },
     loops=_loops,
