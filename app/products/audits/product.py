@@ -50,8 +50,7 @@ AUDITS = Product(
         Tag(
             after="runs",
             name="audits",
-            text="Whether every id that a pipeline read has the outputs it should have, once, "
-            "by what is in the topics.",
+            text="Comparisons of the outputs in the topics with the outputs that the input requires, id by id.",
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),

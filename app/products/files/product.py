@@ -52,7 +52,7 @@ FILES = Product(
         Tag(
             after="mappings",
             name="files",
-            text="What pipelines with a file sink wrote, as the committed references in their sink topics name it.",
+            text="The files of pipelines with a file sink, as the committed references in their sink topics name them.",
         ),
     ),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),

@@ -59,7 +59,7 @@ MIGRATIONS = Product(
         Tag(
             after="runs",
             name="migrations",
-            text="From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
+            text="Changes of a running pipeline between guarantees, stage by stage, with evidence for each.",
         ),
     ),
     # `/migrations/foreign` and `/migrations/plan` before `/migrations/{id}`.
@@ -76,7 +76,8 @@ MIGRATIONS = Product(
     ),
     tones=tones.TONES,
     sentences={
-        "migration-watched": "Watched from now on. Bounce the instances; the evidence for each stage is below.",
+        "migration-watched": "Watched from now on. Bounce the instances; "
+        "the brokers' evidence for each stage is below.",
         "migration-moved": "Recorded, with the present evidence.",
         "migration-begun": "Started. The preflight only checks; its findings appear below.",
         "migration-paused": "Paused. No step begins; an instance between two leases still gets its next lease.",

@@ -270,7 +270,7 @@ async def test_an_outcome_that_is_no_drain_is_a_failure(plane: ControlPlane, kin
     await plane.outcome(run.id, kind=kind)
     (instance,) = (await plane.get_run(run.id)).instances
     assert instance.state is InstanceState.FAILED
-    assert instance.reason == f"{kind}: as the test said"
+    assert instance.reason == f"{kind}: as the test set it"
 
 
 async def test_the_outcome_of_an_application_without_the_claim_ends_nothing(plane: ControlPlane) -> None:
