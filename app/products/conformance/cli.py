@@ -26,11 +26,11 @@ from app.kit.cli.output import AsJson, console, print_json, say, table
 from app.products.conformance.checking.bench import BenchPlace
 from app.products.conformance.checking.checks import CHECKS, Check, results_of
 from app.products.conformance.report import (
+    CheckedBroker,
     CheckResult,
     ConformanceVerdict,
     Report,
     Setting,
-    TestedBroker,
     summary,
     words,
 )
@@ -204,7 +204,7 @@ def _report(
         bootstrap_servers=address,
         cluster_id=survey.cluster_id,
         brokers=tuple(
-            TestedBroker(id=one.id, version=None if one.version is None else ".".join(map(str, one.version)))
+            CheckedBroker(id=one.id, version=None if one.version is None else ".".join(map(str, one.version)))
             for one in survey.brokers
         ),
         features={one.name: one.level for one in survey.features},

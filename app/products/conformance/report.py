@@ -61,7 +61,7 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     took_s: float
 
 
-class TestedBroker(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedBroker(msgspec.Struct, frozen=True, kw_only=True):
     """version: derived from the API versions that it offers, such as `4.3`; None: unknown."""
 
     id: int
@@ -88,7 +88,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     client_version: str
     bootstrap_servers: str
     cluster_id: str
-    brokers: tuple[TestedBroker, ...]
+    brokers: tuple[CheckedBroker, ...]
     features: dict[str, int]
     settings: tuple[Setting, ...]
     replication_factor: int

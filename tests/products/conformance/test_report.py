@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from app.products.conformance.report import (
+    CheckedBroker,
     CheckResult,
     ConformanceVerdict,
     Promise,
     Report,
     Setting,
-    TestedBroker,
     summary,
 )
 from app.products.conformance.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, refusal
@@ -39,7 +39,7 @@ def a_report(*results: CheckResult) -> Report:
         client_version="2.16.0",
         bootstrap_servers="broker:9092",
         cluster_id="c",
-        brokers=(TestedBroker(id=1, version="4.3"), TestedBroker(id=2, version=None)),
+        brokers=(CheckedBroker(id=1, version="4.3"), CheckedBroker(id=2, version=None)),
         features={"transaction.version": 2},
         settings=(Setting(name="transaction.state.log.min.isr", values=("2",)),),
         replication_factor=2,

@@ -58,7 +58,7 @@ class Played:
         def kill(*_: object) -> KilledWorker | None:
             return KILL if has_kill else None
 
-        monkeypatch.setattr(once, "JournalTail", journal)
+        monkeypatch.setattr(once, "IdTail", journal)
         monkeypatch.setattr(once, "kill_inside_a_transaction", kill)
 
     def committed(self) -> list[int]:

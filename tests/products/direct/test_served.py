@@ -161,7 +161,7 @@ class Known:
 def test_ids_of_an_unregistered_cluster_are_selected_as_the_server_does_it(
     options: dict[str, Any], expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(listing, "Look", Known)
+    monkeypatch.setattr(listing, "TransactionLook", Known)
     listing.transactions(bootstrap_server="127.0.0.1:1", as_json=True, **options)
     found = json.loads(capsys.readouterr().out)
     assert [item["transactional_id"] for item in found["items"]] == expected
