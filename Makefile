@@ -31,23 +31,23 @@ $(STAMP): requirements/dev.lock pyproject.toml | $(UV)
 
 setup: $(STAMP) ## Install everything: Python packages, and as root on Debian also Java, Chromium and bubblewrap
 	@# What cannot be installed here may still be fetched; the doctor decides how this ends.
-	@.ci/system-packages || echo "going on without; what is still missing is said at the end" >&2
+	@.ci/system-packages || echo "continuing without them; the end of the output lists missing requirements" >&2
 	$(BIN)/fenceline doctor --fetch
 
-demo: $(STAMP) ## The main job on embedded Kafka, Postgres and Spark (ONCE=1: to the end, without a browser)
+demo: $(STAMP) ## A pipeline on embedded Kafka, Postgres and Spark (ONCE=1: to the end, without a browser)
 	@$(BIN)/fenceline demo $(if $(ONCE),--once)
 
 serve: $(STAMP) ## The server, with embedded Postgres unless FENCELINE_DATABASE_URL is set
 	$(BIN)/fenceline serve
 
-doctor: $(STAMP) ## What is found, what is missing, and how to get it
+doctor: $(STAMP) ## Check the requirements, with commands to install missing ones
 	$(BIN)/fenceline doctor
 
-# One seed for all suites of a run. They start hundreds of Python processes, each of which would compile everything anew.
+# One seed for all suites of a run. They start hundreds of Python processes, each of which would compile every file again.
 test test-more: SEED := $(or $(SEED),$(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(2**32))'))
 test test-more test-all: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(STAMP) ## All that needs no broker, and the promises of the README on real parts: a quarter of an hour (SEED=…, ARGS=…: some tests)
+test: $(STAMP) ## All tests without a broker, and the features of the README on real parts: a quarter of an hour (SEED=…, ARGS=…: some tests)
 	$(BIN)/fenceline doctor --for tests
 ifdef ARGS
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) $(ARGS)
@@ -56,15 +56,15 @@ else
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite core --durations 10
 endif
 
-test-more: $(STAMP) ## What `make test` leaves out, sampled by a printed seed: half an hour (SEED=…)
+test-more: $(STAMP) ## The tests that `make test` omits, sampled by a printed seed: half an hour (SEED=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite more --durations 40
 
-test-all: $(STAMP) ## Every test with nothing sampled, hours; what it showed goes to tests/results/all.json
+test-all: $(STAMP) ## Every test, nothing sampled: hours; results in tests/results/all.json
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --all --results=tests/results/all.json $(ARGS)
 
-faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark or files, GUARANTEE=exactly_once)
+faults: $(STAMP) ## A fault run with its verdict, added to tests/results (SEED=…, MINUTES=…, STAGE=spark or files, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
 
@@ -72,19 +72,19 @@ migration: $(STAMP) ## A migration of the whole product under load and faults: d
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite.migration $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mutations: $(STAMP) ## Each protection of the loop switched off: docs/measured/mutations.md says what was lost or doubled
+mutations: $(STAMP) ## Mutations: damage without each protection of the loop: docs/measured/mutations.md
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.mutations $(ARGS)
 
-zombies: $(STAMP) ## Zombies of each stage of a migration, and of the switch in one step: docs/measured/zombies.md
+zombies: $(STAMP) ## Zombies in each stage of a migration, and after the switch in one step: docs/measured/zombies.md
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.zombies $(ARGS)
 
-numbers: $(STAMP) ## docs/measured/faults.md and docs/measured/file-faults.md anew, from the ledgers of `make faults`
+numbers: $(STAMP) ## Generate docs/measured/faults.md and file-faults.md from the results of `make faults`
 	$(BIN)/python -m tests.fault_suite.page
 	$(BIN)/python -m tests.fault_suite.file_page
 
-standstill: $(STAMP) ## How long records stand still after the loss of an instance, against the bounds (ARGS=…)
+standstill: $(STAMP) ## Recovery times after the loss of an instance, against their bounds (ARGS=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite.recovery $(ARGS)
 
@@ -95,7 +95,7 @@ lint: $(STAMP) ## ruff, pyright, import-linter, and the texts (docs/glossary.md)
 	$(BIN)/pyright
 	$(BIN)/python -m tests.texts
 
-format: $(STAMP) ## Let ruff write the files as it likes them
+format: $(STAMP) ## Format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -108,15 +108,15 @@ build/quix/.installed: requirements/quix.lock | $(STAMP)
 	@$(UV) pip sync --quiet --python build/quix/bin/python --require-hashes requirements/quix.lock
 	@touch $@
 
-bench: $(STAMP) build/quix/.installed ## The loop against its peers, and its page (QUICK=1: the first three rows; ARGS=…)
+bench: $(STAMP) build/quix/.installed ## The benchmark of the loop and its peers, and its report (QUICK=1: the first three rows; ARGS=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(ARGS)
 	$(BIN)/python -m bench.peers.page
 
-pictures: $(STAMP) ## The pictures of the documents, anew, of what real pipelines and brokers do
+pictures: $(STAMP) ## Take the pictures of docs/images from real pipelines and brokers
 	FENCELINE_TEST_SCREENSHOTS=docs/images $(BIN)/pytest -q -p no:cacheprovider tests/browser/test_story.py tests/browser/test_stuck.py::test_a_producer_left_open_is_named_and_fenced
 
-lock: | $(UV) ## Resolve the dependencies anew (hashes, no registry host in the files)
+lock: | $(UV) ## Resolve the dependencies again (hashes, no registry host in the files)
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -c requirements/dev.lock -o requirements/server.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header requirements/worker.in -c requirements/server.lock -o requirements/worker.lock

@@ -93,7 +93,7 @@ async def test_partitions_get_the_ids_that_the_formula_makes_and_the_pipeline_ow
     async with plane.uow() as uow:
         (command, *_) = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=5)).items
     assert (command.verb, command.who, command.why) == ("import_ids", "anna", "it moves here")
-    assert command.outcome == "2 ids imported, 0 lines were there already"
+    assert command.outcome == "2 ids imported, 0 lines were imported before"
     assert command.details["ids"] == ["app-0_0", "app-0_1"]
 
 

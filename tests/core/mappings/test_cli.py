@@ -79,7 +79,7 @@ def test_owner_of_a_moment_is_written_with_producer_epoch_and_host() -> None:
     [
         (LINE, False, "would import 1 of 1 for flights; add --execute to import"),
         (LINE, True, "imported 1 of 1 for flights"),
-        ({**LINE, "is_known": True}, False, "exists already would import 0 of 1"),
+        ({**LINE, "is_known": True}, False, "imported before would import 0 of 1"),
         ({**LINE, "warnings": ["used lately"]}, False, "warning: used lately"),
         ({**LINE, "problems": ["no such topic"]}, False, "no such topic nothing is imported: 1 problem"),
     ],

@@ -97,7 +97,7 @@ async def import_ids(
         target=f"pipeline:{pipeline}",
         why=why,
         now=now,
-        outcome=f"{len(ids)} ids imported, {len(plan.lines) - len(new)} lines were there already",
+        outcome=f"{len(ids)} ids imported, {len(plan.lines) - len(new)} lines were imported before",
         details={"formula": wish.formula, "values": wish.values, "ids": ids[:_MAX_SAID], "ids_in_all": len(ids)},
     )
     uow.notify("pipeline", pipeline)

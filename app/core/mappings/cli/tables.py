@@ -110,7 +110,7 @@ def import_plan(plan: Any, pipeline: str, *, is_done: bool) -> RenderableType:
     if plan["problems"]:
         said = f"nothing is imported: {len(plan['problems'])} problem{'' if len(plan['problems']) == 1 else 's'}"
     elif is_done:
-        said = f"imported {new} of {len(lines)} for {pipeline}; the others existed already"
+        said = f"imported {new} of {len(lines)} for {pipeline}; the others were imported before"
     else:
         said = f"would import {new} of {len(lines)} for {pipeline}; add --execute to import"
     return Group(*parts, Text(said, style="bold"))
@@ -118,7 +118,7 @@ def import_plan(plan: Any, pipeline: str, *, is_done: bool) -> RenderableType:
 
 def _remark(line: Any) -> str:
     said = [*line["problems"], *(f"warning: {warning}" for warning in line["warnings"])]
-    return "; ".join(said) or ("exists already" if line["is_known"] else "new")
+    return "; ".join(said) or ("imported before" if line["is_known"] else "new")
 
 
 def stretches(items: list[Any], *, empty: str) -> RenderableType:
