@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.fencing.cases import case_of_word, joined, told
+from app.core.fencing.cases import case_of_word, joined
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import ClientWord, CoordinatorRecord
-from app.core.fencing.fencing_event import Case, Cause, Confidence, FencingEvent
+from app.core.fencing.fencing_event import Case, Confidence, FencingCause, FencingEvent
 from app.core.fencing.steps import cases_of
 from app.core.journals.live_transactions import LiveTransactions
 from app.core.journals.transaction_state import TOPIC
@@ -60,7 +61,7 @@ def said_by(task: TaskThread, kind: EventKind) -> RecordedEvent:
 def event_of(pipeline: TestPipeline, word: Case) -> FencingEvent:
     """The event of the reported producer."""
     (case,) = [case for case in joined([*journal_cases(pipeline), word]) if case.key == word.key]
-    event = told(case)
+    event = judge_case(case)
     assert event is not None
     assert {type(one) for one in event.evidence} == {CoordinatorRecord, ClientWord}
     return event
@@ -86,6 +87,6 @@ def test_taker_of_a_living_tasks_id(make_pipeline: MakePipeline, is_open: bool) 
     verdict = event_of(pipeline, word_case(pipeline, said_by(task, EventKind.FENCED))).verdict
     if is_open:
         # The taker wrote nothing, so an operator's FenceProducers would look the same.
-        assert (verdict.cause, verdict.alternatives) == (Cause.TAKEOVER, (Cause.OPERATOR_FENCE,))
+        assert (verdict.cause, verdict.alternatives) == (FencingCause.TAKEOVER, (FencingCause.OPERATOR_FENCE,))
     else:
-        assert (verdict.cause, verdict.confidence) == (Cause.ZOMBIE_REFUSED, Confidence.CERTAIN)
+        assert (verdict.cause, verdict.confidence) == (FencingCause.ZOMBIE_REFUSED, Confidence.CERTAIN)

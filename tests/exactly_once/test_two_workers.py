@@ -23,9 +23,10 @@ import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from app.core.fencing.cases import case_of_word, generations_of, told
+from app.core.fencing.cases import case_of_word, generations_of
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import ClientWord
-from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingEvent
 from app.core.journals import group_records
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.log_entries import LogEntry
@@ -61,7 +62,7 @@ class Played(NamedTuple):
         found = verifier.read_all(self.bootstrap_servers, self.scenes[scene].sink)
         return [(record.value or b"").decode() for record in found]
 
-    def causes(self, scene: str) -> list[list[Cause]]:
+    def causes(self, scene: str) -> list[list[FencingCause]]:
         """The causes of the fencing events of each id, in the order of the workers."""
         journal = ids_of(self.bootstrap_servers)
         return [causes_of(journal[name]) for name in dict.fromkeys(self.scenes[scene].ids)]
@@ -118,7 +119,7 @@ class Played(NamedTuple):
             generations=generations_of(live.groups[group]),
         )
         assert case is not None
-        event = told(case)
+        event = judge_case(case)
         assert event is not None
         return event
 
@@ -229,7 +230,7 @@ async def test_with_the_partitions_own_id_the_first_worker_is_fenced(played: Pla
     assert played.outputs("own-id") == [f"by {shared}"]
     # Its transaction was aborted at epoch 1, where its offset lay; what it sent afterwards was not taken.
     assert await played.log("own-id") == [("committed", 2, shared), ("COMMIT", 2, shared)]
-    assert played.causes("own-id") == [[Cause.TAKEOVER]]
+    assert played.causes("own-id") == [[FencingCause.TAKEOVER]]
 
 
 async def test_with_generations_the_first_workers_offsets_are_refused(played: Played) -> None:
@@ -246,7 +247,7 @@ async def test_with_generations_the_first_workers_offsets_are_refused(played: Pl
     ]
     assert played.causes("generation") == [[], []]
     event = played.refused_membership("generation")
-    cause = Cause.STALE_GENERATION if scene.protocol == "classic" else Cause.STALE_MEMBER_EPOCH
+    cause = FencingCause.STALE_GENERATION if scene.protocol == "classic" else FencingCause.STALE_MEMBER_EPOCH
     assert (event.verdict.cause, event.verdict.confidence) == (cause, Confidence.CERTAIN)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.core.fencing.cases import told
-from app.core.fencing.fencing_event import Cause, FencingEvent
+from app.core.fencing.cause import judge_case
+from app.core.fencing.fencing_event import FencingCause, FencingEvent
 from app.core.fencing.steps import cases_of
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.core.journals.transaction_state import TOPIC
@@ -25,8 +25,8 @@ def ids_of(bootstrap_servers: str) -> dict[str, LiveTransaction]:
 def events_of(live: LiveTransaction) -> list[FencingEvent]:
     """The events of an id, those without a fencing included."""
     cases = cases_of(live, kafka_cluster_id="cluster")
-    return [event for case in cases if (event := told(case)) is not None]
+    return [event for case in cases if (event := judge_case(case)) is not None]
 
 
-def causes_of(live: LiveTransaction) -> list[Cause]:
+def causes_of(live: LiveTransaction) -> list[FencingCause]:
     return [event.verdict.cause for event in events_of(live)]

@@ -8,7 +8,14 @@ import msgspec
 
 from app.core.access.command import Command
 from app.core.clusters.cluster import Cluster
-from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent, FencingKey, FencingKind, FencingVerdict
+from app.core.fencing.fencing_event import (
+    Confidence,
+    FencingCause,
+    FencingEvent,
+    FencingKey,
+    FencingKind,
+    FencingVerdict,
+)
 from app.core.fencing.record import FencingPlace, FencingRecord
 from app.core.fencing.service.feed import FencingLine
 from app.core.hanging.service import HangingLine
@@ -263,7 +270,7 @@ def fencing_line() -> FencingLine:
         kafka_cluster_id="k", transactional_id="fl.t.0.0", producer_id=7, producer_epoch=0, kind=FencingKind.EPOCH
     )
     verdict = FencingVerdict(
-        cause=Cause.TAKEOVER,
+        cause=FencingCause.TAKEOVER,
         confidence=Confidence.CERTAIN,
         at_ms=int(ago(60).timestamp() * 1000),
         sentence="A new producer took fl.t.0.0 over.",
@@ -290,7 +297,7 @@ def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Ov
         series=[] if is_empty else series(),
         hanging=() if is_empty else (HangingLine(cluster="demo", transaction=hanging_transaction(seen_ms=1_000)),),
         fencings=() if is_empty else (fencing_line(),),
-        fencing_counts={} if is_empty else {Cause.TAKEOVER: 2, Cause.TIMEOUT: 1},
+        fencing_counts={} if is_empty else {FencingCause.TAKEOVER: 2, FencingCause.TIMEOUT: 1},
         happened=() if is_empty else tuple(Happening(pipeline="delayed-flights", event=item) for item in EVENTS),
         clusters=() if is_empty else ("demo",),
     )

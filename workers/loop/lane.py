@@ -34,7 +34,7 @@ class Lane:
 
     Args:
         partition: the lane's only partition; None: all partitions.
-        sends_for: the source of the group metadata; None: the consumer, as the member that it is.
+        sends_for: the source of the group metadata: the member itself, or the group alone.
         recovery: makes the lane's recovery from errors.
     """
 
@@ -101,7 +101,7 @@ class Lane:
         return said if said is None or self.partition is None else f"{self.partition[0]}-{self.partition[1]}: {said}"
 
     @property
-    def is_unknown(self) -> bool:
+    def is_outcome_unknown(self) -> bool:
         """True if a commit was not answered. Then the producer can only be discarded."""
         return self._current is not None and self._current.state is CheckpointState.UNKNOWN
 

@@ -235,7 +235,7 @@ class LaneOfEach:
         for lane in fresh.values():
             lane.settling.require_producer()
             if self._was_away:
-                lane.settling.require_leave()
+                lane.settling.require_ownership_check()
         self._was_away = self._was_away and not fresh
         allowed: list[tuple[Lane, TaskProducer]] = []
         for lane in fresh.values():
@@ -249,7 +249,7 @@ class LaneOfEach:
     def end_for_revoke(self, partitions: Sequence[Partition]) -> None:
         """Commit the open checkpoints of these lanes, within the callback's bound, and release the lanes."""
         lanes = [self._lanes[name] for name in partitions if name in self._lanes]
-        opened = [lane for lane in lanes if lane.current is not None and not lane.is_unknown]
+        opened = [lane for lane in lanes if lane.current is not None and not lane.is_outcome_unknown]
         bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
         error = error_of(
             lambda: self._commit_together([(lane, lane.pending_commit()) for lane in opened], bound_s), BaseException
@@ -271,7 +271,7 @@ class LaneOfEach:
         if not gone:
             return False
         self.each = tuple(self._lanes.values())
-        unknown = [lane.is_unknown for lane in gone]
+        unknown = [lane.is_outcome_unknown for lane in gone]
         calls: list[Callable[[CallPatience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
             self._progress.unwatch(lane.partition)
@@ -287,7 +287,7 @@ class LaneOfEach:
                 discards.append(partial(_discard, producer))
             lane.abandon(outcome_unknown=is_unknown)
             if lane.partition is not None:
-                self._membership.let_go(lane.partition)
+                self._membership.unhold(lane.partition)
         self._together.make(discards, 0.0)
         return any(unknown) or any(error is not None and not isinstance(error, FencedError) for error in errors)
 

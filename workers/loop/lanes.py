@@ -216,7 +216,7 @@ class OneLane:
     def close(self) -> bool:
         lane, may_be_open = self._lane, self._lane.settling.is_undecided
         lane.settling.give_up()
-        is_unknown = lane.is_unknown
+        is_unknown = lane.is_outcome_unknown
         if not is_unknown:
             try:
                 lane.abort()

@@ -39,15 +39,15 @@ VISIBLE_WAIT_S = 1.0
 class Decision(NamedTuple):
     """The treatment of an error, in this order. Afterwards the lane always rewinds, and waits before the next attempt.
 
-    `tells`: the event that is reported; None: nothing was open, so nothing is reported.
     is_refusal: the refused record is searched in smaller checkpoints (rule 7).
+    reports: the event that is reported; None: nothing was open, so nothing is reported.
     aborts: the open transaction is aborted with its own producer.
     replaces: the producer is discarded, and the init of its successor decides the open transaction.
-    outcome_unknown: the commit was requested, and its answer is missing (rule 6).
+    outcome_unknown: the commit was requested; no answer shows whether it succeeded; a fencing error does not either.
     is_fenced: the successor is initialised only if this attempt may still have the id (rule 5).
     """
 
-    tells: EventKind | None
+    reports: EventKind | None
     is_refusal: bool = False
     aborts: bool = False
     replaces: bool = False
@@ -109,6 +109,7 @@ class Recovery:
 
         Raises:
             TaskFailedError, PipelineStopError: this attempt cannot continue.
+            SupersededError: passes through, since it is no LoopError.
         """
         error = error_of(action, LoopError)
         if error is not None:
@@ -166,8 +167,8 @@ class Recovery:
         stops = None
         if decision.is_refusal and isinstance(error, RefusedError) and checkpoint is not None:
             stops = self._look_for_refused(error, checkpoint)
-        if decision.tells is not None:
-            self._tell(decision.tells, error)
+        if decision.reports is not None:
+            self._tell(decision.reports, error)
         is_lost = decision.aborts and error_of(self._lane.abort, ProducerLostError) is not None
         if is_lost or (decision.replaces and stops is None):
             self.replace_producer(outcome_unknown=decision.outcome_unknown, is_fenced=decision.is_fenced)

@@ -110,7 +110,7 @@ class Settling:
         """Request a new producer; from here on nothing is read until `step` has made it."""
         self._require(LaneEvent.FENCED if is_fenced else LaneEvent.PRODUCER_LOST)
 
-    def require_leave(self) -> None:
+    def require_ownership_check(self) -> None:
         """Require the ownership check before the first init too: this attempt may have been replaced while away."""
         self._state = msgspec.structs.replace(self._state, was_away=True)
 
@@ -259,7 +259,7 @@ class Settling:
         if self._only is None:
             self._membership.release(Hold.SETTLING)
         else:
-            self._membership.let_go(self._only)
+            self._membership.unhold(self._only)
 
     def _try_again(self, obstacle: str, wait_s: float) -> None:
         """Repeat it later: an error that is returned at once must not be repeated without a pause."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
-from app.core.fencing.fencing_event import Cause, FencingVerdict
+from app.core.fencing.fencing_event import FencingCause, FencingVerdict
 from app.core.fencing.record import FencingRecord
 from app.core.hanging.hanging_transaction import HangingKey, HangingTransaction
 from app.core.runs.crash_loop import crash_loop_sentence, is_failing
@@ -23,15 +23,15 @@ FRESH_FOR = timedelta(hours=1)
 
 COSTS_WORK = frozenset(
     {
-        Cause.TAKEOVER,
-        Cause.APPLICATION_RETURNED,
-        Cause.TIMEOUT,
-        Cause.COORDINATOR_ABORT,
-        Cause.ZOMBIE_REFUSED,
-        Cause.UNEXPLAINED,
-        Cause.STALE_GENERATION,
-        Cause.STALE_MEMBER_EPOCH,
-        Cause.OPERATOR_ABORT,
+        FencingCause.TAKEOVER,
+        FencingCause.APPLICATION_RETURNED,
+        FencingCause.TIMEOUT,
+        FencingCause.COORDINATOR_ABORT,
+        FencingCause.ZOMBIE_REFUSED,
+        FencingCause.UNEXPLAINED,
+        FencingCause.STALE_GENERATION,
+        FencingCause.STALE_MEMBER_EPOCH,
+        FencingCause.OPERATOR_ABORT,
     }
 )
 """Causes by which a producer or member lost work without an intention. A fence or end is known to its operator."""
@@ -41,7 +41,9 @@ def is_alerting(verdict: FencingVerdict, *, now: datetime) -> bool:
     return verdict.cause in COSTS_WORK and moment_of_ms(verdict.at_ms) >= now - FRESH_FOR
 
 
-def fencing_alert(record: FencingRecord, *, state: AlertState, before: Cause | None, cluster: str | None) -> Alert:
+def fencing_alert(
+    record: FencingRecord, *, state: AlertState, before: FencingCause | None, cluster: str | None
+) -> Alert:
     """before: the cause in the last alert."""
     event, place = record.event, record.place
     verdict, key = event.verdict, event.key

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.core.access.signed_in import may
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.schemas import FencingEventDetail
 from app.core.fencing.service import feed as fencing_feed
@@ -37,7 +37,7 @@ async def list_fencing(
         str | None,
         Query(max_length=32_767, description="Its members; with `cluster` also the ids that store its offsets."),
     ] = None,
-    cause: Cause | None = None,
+    cause: FencingCause | None = None,
     since: Annotated[Moment | None, Query(description="Occurred then or later.")] = None,
     until: Annotated[Moment | None, Query(description="Occurred before.")] = None,
     with_what_is_none: Annotated[bool, Query(description="Also events that only look like fencing.")] = False,

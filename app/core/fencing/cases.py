@@ -1,10 +1,9 @@
-"""Assign each piece of evidence to its case, and judge the event that a case proves."""
+"""Assign each piece of evidence to its case. `cause.py` judges the cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from app.core.fencing.epoch_verdict import judge_epoch
 from app.core.fencing.evidence import (
     ClientWord,
     CommandVerb,
@@ -15,34 +14,13 @@ from app.core.fencing.evidence import (
     MarkerRecord,
     merged,
 )
-from app.core.fencing.fencing_event import Case, FencingEvent, FencingKey, FencingKind, FencingVerdict
-from app.core.fencing.marker_verdict import judge_marker, record_beside
-from app.core.fencing.membership_verdict import is_about_membership, judge_membership
+from app.core.fencing.fencing_event import Case, FencingKey, FencingKind
+from app.core.fencing.marker_verdict import record_beside
+from app.core.fencing.membership_verdict import is_about_membership
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.record_batch import MarkerType
 from app.core.runs.task import EventKind
-
-
-def told(case: Case) -> FencingEvent | None:
-    """Return the event that a case proves: fencing, or a pattern that only looks like it. None without sufficient
-    evidence.
-
-    The result depends on the evidence alone, not on its order or on repetitions.
-    """
-    evidence = merged(case.evidence)
-    verdict = _judge(case.key, evidence)
-    return None if verdict is None else FencingEvent(key=case.key, verdict=verdict, evidence=evidence)
-
-
-def _judge(key: FencingKey, evidence: Sequence[Evidence]) -> FencingVerdict | None:
-    match key.kind:
-        case FencingKind.EPOCH:
-            return judge_epoch(key, evidence)
-        case FencingKind.MEMBERSHIP:
-            return judge_membership(key, evidence)
-        case FencingKind.MARKER:
-            return judge_marker(key, evidence)
 
 
 def joined(cases: Iterable[Case]) -> list[Case]:
@@ -85,7 +63,7 @@ def case_of_word(
 
 
 _ABOUT_THE_EPOCH = frozenset({EventKind.FENCED, EventKind.SUPERSEDED, EventKind.REBUILT})
-"""The last two report the task's reaction. Alone they are no event."""
+"""SUPERSEDED and REBUILT report the task's reaction. Alone they are no event."""
 
 
 def generations_of(group: LiveGroup) -> tuple[GroupRecord, ...]:

@@ -19,7 +19,7 @@ import msgspec
 
 from app.core.fencing.comeback import Comeback, comeback_of
 from app.core.fencing.evidence import ClientWord, CommandVerb, CommandWord, CoordinatorRecord, Evidence
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, FencingVerdict
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKey, FencingVerdict
 from app.core.fencing.steps import IDLE, is_ended_by, is_init_after, is_next_owner
 from app.core.journals.live_transactions import RecordedState
 from app.core.journals.transaction_state import TransactionStatus
@@ -53,10 +53,10 @@ class _Story(msgspec.Struct, frozen=True, kw_only=True):
     comeback: Comeback | None = None
 
     @property
-    def taker(self) -> Cause:
+    def taker(self) -> FencingCause:
         """The cause for an init by another producer: a takeover, unless the application returned."""
         is_better = self.comeback is not None and not self.comeback.is_doubtful
-        return Cause.APPLICATION_RETURNED if is_better else Cause.TAKEOVER
+        return FencingCause.APPLICATION_RETURNED if is_better else FencingCause.TAKEOVER
 
     @property
     def is_kip_890(self) -> bool:
@@ -170,7 +170,7 @@ def _by_command(key: FencingKey, story: _Story) -> FencingVerdict | None:
             why = f", because: {command.why}" if command.why else ""
             taken = story.abort or story.init
             return FencingVerdict(
-                cause=Cause.OPERATOR_FENCE,
+                cause=FencingCause.OPERATOR_FENCE,
                 confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
                 at_ms=command.at_ms if taken is None else taken.timestamp_ms,
                 sentence=f"{command.who} fenced {_whose(key)}{why}. {'' if taken is None else _lost(story)}".strip(),
@@ -197,11 +197,11 @@ def _by_server(key: FencingKey, story: _Story) -> FencingVerdict | None:
         if is_ours:
             alternatives = (
                 *([story.taker] if story.init_came_at_once or not command.is_answered else ()),
-                *([Cause.TIMEOUT] if story.timed_out else ()),
+                *([FencingCause.TIMEOUT] if story.timed_out else ()),
             )
             why = f", because {command.why}" if command.why else ""
             return FencingVerdict(
-                cause=Cause.DEAD_TASK,
+                cause=FencingCause.DEAD_TASK,
                 confidence=Confidence.LIKELY if alternatives else Confidence.CERTAIN,
                 at_ms=command.at_ms if abort is None else abort.timestamp_ms,
                 sentence=f"The {command.who} ended the transaction of {_whose(key)}{why}. "
@@ -217,23 +217,23 @@ def _aborted(key: FencingKey, story: _Story) -> FencingVerdict | None:
         return None
     if story.went_on and not story.refusals:
         return _verdict(
-            Cause.OWN_ABORT,
+            FencingCause.OWN_ABORT,
             Confidence.LIKELY if story.timed_out else Confidence.CERTAIN,
             abort,
             f"{_name(key)} ended its own transaction and continued at epoch {abort.producer_epoch}. "
             "No producer was fenced.",
-            *([Cause.TIMEOUT] if story.timed_out else ()),
+            *([FencingCause.TIMEOUT] if story.timed_out else ()),
         )
     could_be_own = story.is_kip_890 and not story.refusals
     if story.timed_out:
         could_be_init = story.init is None or story.init_came_at_once
         alternatives = (
             *([story.taker] if could_be_init else ()),
-            *([Cause.OPERATOR_FENCE] if could_be_init and not story.new_one_works else ()),
-            *([Cause.OWN_ABORT] if could_be_own else ()),
+            *([FencingCause.OPERATOR_FENCE] if could_be_init and not story.new_one_works else ()),
+            *([FencingCause.OWN_ABORT] if could_be_own else ()),
         )
         return _verdict(
-            Cause.TIMEOUT,
+            FencingCause.TIMEOUT,
             Confidence.LIKELY if alternatives else Confidence.CERTAIN,
             abort,
             f"The coordinator aborted the transaction of {_whose(key)} after {duration(story.lasted_ms)}: its timeout "
@@ -244,39 +244,42 @@ def _aborted(key: FencingKey, story: _Story) -> FencingVerdict | None:
         return _taken_over(key, story, story.init, could_be_own=could_be_own)
     if could_be_own:
         return _verdict(
-            Cause.OWN_ABORT,
+            FencingCause.OWN_ABORT,
             Confidence.LIKELY,
             abort,
             f"{_name(key)} most likely ended its own transaction, as clients do from KIP-890 on.",
             story.taker,
-            *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
+            *([FencingCause.OPERATOR_FENCE] if not story.new_one_works else ()),
         )
     return _verdict(
-        Cause.COORDINATOR_ABORT,
+        FencingCause.COORDINATOR_ABORT,
         Confidence.OPEN,
         abort,
         f"The coordinator aborted the transaction of {_whose(key)}{_lasted('after', story)}, before its "
         f"timeout of {duration(abort.timeout_ms)}: an init of its id was requested, and no answer is recorded. "
         f"{_lost(story)}",
         story.taker,
-        Cause.OPERATOR_FENCE,
-        Cause.DEAD_TASK,
+        FencingCause.OPERATOR_FENCE,
+        FencingCause.DEAD_TASK,
     )
 
 
 def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> FencingVerdict:
     """`init` ended the transaction. Only its sender's first write shows that it is a producer."""
     comeback, cause = story.comeback, story.taker
-    other = {Cause.TAKEOVER: Cause.APPLICATION_RETURNED, Cause.APPLICATION_RETURNED: Cause.TAKEOVER}[cause]
+    other = {
+        FencingCause.TAKEOVER: FencingCause.APPLICATION_RETURNED,
+        FencingCause.APPLICATION_RETURNED: FencingCause.TAKEOVER,
+    }[cause]
     alternatives = (
         *([other] if comeback is not None else ()),
-        *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
-        *([Cause.DEAD_TASK] if story.abort is not None and not story.init_came_at_once else ()),
-        *([Cause.OWN_ABORT] if could_be_own else ()),
-        *([Cause.OWN_EPOCH] if not story.refusals and not story.is_kip_890 else ()),
+        *([FencingCause.OPERATOR_FENCE] if not story.new_one_works else ()),
+        *([FencingCause.DEAD_TASK] if story.abort is not None and not story.init_came_at_once else ()),
+        *([FencingCause.OWN_ABORT] if could_be_own else ()),
+        *([FencingCause.OWN_EPOCH] if not story.refusals and not story.is_kip_890 else ()),
     )
     said = f"A new producer took {_whose(key)} over: {_moved(key, init)}."
-    if comeback is not None and cause is Cause.APPLICATION_RETURNED:
+    if comeback is not None and cause is FencingCause.APPLICATION_RETURNED:
         said = f"{comeback.sentence} {_whose(key)}: {_moved(key, init)}."
     elif comeback is not None:
         said += " Two members of its thread alternate in the group, as with two processes and a copied state directory."
@@ -295,28 +298,31 @@ def _over_idle(key: FencingKey, story: _Story) -> FencingVerdict | None:
         return None
     if story.refusals:
         return _verdict(
-            Cause.ZOMBIE_REFUSED,
+            FencingCause.ZOMBIE_REFUSED,
             Confidence.CERTAIN,
             init,
             f"A new producer of {key.transactional_id} had started ({_moved(key, init)}) with no transaction open, "
             f"and the old one still tried to write. The broker rejected all of it.",
         )
-    unseen: tuple[Cause, ...] = ()
+    unseen: tuple[FencingCause, ...] = ()
     if init.producer_id != own.producer_id:
-        cause = Cause.EPOCHS_USED_UP
+        cause = FencingCause.EPOCHS_USED_UP
         # The epochs of two producer ids do not show whether records between them are missing.
-        unseen = (story.taker, Cause.TIMEOUT)
+        unseen = (story.taker, FencingCause.TIMEOUT)
         said = f"The epochs of producer id {own.producer_id} are used up, so the next init got another id: "
     else:
-        cause, said = Cause.CLEAN_RESTART, f"{key.transactional_id} was initialised again with no transaction open: "
+        cause, said = (
+            FencingCause.CLEAN_RESTART,
+            f"{key.transactional_id} was initialised again with no transaction open: ",
+        )
     return _verdict(
         cause,
         Confidence.LIKELY,
         init,
         f"{said}{_moved(key, init)}. No producer was fenced, unless the old one is still alive.",
-        Cause.ZOMBIE_REFUSED,
-        *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
-        Cause.OWN_EPOCH,
+        FencingCause.ZOMBIE_REFUSED,
+        *([FencingCause.OPERATOR_FENCE] if not story.new_one_works else ()),
+        FencingCause.OWN_EPOCH,
         *unseen,
     )
 
@@ -325,11 +331,11 @@ def _refused_only(key: FencingKey, story: _Story) -> FencingVerdict | None:
     if not story.refusals:
         return None
     return FencingVerdict(
-        cause=Cause.UNEXPLAINED,
+        cause=FencingCause.UNEXPLAINED,
         confidence=Confidence.OPEN,
         at_ms=story.refusals[0].at_ms,
         sentence=f"{_name(key)} was fenced, and the journal, as far as it is read, does not show the cause.",
-        alternatives=(story.taker, Cause.TIMEOUT, Cause.OPERATOR_FENCE),
+        alternatives=(story.taker, FencingCause.TIMEOUT, FencingCause.OPERATOR_FENCE),
     )
 
 
@@ -343,7 +349,7 @@ def _with_refusals(verdict: FencingVerdict, story: _Story) -> FencingVerdict:
 
 
 def _verdict(
-    cause: Cause, confidence: Confidence, record: RecordedState, sentence: str, *alternatives: Cause
+    cause: FencingCause, confidence: Confidence, record: RecordedState, sentence: str, *alternatives: FencingCause
 ) -> FencingVerdict:
     return FencingVerdict(
         cause=cause,

@@ -23,7 +23,7 @@ class FencingKind(StrEnum):
     MARKER = "marker"
 
 
-class Cause(StrEnum):
+class FencingCause(StrEnum):
     """docs/fencing.md has a row for each: the evidence, the alternatives and the confidence.
 
     The last four are not fencing. They have names because they look like it.
@@ -51,7 +51,9 @@ class Cause(StrEnum):
         return self not in _NO_FENCING
 
 
-_NO_FENCING = frozenset({Cause.CLEAN_RESTART, Cause.OWN_ABORT, Cause.OWN_EPOCH, Cause.EPOCHS_USED_UP})
+_NO_FENCING = frozenset(
+    {FencingCause.CLEAN_RESTART, FencingCause.OWN_ABORT, FencingCause.OWN_EPOCH, FencingCause.EPOCHS_USED_UP}
+)
 
 
 class Confidence(StrEnum):
@@ -87,11 +89,11 @@ class Case(msgspec.Struct, frozen=True):
 class FencingVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """sentence: for a person on call. at_ms: the time of the event, by the clock of its first record."""
 
-    cause: Cause
+    cause: FencingCause
     confidence: Confidence
     at_ms: int
     sentence: str
-    alternatives: tuple[Cause, ...] = ()
+    alternatives: tuple[FencingCause, ...] = ()
 
 
 class FencingEvent(msgspec.Struct, frozen=True, kw_only=True):

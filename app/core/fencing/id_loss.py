@@ -1,6 +1,6 @@
 """Decide, before a worker initialises its id again, whether another producer has initialised it since.
 
-The result is no fencing event and has no cause: `cases.py` judges those, with all evidence. A worker has the journal of
+The result is no fencing event and has no cause: `cause.py` judges those, with all evidence. A worker has the journal of
 its own id alone, and must not fence its successor.
 
 librdkafka reports `_FENCED` after a timeout and after a takeover. The journal distinguishes them for clients before

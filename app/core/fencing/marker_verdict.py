@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.fencing.evidence import CommandVerb, CommandWord, CoordinatorRecord, Evidence, MarkerRecord
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, FencingVerdict
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKey, FencingVerdict
 from app.core.fencing.steps import IDLE
 from app.core.journals.live_transactions import EpochStep, LiveTransaction, RecordedState
 from app.core.journals.transaction_state import TransactionStatus
@@ -66,18 +66,18 @@ def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> FencingVerdic
     at_ms = min(one.at_ms for one in markers or commands)
     if is_alive:
         return FencingVerdict(
-            cause=Cause.OPERATOR_ABORT,
+            cause=FencingCause.OPERATOR_ABORT,
             confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
             at_ms=at_ms,
             sentence=f"{by} the open transaction {what} Its coordinator still had it open: its records there are "
             f"lost, and the rest of it may still be committed.",
         )
     return FencingVerdict(
-        cause=Cause.HANGING_ENDED,
+        cause=FencingCause.HANGING_ENDED,
         confidence=Confidence.CERTAIN if is_answered or known else Confidence.LIKELY,
         at_ms=at_ms,
         sentence=f"{by} the hanging transaction {what} Its coordinator did not have it; consumers continue.",
-        alternatives=() if is_answered or known else (Cause.OPERATOR_ABORT,),
+        alternatives=() if is_answered or known else (FencingCause.OPERATOR_ABORT,),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.fencing.evidence import ClientWord, Evidence, GroupRecord
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKey, FencingVerdict
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKey, FencingVerdict
 from app.core.runs.task import EventKind
 
 STALE_EPOCH = frozenset({"FENCED_MEMBER_EPOCH", "STALE_MEMBER_EPOCH"})
@@ -32,7 +32,7 @@ def judge_membership(key: FencingKey, evidence: Sequence[Evidence]) -> FencingVe
     later = _reached_after(word, evidence)
     by_epoch = word.error in STALE_EPOCH or (later is not None and later.is_epoch)
     return FencingVerdict(
-        cause=Cause.STALE_MEMBER_EPOCH if by_epoch else Cause.STALE_GENERATION,
+        cause=FencingCause.STALE_MEMBER_EPOCH if by_epoch else FencingCause.STALE_GENERATION,
         confidence=Confidence.LIKELY if later is None else Confidence.CERTAIN,
         at_ms=word.at_ms,
         sentence=_sentence(key, word, later, times=len(refused)),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.core.fencing.evidence import ClientWord, CoordinatorRecord
-from app.core.fencing.fencing_event import Cause, FencingEvent, FencingVerdict
+from app.core.fencing.fencing_event import FencingCause, FencingEvent, FencingVerdict
 from app.kit.storable import storable_text
 
 KEPT_FOR = timedelta(days=30)
@@ -79,7 +79,7 @@ class FencingFilter(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str | None = None
     of_group: GroupLosses | None = None
     pipeline: str | None = None
-    cause: Cause | None = None
+    cause: FencingCause | None = None
     since: datetime | None = None
     until: datetime | None = None
     with_what_is_none: bool = False

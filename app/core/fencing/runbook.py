@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 
 Runbook = tuple[str, str, str]
 
@@ -16,8 +16,8 @@ _REFUSED_TOGETHER = (
     "The new owner of the partitions reads them again."
 )
 
-_RUNBOOKS: dict[Cause, Runbook] = {
-    Cause.TAKEOVER: (
+_RUNBOOKS: dict[FencingCause, Runbook] = {
+    FencingCause.TAKEOVER: (
         (
             "Check whether the start of the new producer was intended: a restart, a rebalance or a failover is; a "
             "second copy of the program with the same `transactional.id` is not."
@@ -28,7 +28,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _NOTHING_LOST,
     ),
-    Cause.APPLICATION_RETURNED: (
+    FencingCause.APPLICATION_RETURNED: (
         (
             "Find out why the process was away: a long pause, a frozen host, a crash, or a failed thread. Its own "
             "log of that time shows the cause."
@@ -39,7 +39,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _NOTHING_LOST,
     ),
-    Cause.TIMEOUT: (
+    FencingCause.TIMEOUT: (
         (
             "Find out what delayed the producer: a slow sink or transform, a paused or frozen process, or an "
             "unreachable broker."
@@ -50,7 +50,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         f"Check that it started again: the old producer can no longer commit. {_NOTHING_LOST}",
     ),
-    Cause.OPERATOR_FENCE: (
+    FencingCause.OPERATOR_FENCE: (
         "Find the user and the reason in the command log.",
         (
             "Check that the program with the id was stopped before, or was started again since: a fenced producer "
@@ -58,7 +58,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _NOTHING_LOST,
     ),
-    Cause.DEAD_TASK: (
+    FencingCause.DEAD_TASK: (
         "Find out why the process died: its log, the log of its Spark executor, the memory of its host.",
         (
             "Check on the pipeline's page that another task has its partitions. If no task had to wait for the "
@@ -66,7 +66,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _NOTHING_LOST,
     ),
-    Cause.COORDINATOR_ABORT: (
+    FencingCause.COORDINATOR_ABORT: (
         (
             "Check whether another client started with the id at that time: a failed start, or a tool that fences "
             "(such as `kafka-transactions.sh`), leaves this record."
@@ -77,7 +77,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         "Check that the producer started again: at its old epoch it can no longer commit.",
     ),
-    Cause.ZOMBIE_REFUSED: (
+    FencingCause.ZOMBIE_REFUSED: (
         (
             "Find the old process and end it: it continued after its successor had started, and may hold "
             "connections, files or locks elsewhere."
@@ -88,7 +88,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         "The data needs no fix: the broker rejected all writes of the old producer.",
     ),
-    Cause.UNEXPLAINED: (
+    FencingCause.UNEXPLAINED: (
         (
             "Check the age of the observer's reading and the start of its complete part: the record of the cause may "
             "not have been read, or compaction has removed it."
@@ -99,7 +99,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         "Check that the refused producer started again, or that its end was intended.",
     ),
-    Cause.STALE_GENERATION: (
+    FencingCause.STALE_GENERATION: (
         (
             "Check the group's rebalances at that time: a member that polls later than `max.poll.interval.ms`, "
             "or sends no heartbeat for `session.timeout.ms`, is removed from the group."
@@ -110,7 +110,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _REFUSED_TOGETHER,
     ),
-    Cause.STALE_MEMBER_EPOCH: (
+    FencingCause.STALE_MEMBER_EPOCH: (
         (
             "Check the group's epochs at that time: a member without a heartbeat for "
             "`group.consumer.session.timeout.ms` is removed from the group."
@@ -121,7 +121,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _REFUSED_TOGETHER,
     ),
-    Cause.OPERATOR_ABORT: (
+    FencingCause.OPERATOR_ABORT: (
         "Find the author of the marker: the coordinator still had this transaction open, so it was not hanging.",
         (
             "Check whether the transaction was committed later. If so, its records in this partition are lost, and "
@@ -132,7 +132,7 @@ _RUNBOOKS: dict[Cause, Runbook] = {
             "the id instead: that ends all of it."
         ),
     ),
-    Cause.HANGING_ENDED: (
+    FencingCause.HANGING_ENDED: (
         "Check that consumers of the partition continue: its last stable offset should be at the high watermark.",
         (
             "Check `transaction.partition.verification.enable` on the brokers, and the versions of brokers and "
@@ -140,22 +140,22 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         "Compare input and output of that time: the records of the hanging transaction were aborted.",
     ),
-    Cause.CLEAN_RESTART: (
+    FencingCause.CLEAN_RESTART: (
         _NOTHING_TO_DO,
         "If no restart was intended, find the user of this `transactional.id`.",
         "If the old producer is still alive and writes, the broker refuses it, and this event reports it.",
     ),
-    Cause.OWN_ABORT: (
+    FencingCause.OWN_ABORT: (
         _NOTHING_TO_DO,
         "If the program aborts often, its own log has the reason.",
         "From KIP-890 on, each commit and abort raises the epoch; a rising epoch alone is no fencing.",
     ),
-    Cause.OWN_EPOCH: (
+    FencingCause.OWN_EPOCH: (
         _NOTHING_TO_DO,
         "The client requested its own next epoch after an error (KIP-360); its log has the error.",
         "If it does so often, check its connection to the brokers.",
     ),
-    Cause.EPOCHS_USED_UP: (
+    FencingCause.EPOCHS_USED_UP: (
         _NOTHING_TO_DO,
         "A producer id has 32,767 epochs; the id got the next producer id, as intended.",
         "If that occurs often, check how often the program restarts.",
@@ -163,6 +163,6 @@ _RUNBOOKS: dict[Cause, Runbook] = {
 }
 
 
-def runbook(cause: Cause) -> Runbook:
+def runbook(cause: FencingCause) -> Runbook:
     """Return three steps in their order; `names` between backticks."""
     return _RUNBOOKS[cause]

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from app.core.fencing import evidence, record, story
 from app.core.fencing import fencing_event as domain_event
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKind
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKind
 from app.core.fencing.runbook import runbook
 from app.core.fencing.service.feed import FencingLine
 from app.core.journals import live_transactions
@@ -80,12 +80,12 @@ class FencingPlace:
 class Verdict(Answer):
     """The verdict about a loss. at: by the clock of the record's broker or client."""
 
-    cause: Cause
+    cause: FencingCause
     is_fencing: Annotated[bool, Field(description="False for events that only look like it, such as a clean restart.")]
     confidence: Confidence
     at: datetime
     sentence: str
-    alternatives: Annotated[list[Cause], Field(description="Other causes that the evidence allows.")]
+    alternatives: Annotated[list[FencingCause], Field(description="Other causes that the evidence allows.")]
 
 
 class Correction(Verdict):

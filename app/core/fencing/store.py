@@ -12,7 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.core.fencing.evidence import Evidence
-from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent, FencingKey, FencingKind, FencingVerdict
+from app.core.fencing.fencing_event import (
+    Confidence,
+    FencingCause,
+    FencingEvent,
+    FencingKey,
+    FencingKind,
+    FencingVerdict,
+)
 from app.core.fencing.record import Correction, FencingFilter, FencingPlace, FencingRecord, kept_id
 from app.core.fencing.tables import fencing_counts, fencing_events
 from app.core.runs.store.runs import as_uuid, cursor_id, cursor_moment
@@ -107,15 +114,15 @@ class FencingStore(DatabaseStore):
         cursor = encode_cursor(rows[limit - 1].at.isoformat(), items[-1].id) if len(rows) > limit else None
         return Page(items=items, next_cursor=cursor)
 
-    async def count_by_cause(self, wanted: FencingFilter) -> dict[Cause, int]:
+    async def count_by_cause(self, wanted: FencingFilter) -> dict[FencingCause, int]:
         """How many of each cause match; causes without any are left out."""
         counted = sa.select(_T.c.cause, sa.func.count().label("events")).where(*_matching(wanted)).group_by(_T.c.cause)
-        counts: Counter[Cause] = Counter()
+        counts: Counter[FencingCause] = Counter()
         for row in await self._db.rows(counted):
             counts[_cause(row.cause)] += row.events
         return dict(counts)
 
-    async def add_told(self, told: Mapping[tuple[str, Cause], int]) -> None:
+    async def add_told(self, told: Mapping[tuple[str, FencingCause], int]) -> None:
         """Count so many more events of these Kafka clusters and causes; locks their counts until the end."""
         rows = [
             {"kafka_cluster_id": cluster, "cause": cause, "told": number}
@@ -128,12 +135,12 @@ class FencingStore(DatabaseStore):
             )
         )
 
-    async def told(self) -> dict[tuple[str, Cause], int]:
+    async def told(self) -> dict[tuple[str, FencingCause], int]:
         """Return the number of events with each cause, by Kafka cluster; a corrected event counts under each of its
         causes.
         """
         rows = await self._db.rows(sa.select(fencing_counts))
-        told: Counter[tuple[str, Cause]] = Counter()
+        told: Counter[tuple[str, FencingCause]] = Counter()
         for row in rows:
             told[row.kafka_cluster_id, _cause(row.cause)] += row.told
         return dict(told)
@@ -211,9 +218,9 @@ def _place(row: sa.Row[Any]) -> FencingPlace:
     )
 
 
-def _cause(word: str) -> Cause:
+def _cause(word: str) -> FencingCause:
     """While servers of two releases run, the newer one may write a cause that this one does not know."""
-    return Cause(word) if word in set(Cause) else Cause.UNEXPLAINED
+    return FencingCause(word) if word in set(FencingCause) else FencingCause.UNEXPLAINED
 
 
 def _record(row: sa.Row[Any]) -> FencingRecord:

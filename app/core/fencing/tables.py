@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKind
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKind
 from app.kit.db.columns import UUID, generated_uuid, integer, json, metadata, moment, one_of, text
 
 fencing_events = sa.Table(
@@ -36,7 +36,7 @@ fencing_events = sa.Table(
     moment("told_at"),
     moment("changed_at"),
     one_of("kind", FencingKind),
-    one_of("cause", Cause),
+    one_of("cause", FencingCause),
     one_of("confidence", Confidence),
     # The identity of a loss: reports of any number of servers make one row.
     sa.UniqueConstraint(

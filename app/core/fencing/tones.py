@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 
 TONES: tuple[tuple[str, str], ...] = (
-    (Cause.TAKEOVER, "warn"),
-    (Cause.APPLICATION_RETURNED, "warn"),
-    (Cause.TIMEOUT, "bad"),
-    (Cause.OPERATOR_FENCE, "busy"),
-    (Cause.DEAD_TASK, "busy"),
-    (Cause.COORDINATOR_ABORT, "warn"),
-    (Cause.ZOMBIE_REFUSED, "warn"),
-    (Cause.UNEXPLAINED, "bad"),
-    (Cause.STALE_GENERATION, "warn"),
-    (Cause.STALE_MEMBER_EPOCH, "warn"),
-    (Cause.OPERATOR_ABORT, "bad"),
-    (Cause.HANGING_ENDED, "busy"),
-    (Cause.CLEAN_RESTART, "idle"),
-    (Cause.OWN_ABORT, "idle"),
-    (Cause.OWN_EPOCH, "idle"),
-    (Cause.EPOCHS_USED_UP, "idle"),
+    (FencingCause.TAKEOVER, "warn"),
+    (FencingCause.APPLICATION_RETURNED, "warn"),
+    (FencingCause.TIMEOUT, "bad"),
+    (FencingCause.OPERATOR_FENCE, "busy"),
+    (FencingCause.DEAD_TASK, "busy"),
+    (FencingCause.COORDINATOR_ABORT, "warn"),
+    (FencingCause.ZOMBIE_REFUSED, "warn"),
+    (FencingCause.UNEXPLAINED, "bad"),
+    (FencingCause.STALE_GENERATION, "warn"),
+    (FencingCause.STALE_MEMBER_EPOCH, "warn"),
+    (FencingCause.OPERATOR_ABORT, "bad"),
+    (FencingCause.HANGING_ENDED, "busy"),
+    (FencingCause.CLEAN_RESTART, "idle"),
+    (FencingCause.OWN_ABORT, "idle"),
+    (FencingCause.OWN_EPOCH, "idle"),
+    (FencingCause.EPOCHS_USED_UP, "idle"),
 )

@@ -13,7 +13,7 @@ from app.core.access.store.commands import CommandStore
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.evidence import ClientWord
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.service import feed as fencing_feed
 from app.core.fencing.service.feed import FencingLine
@@ -91,7 +91,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     series: list[RunSample]
     hanging: tuple[HangingLine, ...]
     fencings: tuple[FencingLine, ...]
-    fencing_counts: dict[Cause, int]
+    fencing_counts: dict[FencingCause, int]
     happened: tuple[Happening, ...]
     clusters: tuple[str, ...]
 

@@ -31,7 +31,8 @@ IntervalMs = Annotated[int | None, Bound(LONGEST_INTERVAL_MS, counted_as="interv
 class TaskState(StrEnum):
     """
     STARTING ─▶ RUNNING ⇄ PAUSED;  RUNNING ─▶ BACKING_OFF ─▶ STARTING;  any ─▶ DRAINING ─▶ DRAINED
-    FENCED asks the server whether this attempt is still the current one: REBUILDING (back to STARTING) or SUPERSEDED.
+    FENCED ─▶ RUNNING (STARTING without membership) after the ownership check and a new init; ─▶ SUPERSEDED if another
+    attempt is current.
     """
 
     STARTING = "starting"
@@ -57,6 +58,8 @@ class GoneBy(StrEnum):
 
 
 class EventKind(StrEnum):
+    """REBUILT: the ownership check allowed a fenced attempt to initialise its id again; reported before that init."""
+
     ASSIGNED = "assigned"
     REVOKED = "revoked"
     LOST = "lost"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds
 from app.core.hanging.report import SearchReport
@@ -213,7 +213,7 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
                 gauge.labels(name).set(value)
 
 
-def _fencings(registry: CollectorRegistry, told: dict[str, dict[Cause, int]]) -> None:
+def _fencings(registry: CollectorRegistry, told: dict[str, dict[FencingCause, int]]) -> None:
     """Add counts from Postgres: equal on every server, and kept through a restart."""
     events = Counter(
         "fenceline_fencing_events",

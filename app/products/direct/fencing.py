@@ -12,8 +12,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.core.fencing.cases import joined, told
-from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent, FencingKind
+from app.core.fencing.cases import joined
+from app.core.fencing.cause import judge_case
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingEvent, FencingKind
 from app.core.fencing.record import FencingPlace, place_of
 from app.core.fencing.runbook import runbook
 from app.core.fencing.steps import cases_of
@@ -39,12 +40,12 @@ class ToldEvent(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int
     producer_epoch: int
     kind: FencingKind
-    cause: Cause
+    cause: FencingCause
     is_fencing: bool
     confidence: Confidence
     at: datetime
     sentence: str
-    alternatives: tuple[Cause, ...]
+    alternatives: tuple[FencingCause, ...]
     place: FencingPlace
     id: str | None = None
     cluster: str | None = None
@@ -54,7 +55,7 @@ class ToldEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str | None
-    cause: Cause | None
+    cause: FencingCause | None
     hours: float | None
     with_what_is_none: bool
     limit: int
@@ -130,7 +131,7 @@ class OfJournal:
             for name, live in self._live.ids.items()
             if wanted.transactional_id in (None, name)
             for case in joined(cases_of(live, kafka_cluster_id=""))
-            if (event := told(case)) is not None
+            if (event := judge_case(case)) is not None
         )
         found = [
             event
@@ -168,7 +169,7 @@ def fencing(
         str | None, typer.Argument(metavar="ID", help="The events of one transactional id, with their evidence.")
     ] = None,
     *,
-    cause: Annotated[Cause | None, typer.Option(help="Only this cause, also if it is no fencing.")] = None,
+    cause: Annotated[FencingCause | None, typer.Option(help="Only this cause, also if it is no fencing.")] = None,
     pipeline: Annotated[
         str | None, typer.Option(help="Only of this pipeline.", autocompletion=names_of("pipelines"))
     ] = None,
@@ -264,5 +265,5 @@ def _cause(one: ToldEvent) -> Text:
     return Text(_words(one.cause), style="red" if one.is_fencing else "dim")
 
 
-def _words(cause: Cause) -> str:
+def _words(cause: FencingCause) -> str:
     return cause.replace("_", " ")

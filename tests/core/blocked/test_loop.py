@@ -15,7 +15,7 @@ from app.core.access.service import command_log
 from app.core.blocked.brokers import FencedProducer, NotEnded, TransactionBrokers
 from app.core.blocked.facts import KnownTransaction, Refused
 from app.core.blocked.loop import DeadTasks
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
 from app.core.pipelines.pipeline import PipelineDefinition
@@ -126,7 +126,7 @@ async def test_transaction_of_a_dead_task_is_ended_once_and_reported(scene: Scen
     assert command.details["run"] == run_id
     (record,) = await scene.events()
     verdict = record.event.verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.DEAD_TASK, Confidence.CERTAIN)
     assert "the cluster manager reports" in verdict.sentence
     assert record.place.pipeline == "flights"
     assert loop.counts() == {(CLUSTER, "ended"): 1}
@@ -231,7 +231,7 @@ async def test_another_server_continues_after_a_crash(scene: Scene) -> None:
     await scene.loop().turn()
     assert scene.brokers.ended == [(ID, 7, 4)] * 2
     (record,) = await scene.events()
-    assert record.event.verdict.cause is Cause.DEAD_TASK
+    assert record.event.verdict.cause is FencingCause.DEAD_TASK
     # It was done: whoever comes now finds the epoch that it left.
     scene.brokers.known = replace(OPEN, state="CompleteAbort", producer_epoch=5)
     await scene.loop().turn()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from app.core.fencing.cases import told
-from app.core.fencing.fencing_event import Cause, FencingEvent
+from app.core.fencing.cause import judge_case
+from app.core.fencing.fencing_event import FencingCause, FencingEvent
 from app.core.fencing.steps import cases_of
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.core.journals.record_batch import RecordBatch
@@ -46,7 +46,7 @@ class Coordinator:
         self.transactional_id = transactional_id
         self.version, self.client = client.value
         self.batches: list[RecordBatch] = []
-        self.truth: dict[tuple[int, int], Cause] = {}
+        self.truth: dict[tuple[int, int], FencingCause] = {}
         self.robbed: set[tuple[int, int]] = set()
         self.now_ms = now_ms
         self.producer_id, self.epoch = 7, epoch - 1
@@ -67,12 +67,12 @@ class Coordinator:
         """A producer starts; with a transaction open it must retry, which it does after `retry_ms`."""
         self.now_ms += after_ms
         if self.is_open:
-            self.truth[self.owner] = Cause.TAKEOVER
+            self.truth[self.owner] = FencingCause.TAKEOVER
             self._abort_at_next_epoch()
             self.now_ms += retry_ms
         elif self.has_owner:
             exhausted = self.epoch >= EXHAUSTED
-            self.truth[self.owner] = Cause.EPOCHS_USED_UP if exhausted else Cause.CLEAN_RESTART
+            self.truth[self.owner] = FencingCause.EPOCHS_USED_UP if exhausted else FencingCause.CLEAN_RESTART
         self._next_owner()
 
     def fence(self, *, after_ms: int = 100) -> None:
@@ -80,13 +80,13 @@ class Coordinator:
         victim = self.owner
         self.init(after_ms=after_ms, retry_ms=100)
         if victim in self.truth:
-            self.truth[victim] = Cause.OPERATOR_FENCE
+            self.truth[victim] = FencingCause.OPERATOR_FENCE
         self.has_owner = False
 
     def end_dead(self, *, after_ms: int = 3_000) -> None:
         """EndTxn at the owner's epoch, by a server with a report of its death."""
         self.now_ms += after_ms
-        self.truth[self.owner] = Cause.DEAD_TASK
+        self.truth[self.owner] = FencingCause.DEAD_TASK
         self._abort_at_next_epoch()
         self.has_owner = False
 
@@ -104,7 +104,7 @@ class Coordinator:
     def time_out(self, *, scanned_after_ms: int = 3_000) -> None:
         # The coordinator's own look decides, by its clock, which may be far ahead of the one that it began by.
         self.now_ms = max(self.now_ms, self._start_ms + TIMEOUT_MS) + scanned_after_ms
-        self.truth[self.owner] = Cause.TIMEOUT
+        self.truth[self.owner] = FencingCause.TIMEOUT
         self._abort_at_next_epoch()
         self.has_owner = False
 
@@ -112,7 +112,7 @@ class Coordinator:
         self.now_ms += after_ms
         is_last = self.epoch >= EXHAUSTED
         if self.client == 2 and prepare is S.PREPARE_ABORT:
-            self.truth[self.owner] = Cause.OWN_ABORT
+            self.truth[self.owner] = FencingCause.OWN_ABORT
         if self.client == 2:
             self.epoch += 1
         self._write(prepare, client=self.client)
@@ -174,5 +174,5 @@ def events_of(batches: list[RecordBatch]) -> dict[tuple[int, int], FencingEvent]
     return {
         (event.key.producer_id, event.key.producer_epoch): event
         for case in (cases_of(live_of(batches), kafka_cluster_id=CLUSTER) if batches else ())
-        if (event := told(case)) is not None
+        if (event := judge_case(case)) is not None
     }

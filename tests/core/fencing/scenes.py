@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.fencing.cases import case_of_command, case_of_marker, case_of_word, joined, told
+from app.core.fencing.cases import case_of_command, case_of_marker, case_of_word, joined
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import ClientWord, CommandWord, CoordinatorRecord, MarkerRecord
 from app.core.fencing.fencing_event import Case, FencingEvent, FencingKind
 from app.core.fencing.steps import cases_of
@@ -42,7 +43,7 @@ def recorded_group(version: str, group: str) -> LiveGroup:
 def events(live: LiveTransaction, *more: Case | None) -> dict[tuple[int, FencingKind], FencingEvent]:
     """By the ended epoch and the kind."""
     cases = [*cases_of(live, kafka_cluster_id=CLUSTER), *(case for case in more if case is not None)]
-    found = [event for case in joined(cases) if (event := told(case)) is not None]
+    found = [event for case in joined(cases) if (event := judge_case(case)) is not None]
     return {(event.key.producer_epoch, event.key.kind): event for event in found}
 
 
@@ -107,4 +108,4 @@ def marker_event(found: MarkerRecord, live: LiveTransaction | None, *more: Case)
     case = case_of_marker(found, kafka_cluster_id=CLUSTER, producer_id=7, producer_epoch=0, live=live)
     cases = joined([*([case] if case else ()), *more])
     assert len(cases) <= 1
-    return told(cases[0]) if cases else None
+    return judge_case(cases[0]) if cases else None

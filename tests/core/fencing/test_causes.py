@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKind
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKind
 from app.core.journals.transaction_state import TransactionStatus
 from tests.core.fencing.coordinator import TIMEOUT_MS, Client, Coordinator
 from tests.core.fencing.scenes import (
@@ -23,8 +23,8 @@ from tests.core.fencing.scenes import (
 def test_takeover_of_an_open_transaction(version: str) -> None:
     live = recorded_ids(version)["taken-0"]
     event = epoch_event(live, 0)
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.TAKEOVER, Confidence.LIKELY)
-    assert event.verdict.alternatives == (Cause.OWN_EPOCH,)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.TAKEOVER, Confidence.LIKELY)
+    assert event.verdict.alternatives == (FencingCause.OWN_EPOCH,)
     assert records(event) == [
         (TransactionStatus.ONGOING, 0),
         (TransactionStatus.PREPARE_ABORT, 1),
@@ -40,7 +40,7 @@ def test_takeover_of_an_open_transaction(version: str) -> None:
 def test_takeover_is_certain_when_the_old_one_was_refused(version: str) -> None:
     live = recorded_ids(version)["taken-0"]
     verdict = epoch_event(live, 0, felt(live, word(), epoch=0)).verdict
-    assert (verdict.cause, verdict.confidence, verdict.alternatives) == (Cause.TAKEOVER, Confidence.CERTAIN, ())
+    assert (verdict.cause, verdict.confidence, verdict.alternatives) == (FencingCause.TAKEOVER, Confidence.CERTAIN, ())
     assert "instance 0 task 1 attempt 2 on w1" in verdict.sentence
 
 
@@ -50,10 +50,10 @@ def test_takeover_whose_producer_has_not_written_may_be_an_operators(client: Cli
     coordinator.begin()
     coordinator.init(after_ms=300)
     verdict = epoch_event(coordinator.live, 0).verdict
-    assert verdict.cause is Cause.TAKEOVER
-    assert Cause.OPERATOR_FENCE in verdict.alternatives
+    assert verdict.cause is FencingCause.TAKEOVER
+    assert FencingCause.OPERATOR_FENCE in verdict.alternatives
     coordinator.begin()
-    assert Cause.OPERATOR_FENCE not in epoch_event(coordinator.live, 0).verdict.alternatives
+    assert FencingCause.OPERATOR_FENCE not in epoch_event(coordinator.live, 0).verdict.alternatives
 
 
 def test_takeover_of_a_kip_890_client_needs_an_immediate_init() -> None:
@@ -63,8 +63,8 @@ def test_takeover_of_a_kip_890_client_needs_an_immediate_init() -> None:
     coordinator.init(after_ms=4_000, retry_ms=100)
     coordinator.begin()
     verdict = epoch_event(coordinator.live, 0).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.TAKEOVER, Confidence.LIKELY)
-    assert verdict.alternatives == (Cause.OWN_ABORT,)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.TAKEOVER, Confidence.LIKELY)
+    assert verdict.alternatives == (FencingCause.OWN_ABORT,)
 
 
 # Timeout
@@ -74,9 +74,9 @@ def test_takeover_of_a_kip_890_client_needs_an_immediate_init() -> None:
 def test_transaction_timeout(version: str) -> None:
     live = recorded_ids(version)["late-0"]
     event = epoch_event(live, 0)
-    assert event.verdict.cause is Cause.TIMEOUT
+    assert event.verdict.cause is FencingCause.TIMEOUT
     # Nobody has come since, so whether somebody's init ended it in the same moment is open.
-    assert event.verdict.alternatives == (Cause.TAKEOVER, Cause.OPERATOR_FENCE)
+    assert event.verdict.alternatives == (FencingCause.TAKEOVER, FencingCause.OPERATOR_FENCE)
     assert "its timeout of 1 s was over" in event.verdict.sentence
     assert [status for status, _ in records(event)][:2] == [TransactionStatus.ONGOING, TransactionStatus.PREPARE_ABORT]
 
@@ -88,7 +88,7 @@ def test_timeout_is_certain_after_a_later_init(client: Client) -> None:
     coordinator.time_out()
     coordinator.init(after_ms=20_000)
     verdict = epoch_event(coordinator.live, 0).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.TIMEOUT, Confidence.CERTAIN)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.TIMEOUT, Confidence.CERTAIN)
     # The coordinator's own epoch was nobody's: the restart after it took nothing from anybody.
     assert list(events(coordinator.live)) == [(0, FencingKind.EPOCH)]
 
@@ -100,8 +100,8 @@ def test_takeover_after_the_timeout_was_over_may_be_either(client: Client) -> No
     coordinator.begin()
     coordinator.init(after_ms=TIMEOUT_MS + 1_000)
     verdict = epoch_event(coordinator.live, 0).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.TIMEOUT, Confidence.LIKELY)
-    assert Cause.TAKEOVER in verdict.alternatives
+    assert (verdict.cause, verdict.confidence) == (FencingCause.TIMEOUT, Confidence.LIKELY)
+    assert FencingCause.TAKEOVER in verdict.alternatives
 
 
 # The coordinator's abort
@@ -115,8 +115,8 @@ def test_coordinator_abort_without_a_reason_is_open(client: Client) -> None:
     coordinator.init(after_ms=100)
     coordinator.batches.pop()
     event = epoch_event(coordinator.live, 0)
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.COORDINATOR_ABORT, Confidence.OPEN)
-    assert event.verdict.alternatives == (Cause.TAKEOVER, Cause.OPERATOR_FENCE, Cause.DEAD_TASK)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.COORDINATOR_ABORT, Confidence.OPEN)
+    assert event.verdict.alternatives == (FencingCause.TAKEOVER, FencingCause.OPERATOR_FENCE, FencingCause.DEAD_TASK)
 
 
 @before_kip_890
@@ -140,12 +140,12 @@ def test_abort_of_another_transaction_proves_nothing(client: Client) -> None:
 @both_versions
 def test_zombie_refused_corrects_a_clean_restart(version: str) -> None:
     live = recorded_ids(version)["taken-0"]
-    assert epoch_event(live, 2).verdict.cause is Cause.CLEAN_RESTART
+    assert epoch_event(live, 2).verdict.cause is FencingCause.CLEAN_RESTART
     verdict = epoch_event(live, 2, felt(live, word(), epoch=2)).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.ZOMBIE_REFUSED, Confidence.CERTAIN)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.ZOMBIE_REFUSED, Confidence.CERTAIN)
 
 
 def test_refusal_without_a_journal_record_is_unexplained() -> None:
     live = Coordinator().live
     verdict = epoch_event(live, 0, felt(live, word(), epoch=0)).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.UNEXPLAINED, Confidence.OPEN)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.UNEXPLAINED, Confidence.OPEN)

@@ -10,10 +10,10 @@ from functools import cache, partial
 import msgspec
 import pytest
 
-from app.core.fencing.cases import told
+from app.core.fencing.cause import judge_case
 from app.core.fencing.comeback import groups_by_producer, streams_id, with_members
 from app.core.fencing.evidence import MemberRecord
-from app.core.fencing.fencing_event import Cause, Confidence, FencingEvent
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingEvent
 from app.core.fencing.steps import cases_of
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.group_records import TOPIC as GROUPS
@@ -54,14 +54,14 @@ def events_of(scene: str, *, with_groups: bool = True) -> list[FencingEvent]:
     first = min(of_scene, key=lambda live: live.steps[0].record.offset)
     groups = recorded_groups() if with_groups else {}
     cases = [with_members(case, groups, lambda _: []) for case in cases_of(first, kafka_cluster_id=CLUSTER)]
-    return [event for case in cases if (event := told(case)) is not None]
+    return [event for case in cases if (event := judge_case(case)) is not None]
 
 
 @pytest.mark.parametrize("with_groups", [True, False], ids=["groups", "without groups"])
 def test_streams_instance_that_was_restarted_is_no_takeover(with_groups: bool) -> None:
     verdict = events_of("killed-kept", with_groups=with_groups)[0].verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.APPLICATION_RETURNED, Confidence.LIKELY)
-    assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.APPLICATION_RETURNED, Confidence.LIKELY)
+    assert verdict.alternatives == (FencingCause.TAKEOVER, FencingCause.OWN_ABORT)
     assert verdict.sentence.startswith("The application killed-kept returned. Only its process ")
     assert "into orders.copied" in verdict.sentence
     assert ("left group killed-kept and rejoined it" in verdict.sentence) is with_groups
@@ -71,8 +71,8 @@ def test_streams_instance_that_was_restarted_is_no_takeover(with_groups: bool) -
 def test_streams_instance_that_aborts_seconds_before_its_next_producer_begins_has_lost_nothing(scene: str) -> None:
     """Recorded on a busy machine: it aborted by itself after it was removed from the group."""
     verdict = events_of(scene)[0].verdict
-    assert verdict.cause is Cause.OWN_ABORT
-    assert verdict.alternatives == (Cause.APPLICATION_RETURNED,)
+    assert verdict.cause is FencingCause.OWN_ABORT
+    assert verdict.alternatives == (FencingCause.APPLICATION_RETURNED,)
 
 
 @pytest.mark.parametrize("member_id", ["after", "before"], ids=["classic", "streams"])
@@ -89,11 +89,11 @@ def test_streams_instance_that_was_frozen_is_no_takeover(member_id: str) -> None
         MemberChange("before", "", client, "/10.0.0.1", ended_ms - 6_000, 5, has_left=True, members=1),
         MemberChange(member_id, "", client, "/10.0.0.1", ended_ms + 300, 6, has_left=False, members=2),
     )
-    event = told(with_members(case, {"orders": LiveGroup("orders", changes=changes)}, lambda _: []))
+    event = judge_case(with_members(case, {"orders": LiveGroup("orders", changes=changes)}, lambda _: []))
     assert event is not None
     verdict = event.verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.APPLICATION_RETURNED, Confidence.LIKELY)
-    assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.APPLICATION_RETURNED, Confidence.LIKELY)
+    assert verdict.alternatives == (FencingCause.TAKEOVER, FencingCause.OWN_ABORT)
     assert "left group orders and rejoined it" in verdict.sentence
     assert ("so its process continued" in verdict.sentence) is (member_id == "before")
 
@@ -101,14 +101,14 @@ def test_streams_instance_that_was_frozen_is_no_takeover(member_id: str) -> None
 @pytest.mark.parametrize("scene", ["frozen-past-transaction", "frozen-past-both", "killed-fresh"])
 def test_timeout_of_a_streams_instance_stays_a_timeout(scene: str) -> None:
     verdict = events_of(scene)[0].verdict
-    assert verdict.cause is Cause.TIMEOUT
-    assert Cause.TAKEOVER not in verdict.alternatives
+    assert verdict.cause is FencingCause.TIMEOUT
+    assert FencingCause.TAKEOVER not in verdict.alternatives
 
 
 def test_short_freeze_is_no_event_of_its_own() -> None:
     """The recording ends the instance's last transaction, long after the thaw."""
     events = events_of("frozen-short")
-    assert [event.verdict.cause for event in events] == [Cause.TIMEOUT]
+    assert [event.verdict.cause for event in events] == [FencingCause.TIMEOUT]
     assert events[0].verdict.at_ms - _first_commit_ms("frozen-short") > SHORT_MS
 
 
@@ -120,8 +120,8 @@ def _first_commit_ms(scene: str) -> int:
 
 def test_replaced_thread_ends_its_own_transaction_and_the_new_one_has_another_id() -> None:
     events = events_of("thread-replaced")
-    assert [event.verdict.cause for event in events] == [Cause.OWN_ABORT]
-    assert Cause.TAKEOVER not in events[0].verdict.alternatives
+    assert [event.verdict.cause for event in events] == [FencingCause.OWN_ABORT]
+    assert FencingCause.TAKEOVER not in events[0].verdict.alternatives
     numbers = {parts.thread for name in recorded_transactions() if (parts := streams_id(name))}
     assert numbers == {"1", "2"}
 
@@ -129,11 +129,11 @@ def test_replaced_thread_ends_its_own_transaction_and_the_new_one_has_another_id
 def test_two_processes_with_a_copied_state_directory_are_a_takeover() -> None:
     """The negative control: the second one looks like a restart, until the first one initialises the id again."""
     first, *others = events_of("copied-folder")
-    assert Cause.TAKEOVER in (first.verdict.cause, *first.verdict.alternatives)
+    assert FencingCause.TAKEOVER in (first.verdict.cause, *first.verdict.alternatives)
     assert len(others) >= 3
     for event in others:
-        assert event.verdict.cause is Cause.TAKEOVER
-        assert Cause.APPLICATION_RETURNED in event.verdict.alternatives
+        assert event.verdict.cause is FencingCause.TAKEOVER
+        assert FencingCause.APPLICATION_RETURNED in event.verdict.alternatives
         assert "alternate in the group" in event.verdict.sentence
 
 
@@ -177,7 +177,7 @@ def _named(by_producer: dict[int, list[str]], producer_id: int) -> list[str]:
     return by_producer.get(producer_id, [])
 
 
-def verdict_of(live: LiveTransaction, *changes: MemberChange, is_refused: bool = False) -> Cause:
+def verdict_of(live: LiveTransaction, *changes: MemberChange, is_refused: bool = False) -> FencingCause:
     """Of the first loss; the group stores offsets of its producer."""
     offsets = {("orders", 0): CommittedOffset(OffsetCommit(3), 1, 7, 0)}
     groups = {"g": LiveGroup("g", changes=changes, offsets=offsets)}
@@ -187,7 +187,7 @@ def verdict_of(live: LiveTransaction, *changes: MemberChange, is_refused: bool =
     case = with_members(cases_of(live, kafka_cluster_id=CLUSTER)[0], groups, names)
     if is_refused:
         case = msgspec.structs.replace(case, evidence=(*case.evidence, *felt(live, word(), epoch=0).evidence))
-    event = told(case)
+    event = judge_case(case)
     assert event is not None
     return event.verdict.cause
 
@@ -200,8 +200,8 @@ BACK = change(BEGUN_MS + 3_900, has_left=False, members=1)
 @every_client
 def test_return_of_the_only_member_is_no_takeover(client: Client) -> None:
     live = taken_over(client)
-    assert verdict_of(live) is Cause.TAKEOVER
-    assert verdict_of(live, LEFT, BACK) is Cause.APPLICATION_RETURNED
+    assert verdict_of(live) is FencingCause.TAKEOVER
+    assert verdict_of(live, LEFT, BACK) is FencingCause.APPLICATION_RETURNED
 
 
 @pytest.mark.parametrize(
@@ -219,17 +219,17 @@ def test_return_of_the_only_member_is_no_takeover(client: Client) -> None:
     ids=["host", "client", "two members", "left only", "joined only", "joined first", "long before", "long after"],
 )
 def test_another_client_stays_a_takeover(changes: tuple[MemberChange, ...]) -> None:
-    assert verdict_of(taken_over(Client.TV_0), *changes) is Cause.TAKEOVER
+    assert verdict_of(taken_over(Client.TV_0), *changes) is FencingCause.TAKEOVER
 
 
 def test_static_member_returns_from_another_host() -> None:
     left = change(BEGUN_MS + 2_000, has_left=True, members=0, instance="one")
     back = change(BEGUN_MS + 2_000, has_left=False, members=1, instance="one", host="/10.0.0.2")
-    assert verdict_of(taken_over(Client.TV_0), left, back) is Cause.APPLICATION_RETURNED
+    assert verdict_of(taken_over(Client.TV_0), left, back) is FencingCause.APPLICATION_RETURNED
 
 
 def test_refused_old_producer_excludes_a_return() -> None:
-    assert verdict_of(taken_over(Client.TV_0), LEFT, BACK, is_refused=True) is Cause.TAKEOVER
+    assert verdict_of(taken_over(Client.TV_0), LEFT, BACK, is_refused=True) is FencingCause.TAKEOVER
 
 
 def test_evidence_of_members_is_kept_once_in_journal_order() -> None:

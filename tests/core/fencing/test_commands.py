@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from app.core.fencing.evidence import CommandVerb, CommandWord
-from app.core.fencing.fencing_event import Cause, Confidence, FencingKind
+from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKind
 from tests.core.fencing.coordinator import ID, TIMEOUT_MS, Client, Coordinator
 from tests.core.fencing.scenes import before_kip_890, commanded, epoch_event, events, every_client
 
@@ -32,7 +32,7 @@ def test_operator_fence_is_recognised_by_its_command(client: Client, is_open: bo
     coordinator.fence()
     command = fence_command(coordinator)
     event = epoch_event(coordinator.live, 0, commanded(command))
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.CERTAIN)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.OPERATOR_FENCE, Confidence.CERTAIN)
     assert event.verdict.sentence.startswith(f"ann fenced {ID} (producer 7 epoch 0), because: stuck readers.")
 
 
@@ -46,7 +46,7 @@ def test_command_with_another_answer_does_not_explain_a_takeover() -> None:
     )
     unanswered = fence_command(coordinator, answered=False)
     event = epoch_event(coordinator.live, 0, commanded(other), commanded(unanswered))
-    assert event.verdict.cause is Cause.TAKEOVER
+    assert event.verdict.cause is FencingCause.TAKEOVER
 
 
 def test_command_without_an_answer_is_likely_until_a_write() -> None:
@@ -54,7 +54,7 @@ def test_command_without_an_answer_is_likely_until_a_write() -> None:
     coordinator.begin()
     coordinator.fence()
     event = epoch_event(coordinator.live, 0, commanded(fence_command(coordinator, answered=False)))
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.LIKELY)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.OPERATOR_FENCE, Confidence.LIKELY)
 
 
 def test_answer_to_a_fence_is_proof_before_the_journal_is_read() -> None:
@@ -62,7 +62,7 @@ def test_answer_to_a_fence_is_proof_before_the_journal_is_read() -> None:
     coordinator = Coordinator()
     coordinator.fence()
     event = epoch_event(live, 0, commanded(fence_command(coordinator)))
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.CERTAIN)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.OPERATOR_FENCE, Confidence.CERTAIN)
     assert events(live, commanded(fence_command(coordinator, answered=False))) == {}
 
 
@@ -88,7 +88,7 @@ def test_end_of_a_dead_task_is_recognised_by_its_command(client: Client) -> None
     coordinator.end_dead()
     command = end_of_dead(coordinator)
     event = epoch_event(coordinator.live, 0, commanded(command))
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.DEAD_TASK, Confidence.CERTAIN)
     assert event.verdict.sentence.startswith(
         f"The reconciler ended the transaction of {ID} (producer 7 epoch 0), because its process is gone. Its "
         "transaction of 3 s into delayed was aborted"
@@ -96,7 +96,7 @@ def test_end_of_a_dead_task_is_recognised_by_its_command(client: Client) -> None
     coordinator.init(after_ms=4_000)
     coordinator.begin()
     later = epoch_event(coordinator.live, 0, commanded(command))
-    assert (later.verdict.cause, later.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
+    assert (later.verdict.cause, later.verdict.confidence) == (FencingCause.DEAD_TASK, Confidence.CERTAIN)
     assert list(events(coordinator.live, commanded(command))) == [(0, FencingKind.EPOCH)]
 
 
@@ -106,7 +106,7 @@ def test_end_of_a_dead_task_is_reported_before_the_journal_is_read() -> None:
     before = coordinator.live
     coordinator.end_dead()
     event = epoch_event(before, 0, commanded(end_of_dead(coordinator)))
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.DEAD_TASK, Confidence.CERTAIN)
 
 
 def test_end_of_a_dead_task_near_an_init_or_timeout_has_alternatives() -> None:
@@ -117,8 +117,8 @@ def test_end_of_a_dead_task_near_an_init_or_timeout_has_alternatives() -> None:
     command = end_of_dead(coordinator)
     coordinator.init(after_ms=300)
     verdict = epoch_event(coordinator.live, 0, commanded(command)).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.DEAD_TASK, Confidence.LIKELY)
-    assert verdict.alternatives == (Cause.TAKEOVER, Cause.TIMEOUT)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.DEAD_TASK, Confidence.LIKELY)
+    assert verdict.alternatives == (FencingCause.TAKEOVER, FencingCause.TIMEOUT)
 
 
 def test_end_of_a_dead_task_without_an_answer_is_likely() -> None:
@@ -128,9 +128,12 @@ def test_end_of_a_dead_task_without_an_answer_is_likely() -> None:
     coordinator.init(after_ms=20_000)
     coordinator.begin()
     without = epoch_event(coordinator.live, 0).verdict
-    assert (without.cause, without.alternatives) == (Cause.TAKEOVER, (Cause.DEAD_TASK, Cause.OWN_EPOCH))
+    assert (without.cause, without.alternatives) == (
+        FencingCause.TAKEOVER,
+        (FencingCause.DEAD_TASK, FencingCause.OWN_EPOCH),
+    )
     verdict = epoch_event(coordinator.live, 0, commanded(end_of_dead(coordinator, answered=False))).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.DEAD_TASK, Confidence.LIKELY)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.DEAD_TASK, Confidence.LIKELY)
 
 
 def test_end_with_another_answer_does_not_explain_a_takeover() -> None:
@@ -139,4 +142,4 @@ def test_end_with_another_answer_does_not_explain_a_takeover() -> None:
     coordinator.init(after_ms=100)
     coordinator.begin()
     other = msgspec.structs.replace(end_of_dead(coordinator), producer_epoch=9)
-    assert epoch_event(coordinator.live, 0, commanded(other)).verdict.cause is Cause.TAKEOVER
+    assert epoch_event(coordinator.live, 0, commanded(other)).verdict.cause is FencingCause.TAKEOVER

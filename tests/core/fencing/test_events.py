@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from app.core.access.service import command_log
 from app.core.fencing.evidence import CommandWord
-from app.core.fencing.fencing_event import Case, Cause, Confidence, FencingKey, FencingKind
+from app.core.fencing.fencing_event import Case, Confidence, FencingCause, FencingKey, FencingKind
 from app.core.fencing.record import KEPT_FOR, FencingFilter, FencingRecord, GroupLosses
 from app.core.fencing.service import events as fencing_events
 from app.core.fencing.store import FencingStore
@@ -53,7 +53,7 @@ async def test_event_is_stored_with_its_evidence(plane: ControlPlane) -> None:
     coordinator.init(after_ms=300)
     assert await tell(plane, *cases(coordinator)) == 1
     (record,) = await kept(plane)
-    assert record.event.verdict.cause is Cause.TAKEOVER
+    assert record.event.verdict.cause is FencingCause.TAKEOVER
     assert record.event.evidence == cases(coordinator)[0].evidence
     assert record.place.partitions == ("delayed-0", "delayed-1")
     assert record.corrections == ()
@@ -89,13 +89,13 @@ async def test_event_of_a_newer_release_is_shown_and_never_changed(plane: Contro
         await uow.commit()
     (before,) = await kept(plane)
     assert before.is_foreign
-    assert before.event.verdict.cause is Cause.UNEXPLAINED
+    assert before.event.verdict.cause is FencingCause.UNEXPLAINED
     assert before.event.verdict.sentence.endswith("(a newer release of Fenceline has written this, as by_magic)")
     assert await tell(plane, *cases(coordinator), refusal((7, 0), at=plane.now)) == 0
     assert await kept(plane) == [before]
     async with plane.uow() as uow:
-        assert await uow.of(FencingStore).count_by_cause(EVERYTHING) == {Cause.UNEXPLAINED: 1}
-        assert await uow.of(FencingStore).told() == {(CLUSTER, Cause.UNEXPLAINED): 1}
+        assert await uow.of(FencingStore).count_by_cause(EVERYTHING) == {FencingCause.UNEXPLAINED: 1}
+        assert await uow.of(FencingStore).told() == {(CLUSTER, FencingCause.UNEXPLAINED): 1}
 
 
 async def test_clean_restart_becomes_a_refused_zombie_with_a_correction(plane: ControlPlane) -> None:
@@ -106,8 +106,8 @@ async def test_clean_restart_becomes_a_refused_zombie_with_a_correction(plane: C
     plane.pass_time(30)
     await tell(plane, refusal((7, 0), at=plane.now))
     (record,) = await kept(plane, FencingFilter())
-    assert record.event.verdict.cause is Cause.ZOMBIE_REFUSED
-    assert [(one.verdict.cause, one.until) for one in record.corrections] == [(Cause.CLEAN_RESTART, plane.now)]
+    assert record.event.verdict.cause is FencingCause.ZOMBIE_REFUSED
+    assert [(one.verdict.cause, one.until) for one in record.corrections] == [(FencingCause.CLEAN_RESTART, plane.now)]
     assert (record.place.pipeline, record.place.task, record.place.attempt) == ("delayed-flights", 1, 2)
     assert record.place.partitions == ("flights-0",)
 
@@ -119,10 +119,10 @@ async def test_journal_explains_an_earlier_client_report(plane: ControlPlane) ->
     coordinator.begin()
     await tell(plane, refusal((7, 0), at=plane.now))
     (record,) = await kept(plane)
-    assert record.event.verdict.cause is Cause.UNEXPLAINED
+    assert record.event.verdict.cause is FencingCause.UNEXPLAINED
     await tell(plane, *cases(coordinator))
     (record,) = await kept(plane)
-    assert (record.event.verdict.cause, record.event.verdict.confidence) == (Cause.TAKEOVER, Confidence.CERTAIN)
+    assert (record.event.verdict.cause, record.event.verdict.confidence) == (FencingCause.TAKEOVER, Confidence.CERTAIN)
 
 
 async def test_several_servers_write_the_same_at_once(plane: ControlPlane) -> None:
@@ -157,8 +157,8 @@ async def test_own_abort_of_a_kip_890_client_only_corrects(plane: ControlPlane) 
     coordinator.begin()
     await tell(plane, *cases(coordinator))
     (record,) = await kept(plane)
-    assert record.event.verdict.cause is Cause.OWN_ABORT
-    assert [one.verdict.cause for one in record.corrections] == [Cause.TIMEOUT]
+    assert record.event.verdict.cause is FencingCause.OWN_ABORT
+    assert [one.verdict.cause for one in record.corrections] == [FencingCause.TIMEOUT]
 
 
 async def test_list_is_newest_first_filtered_and_paged(plane: ControlPlane) -> None:
@@ -182,7 +182,7 @@ async def test_list_is_newest_first_filtered_and_paged(plane: ControlPlane) -> N
 
         newest_first = ["cluster-4", "cluster-3", "cluster-2", "cluster-1", "cluster-0", CLUSTER]
         assert await found(FencingFilter(), limit=2) == newest_first
-        assert await found(FencingFilter(cause=Cause.TIMEOUT)) == ["cluster-3", "cluster-1"]
+        assert await found(FencingFilter(cause=FencingCause.TIMEOUT)) == ["cluster-3", "cluster-1"]
         assert await found(FencingFilter(kafka_cluster_id="cluster-2")) == ["cluster-2"]
         assert await found(FencingFilter(pipeline="delayed-flights")) == [CLUSTER]
         since, until = plane.now + timedelta(minutes=1), plane.now + timedelta(minutes=3)
@@ -244,7 +244,7 @@ async def test_fence_of_a_crashed_server_is_found_in_the_command_log(plane: Cont
     assert await tell(plane, *cases(coordinator)) == 1
     (record,) = await kept(plane)
     verdict = record.event.verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.LIKELY)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.OPERATOR_FENCE, Confidence.LIKELY)
     assert verdict.sentence.startswith(f"olivia fenced {ID} (producer 7 epoch 0), because: its host is gone.")
     assert command.id in [one.command_id for one in record.event.evidence if isinstance(one, CommandWord)]
     assert await tell(plane, *cases(coordinator)) == 0
@@ -252,7 +252,7 @@ async def test_fence_of_a_crashed_server_is_found_in_the_command_log(plane: Cont
     coordinator.begin()
     await tell(plane, *cases(coordinator))
     (record,) = await kept(plane)
-    assert record.event.verdict.cause is Cause.TAKEOVER
+    assert record.event.verdict.cause is FencingCause.TAKEOVER
 
 
 async def test_long_ids_stay_apart(plane: ControlPlane) -> None:

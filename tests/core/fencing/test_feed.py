@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.record import FencingFilter, GroupLosses
 from app.core.fencing.service import feed as fencing_feed
 from app.core.runs.store.retention import RetentionStore
@@ -44,8 +44,8 @@ async def test_counts_match_the_filter_most_frequent_first(plane: ControlPlane) 
         lately = await fencing_feed.count_by_cause(uow, FencingFilter(since=plane.now), cluster=None)
         with pytest.raises(NotFoundError):
             await fencing_feed.count_by_cause(uow, FencingFilter(), cluster="nobody")
-    assert list(everything.items()) == [(Cause.TIMEOUT, 2), (Cause.TAKEOVER, 1)]
-    assert of_a == {Cause.TAKEOVER: 1}
+    assert list(everything.items()) == [(FencingCause.TIMEOUT, 2), (FencingCause.TAKEOVER, 1)]
+    assert of_a == {FencingCause.TAKEOVER: 1}
     assert lately == {}
 
 
@@ -58,10 +58,10 @@ async def test_counter_only_grows_though_events_are_corrected_and_removed(plane:
         assert (await uow.of(RetentionStore).expire(now=plane.now))["fencing_events"] == 1
         told = (await fencing_feed.told_by_cluster(uow))["a"]
         await uow.commit()
-    assert set(told) == set(Cause)
+    assert set(told) == set(FencingCause)
     assert {cause: number for cause, number in told.items() if number} == {
-        Cause.CLEAN_RESTART: 1,
-        Cause.ZOMBIE_REFUSED: 1,
+        FencingCause.CLEAN_RESTART: 1,
+        FencingCause.ZOMBIE_REFUSED: 1,
     }
 
 
@@ -71,8 +71,8 @@ async def test_confirmed_event_is_not_counted_again(plane: ControlPlane) -> None
         await put_down(plane.uow, takeover("kafka-1", at=plane.now, is_in_use=is_in_use), now=plane.now)
     async with plane.uow() as uow:
         (line,) = (await fencing_feed.list_lines(uow, FencingFilter(), cluster=None)).items
-        assert Cause.OPERATOR_FENCE not in line.record.event.verdict.alternatives
-        assert (await fencing_feed.told_by_cluster(uow))["a"][Cause.TAKEOVER] == 1
+        assert FencingCause.OPERATOR_FENCE not in line.record.event.verdict.alternatives
+        assert (await fencing_feed.told_by_cluster(uow))["a"][FencingCause.TAKEOVER] == 1
 
 
 async def test_losses_of_a_group_include_its_members_and_its_ids(

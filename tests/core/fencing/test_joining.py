@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from app.core.fencing.cases import case_of_word, joined, told
+from app.core.fencing.cases import case_of_word, joined
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import ClientWord, Evidence
-from app.core.fencing.fencing_event import Case, Cause, FencingKey, FencingKind
+from app.core.fencing.fencing_event import Case, FencingCause, FencingKey, FencingKind
 from app.core.fencing.steps import cases_of
 from app.core.runs.task import EventKind
 from tests.core.fencing.coordinator import CLUSTER, ID, Coordinator
@@ -36,10 +37,10 @@ def test_reports_of_another_producer_are_not_joined() -> None:
     coordinator.init(after_ms=100)
     live = coordinator.live
     cases = [*cases_of(live, kafka_cluster_id=CLUSTER), felt(live, word(), epoch=0, producer_id=8)]
-    found = {case.key.producer_id: told(case) for case in joined(cases)}
+    found = {case.key.producer_id: judge_case(case) for case in joined(cases)}
     assert {producer: event and event.verdict.cause for producer, event in found.items()} == {
-        7: Cause.TAKEOVER,
-        8: Cause.UNEXPLAINED,
+        7: FencingCause.TAKEOVER,
+        8: FencingCause.UNEXPLAINED,
     }
 
 
@@ -53,4 +54,4 @@ def test_empty_case_proves_nothing() -> None:
     for kind in FencingKind:
         key = FencingKey(kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=7, producer_epoch=0, kind=kind)
         nothing: tuple[Evidence, ...] = ()
-        assert told(Case(key, nothing)) is None
+        assert judge_case(Case(key, nothing)) is None

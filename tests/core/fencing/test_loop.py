@@ -11,7 +11,7 @@ from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clocks.clock_offset import ClockOffset
 from app.core.clusters.cluster import Cluster
 from app.core.fencing.evidence import MemberRecord
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.loop import FencingRecorder
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
@@ -65,9 +65,9 @@ async def test_ids_with_a_step_are_stored(database: Database, cluster: Cluster) 
     await recorder.turn()
     assert recorder.waiting == 0
     (record,) = await kept(database)
-    assert record.event.verdict.cause is Cause.TAKEOVER
+    assert record.event.verdict.cause is FencingCause.TAKEOVER
     # The newest state only: the new producer has written, so nobody says that it might be an operator's fence.
-    assert Cause.OPERATOR_FENCE not in record.event.verdict.alternatives
+    assert FencingCause.OPERATOR_FENCE not in record.event.verdict.alternatives
     assert record.corrections == ()
 
 
@@ -89,7 +89,7 @@ async def test_changes_of_the_groups_members_are_stored_with_it(database: Databa
     recorder.take(cluster, [coordinator.live])
     await recorder.turn()
     (record,) = await kept(database)
-    assert record.event.verdict.cause is Cause.APPLICATION_RETURNED
+    assert record.event.verdict.cause is FencingCause.APPLICATION_RETURNED
     assert [one.member_id for one in record.event.evidence if isinstance(one, MemberRecord)] == ["m-1", "m-2"]
     assert asked == ["prod"]
     # The same again, and another server's view without the group, change nothing.
@@ -101,9 +101,11 @@ async def test_changes_of_the_groups_members_are_stored_with_it(database: Databa
     assert await kept(database) == [record]
 
 
-@pytest.mark.parametrize(("is_measured", "cause"), [(True, Cause.APPLICATION_RETURNED), (False, Cause.TAKEOVER)])
+@pytest.mark.parametrize(
+    ("is_measured", "cause"), [(True, FencingCause.APPLICATION_RETURNED), (False, FencingCause.TAKEOVER)]
+)
 async def test_clock_skew_of_two_brokers_makes_one_event(
-    database: Database, cluster: Cluster, is_measured: bool, cause: Cause
+    database: Database, cluster: Cluster, is_measured: bool, cause: FencingCause
 ) -> None:
     """The group's coordinator is five minutes behind. The control: uncorrected times make another event."""
     coordinator = taken_over()

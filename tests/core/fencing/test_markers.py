@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from app.core.fencing.cases import case_of_marker, told
+from app.core.fencing.cases import case_of_marker
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import CommandVerb, CommandWord, MarkerRecord
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.journals.record_batch import Marker, RecordBatch, read_marker, read_records, split_batches
 from tests.core.fencing.coordinator import CLUSTER, ID, Client, Coordinator
 from tests.core.fencing.scenes import (
@@ -25,7 +26,7 @@ def test_operator_abort_of_a_transaction_that_its_coordinator_has_open(client: C
     coordinator.begin()
     event = marker_event(marker(at_ms=coordinator.now_ms + 500), coordinator.live)
     assert event is not None
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_ABORT, Confidence.LIKELY)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.OPERATOR_ABORT, Confidence.LIKELY)
     assert event.key.transactional_id == ID
 
 
@@ -40,14 +41,14 @@ def test_hanging_transaction_ended(client: Client) -> None:
         # Whether the id has stood still since, or gone on.
         event = marker_event(ended, coordinator.live)
         assert event is not None
-        assert (event.verdict.cause, event.verdict.confidence) == (Cause.HANGING_ENDED, Confidence.CERTAIN)
+        assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.HANGING_ENDED, Confidence.CERTAIN)
         coordinator.init(after_ms=1_000)
 
 
 def test_hanging_transaction_of_an_expired_id() -> None:
     event = marker_event(marker(at_ms=1), None)
     assert event is not None
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.HANGING_ENDED, Confidence.LIKELY)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.HANGING_ENDED, Confidence.LIKELY)
     assert event.key.transactional_id == ""
 
 
@@ -56,7 +57,7 @@ def test_end_by_a_command_names_the_user() -> None:
         command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait", partitions=("delayed-0",)
     )
     case = commanded(command, transactional_id="")
-    alone, joined_event = told(case), marker_event(marker(at_ms=1), None, case)
+    alone, joined_event = judge_case(case), marker_event(marker(at_ms=1), None, case)
     assert alone is not None
     assert joined_event is not None
     assert alone.verdict == joined_event.verdict
@@ -66,11 +67,11 @@ def test_end_by_a_command_names_the_user() -> None:
 
 def test_end_without_an_answer_names_the_user_only() -> None:
     command = CommandWord(command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait")
-    assert told(commanded(command, transactional_id="")) is None
+    assert judge_case(commanded(command, transactional_id="")) is None
     event = marker_event(marker(at_ms=1), None, commanded(command, transactional_id=""))
     assert event is not None
     assert event.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
-    assert (event.verdict.confidence, event.verdict.alternatives) == (Confidence.LIKELY, (Cause.OPERATOR_ABORT,))
+    assert (event.verdict.confidence, event.verdict.alternatives) == (Confidence.LIKELY, (FencingCause.OPERATOR_ABORT,))
 
 
 @both_versions

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.fencing.cases import case_of_word, generations_of, told
+from app.core.fencing.cases import case_of_word, generations_of
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import ClientWord, GroupRecord
-from app.core.fencing.fencing_event import Case, Cause, Confidence, FencingEvent, FencingKind
+from app.core.fencing.fencing_event import Case, Confidence, FencingCause, FencingEvent, FencingKind
 from app.core.runs.task import EventKind
 from tests.core.fencing.coordinator import CLUSTER, ID
 from tests.core.fencing.scenes import both_versions, recorded_group, word
@@ -19,7 +20,7 @@ def test_stale_generation_is_joined_with_the_group(version: str, error: str) -> 
     reached = generations_of(group)
     said = word(EventKind.ABORTED, error=error, generation=reached[0].number, group="classic")
     event = membership_event(said, reached)
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_GENERATION, Confidence.CERTAIN)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.STALE_GENERATION, Confidence.CERTAIN)
     assert [one.number for one in event.evidence if isinstance(one, GroupRecord)] == [reached[1].number]
     assert f"at generation {reached[0].number}, the group reached {reached[1].number}" in event.verdict.sentence
 
@@ -29,17 +30,17 @@ def test_stale_member_epoch_is_joined_with_the_group(version: str) -> None:
     reached = generations_of(recorded_group(version, "modern"))
     said = word(EventKind.ABORTED, error="STALE_MEMBER_EPOCH", generation=reached[0].number, group="modern")
     event = membership_event(said, reached)
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_MEMBER_EPOCH, Confidence.CERTAIN)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.STALE_MEMBER_EPOCH, Confidence.CERTAIN)
 
 
 def test_stale_generation_without_the_groups_journal_is_likely() -> None:
     event = membership_event(word(EventKind.ABORTED, error="UNKNOWN_MEMBER_ID"), ())
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_GENERATION, Confidence.LIKELY)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.STALE_GENERATION, Confidence.LIKELY)
 
 
 def test_member_that_lost_its_partitions() -> None:
     event = membership_event(word(EventKind.LOST), ())
-    assert event.verdict.cause is Cause.STALE_GENERATION
+    assert event.verdict.cause is FencingCause.STALE_GENERATION
     assert "continued without instance 0 task 1 attempt 2 on w1 and lost flights-0" in event.verdict.sentence
 
 
@@ -57,7 +58,7 @@ def membership_case(said: ClientWord, reached: tuple[GroupRecord, ...]) -> Case 
 def membership_event(said: ClientWord, reached: tuple[GroupRecord, ...]) -> FencingEvent:
     case = membership_case(said, reached)
     assert case is not None
-    event = told(case)
+    event = judge_case(case)
     assert event is not None
     assert event.key.kind is FencingKind.MEMBERSHIP
     return event

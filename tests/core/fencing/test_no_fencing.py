@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from tests.core.fencing.coordinator import Client, Coordinator
 from tests.core.fencing.scenes import before_kip_890, both_versions, epoch_event, events, recorded_ids
 
@@ -10,9 +10,9 @@ from tests.core.fencing.scenes import before_kip_890, both_versions, epoch_event
 @both_versions
 def test_clean_restart_is_no_fencing(version: str) -> None:
     verdict = epoch_event(recorded_ids(version)["taken-0"], 2).verdict
-    assert verdict.cause is Cause.CLEAN_RESTART
+    assert verdict.cause is FencingCause.CLEAN_RESTART
     assert not verdict.cause.is_fencing
-    assert Cause.ZOMBIE_REFUSED in verdict.alternatives
+    assert FencingCause.ZOMBIE_REFUSED in verdict.alternatives
 
 
 @both_versions
@@ -26,10 +26,10 @@ def test_own_abort_of_a_kip_890_client_is_no_fencing() -> None:
     coordinator = Coordinator(Client.TV_2)
     coordinator.begin()
     coordinator.abort()
-    assert epoch_event(coordinator.live, 0).verdict.cause is Cause.OWN_ABORT
+    assert epoch_event(coordinator.live, 0).verdict.cause is FencingCause.OWN_ABORT
     coordinator.begin()
     verdict = epoch_event(coordinator.live, 0).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.OWN_ABORT, Confidence.CERTAIN)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.OWN_ABORT, Confidence.CERTAIN)
 
 
 def test_timeout_of_a_kip_890_client_that_continued_is_corrected() -> None:
@@ -37,10 +37,10 @@ def test_timeout_of_a_kip_890_client_that_continued_is_corrected() -> None:
     coordinator = Coordinator(Client.TV_2)
     coordinator.begin()
     coordinator.time_out()
-    assert epoch_event(coordinator.live, 0).verdict.cause is Cause.TIMEOUT
+    assert epoch_event(coordinator.live, 0).verdict.cause is FencingCause.TIMEOUT
     coordinator.begin()
     verdict = epoch_event(coordinator.live, 0).verdict
-    assert (verdict.cause, verdict.alternatives) == (Cause.OWN_ABORT, (Cause.TIMEOUT,))
+    assert (verdict.cause, verdict.alternatives) == (FencingCause.OWN_ABORT, (FencingCause.TIMEOUT,))
 
 
 @before_kip_890
@@ -49,7 +49,7 @@ def test_next_producer_id_when_epochs_are_used_up(client: Client) -> None:
     coordinator.init()
     assert coordinator.owner == (107, 0)
     verdict = epoch_event(coordinator.live, 32_766).verdict
-    assert verdict.cause is Cause.EPOCHS_USED_UP
+    assert verdict.cause is FencingCause.EPOCHS_USED_UP
     assert not verdict.cause.is_fencing
 
 
@@ -59,7 +59,7 @@ def test_loss_hidden_by_compaction_is_an_alternative() -> None:
     coordinator.time_out()
     coordinator.init(after_ms=20_000)
     del coordinator.batches[1:-1]
-    assert Cause.TIMEOUT in epoch_event(coordinator.live, 32_766).verdict.alternatives
+    assert FencingCause.TIMEOUT in epoch_event(coordinator.live, 32_766).verdict.alternatives
 
 
 def test_next_producer_id_with_a_kip_890_commit_is_no_event() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.core.clusters.store import ClusterStore
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.loop import FencingRecorder
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
@@ -60,6 +60,6 @@ async def test_takeover_of_a_foreign_id_is_a_fencing_event_and_commits_are_none(
 
         (event,) = await wait_for_async(events, _TIMEOUT_S, "the takeover as an event")
         assert event.event.key.transactional_id == taken
-        assert event.event.verdict.cause is Cause.TAKEOVER
+        assert event.event.verdict.cause is FencingCause.TAKEOVER
     finally:
         await observer.close()

@@ -12,10 +12,10 @@ from app.core.access.command import Command
 from app.core.access.store.commands import CommandStore
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
-from app.core.fencing.cases import told
+from app.core.fencing.cause import judge_case
 from app.core.fencing.epoch_verdict import COMMAND_WINDOW_MS
 from app.core.fencing.evidence import merged
-from app.core.fencing.fencing_event import Case, Cause, Confidence, FencingEvent
+from app.core.fencing.fencing_event import Case, Confidence, FencingCause, FencingEvent
 from app.core.fencing.service.own_commands import OwnCommands
 from app.kit.access import Role, Verb
 from tests.core.fencing.coordinator import CLUSTER, ID, Coordinator
@@ -74,17 +74,17 @@ def taken_over(*, is_in_use: bool = False) -> FencingEvent:
 
 async def with_commands(event: FencingEvent, log: Log) -> FencingEvent:
     words = await log.own_commands().words_for(event)
-    found = told(Case(event.key, merged(event.evidence, words)))
+    found = judge_case(Case(event.key, merged(event.evidence, words)))
     assert found is not None
     return found
 
 
 async def test_fence_without_an_answer_is_likely_the_operators() -> None:
     event = taken_over()
-    assert event.verdict.cause is Cause.TAKEOVER
+    assert event.verdict.cause is FencingCause.TAKEOVER
     verdict = (await with_commands(event, Log(FENCE))).verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.LIKELY)
-    assert verdict.alternatives == (Cause.TAKEOVER,)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.OPERATOR_FENCE, Confidence.LIKELY)
+    assert verdict.alternatives == (FencingCause.TAKEOVER,)
     assert "olivia fenced" in verdict.sentence
 
 
@@ -99,7 +99,7 @@ async def test_fence_without_an_answer_is_likely_the_operators() -> None:
     ids=["another id", "another cluster", "long before", "an end"],
 )
 async def test_other_commands_do_not_explain_a_takeover(command: Command) -> None:
-    assert (await with_commands(taken_over(), Log(command))).verdict.cause is Cause.TAKEOVER
+    assert (await with_commands(taken_over(), Log(command))).verdict.cause is FencingCause.TAKEOVER
 
 
 async def test_log_is_queried_once_and_only_for_possible_commands() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.fencing.cases import joined, told
-from app.core.fencing.fencing_event import Case, Cause, Confidence, FencingEvent
+from app.core.fencing.cases import joined
+from app.core.fencing.cause import judge_case
+from app.core.fencing.fencing_event import Case, Confidence, FencingCause, FencingEvent
 from app.core.fencing.steps import cases_of
 from app.core.journals.record_batch import RecordBatch
 from tests.core.fencing.coordinator import CLUSTER, Client, Coordinator, events_of, live_of
@@ -102,7 +103,7 @@ def test_servers_with_different_parts_in_any_order_agree(coordinator: Coordinato
     ]
     whole = coordinator.events()
     chance.shuffle(seen)
-    together = {(case.key.producer_id, case.key.producer_epoch): told(case) for case in joined(seen)}
+    together = {(case.key.producer_id, case.key.producer_epoch): judge_case(case) for case in joined(seen)}
     assert {name: event and event.verdict for name, event in together.items()} == {
         name: event.verdict for name, event in whole.items()
     }
@@ -118,6 +119,6 @@ def test_false_cause_fails_the_properties() -> None:
     coordinator.begin()
     coordinator.time_out()
     coordinator.init(after_ms=20_000)
-    coordinator.truth = dict.fromkeys(coordinator.truth, Cause.OWN_ABORT)
+    coordinator.truth = dict.fromkeys(coordinator.truth, FencingCause.OWN_ABORT)
     with pytest.raises(AssertionError):
         assert_nothing_wrong(coordinator.events(), coordinator)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.fencing.cases import joined, told
+from app.core.fencing.cases import joined
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import CommandVerb, CommandWord, GroupRecord, MarkerRecord
 from app.core.fencing.fencing_event import (
     Case,
-    Cause,
     Confidence,
+    FencingCause,
     FencingEvent,
     FencingKey,
     FencingKind,
@@ -25,7 +26,7 @@ from tests.core.fencing.scenes import both_versions, felt, recorded_ids, word
 
 def event_of(coordinator: Coordinator, *more: Case) -> FencingEvent:
     (case,) = joined([*cases_of(coordinator.live, kafka_cluster_id=CLUSTER), *more])
-    event = told(case)
+    event = judge_case(case)
     assert event is not None
     return event
 
@@ -107,7 +108,7 @@ def test_commands_markers_and_generations_have_their_sources() -> None:
         MarkerRecord(topic="t", partition=0, offset=9, at_ms=2, type=MarkerType.ABORT, coordinator_epoch=4),
         CommandWord(command_id=5, verb=CommandVerb.END, at_ms=3, who="ann", why="it hung", partitions=("t-0",)),
     )
-    verdict = FencingVerdict(cause=Cause.HANGING_ENDED, confidence=Confidence.CERTAIN, at_ms=2, sentence="")
+    verdict = FencingVerdict(cause=FencingCause.HANGING_ENDED, confidence=Confidence.CERTAIN, at_ms=2, sentence="")
     story = story_of(FencingEvent(key=key, verdict=verdict, evidence=evidence))
     assert [(moment.side, moment.what, moment.source) for moment in story.moments] == [
         (StorySide.GROUP, "g reached generation 8 with 2 members", "__consumer_offsets-3, offset 40"),
@@ -121,15 +122,15 @@ def test_every_recorded_event_has_all_of_its_evidence(version: str) -> None:
     count = 0
     for live in recorded_ids(version).values():
         for case in cases_of(live, kafka_cluster_id=CLUSTER):
-            event = told(case)
+            event = judge_case(case)
             if event is not None:
                 count += 1
                 assert len(story_of(event).moments) == len(event.evidence)
     assert count >= 3
 
 
-@pytest.mark.parametrize("cause", list(Cause))
-def test_every_cause_has_three_next_steps(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", list(FencingCause))
+def test_every_cause_has_three_next_steps(cause: FencingCause) -> None:
     lines = runbook(cause)
     assert len({*lines}) == 3
     for line in lines:

@@ -15,7 +15,7 @@ from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.cases import case_of_command
 from app.core.fencing.evidence import CommandVerb, CommandWord, MarkerRecord
-from app.core.fencing.fencing_event import Cause, FencingEvent
+from app.core.fencing.fencing_event import FencingCause, FencingEvent
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.service.events import record_cases
 from app.core.fencing.store import FencingStore
@@ -177,7 +177,7 @@ async def test_detection_and_end_are_stored_and_the_end_is_a_fencing_event(searc
         await searched.loop.turn()
     assert searched.report.hanging == ()
     assert await searched.endings() == [HangingEnding.ABORTED]
-    assert [event.verdict.cause for event in await searched.events()] == [Cause.HANGING_ENDED]
+    assert [event.verdict.cause for event in await searched.events()] == [FencingCause.HANGING_ENDED]
 
 
 async def test_command_and_its_marker_are_one_event(searched: Searched, clock: Clock) -> None:

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from app.core.blocked.facts import LogEnds, PartitionFacts, Refused
-from app.core.fencing.cases import case_of_torn, told
+from app.core.fencing.cases import case_of_torn
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import MarkerRecord
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.hanging.accounting import Accounts
 from app.core.hanging.search import PartitionSearch, StableEnd
 from app.core.hanging.torn import MOST_SUSPECTS, Torn, TornSearch
@@ -83,9 +84,9 @@ def test_torn_transaction_is_an_operators_abort() -> None:
     )
     case = case_of_torn(marker, kafka_cluster_id="kafka-1", transactional_id=ID, known=one.known)
     assert case is not None
-    event = told(case)
+    event = judge_case(case)
     assert event is not None
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_ABORT, Confidence.LIKELY)
+    assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.OPERATOR_ABORT, Confidence.LIKELY)
     assert event.key.transactional_id == ID
     committed = msgspec.structs.replace(marker, type=MarkerType.COMMIT)
     assert case_of_torn(committed, kafka_cluster_id="kafka-1", transactional_id=ID, known=one.known) is None

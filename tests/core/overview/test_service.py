@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.overview import service as overview
 from app.core.overview.service import Overview, PipelinePage, RunPage
 from app.core.runs.instance import InstanceState
@@ -178,7 +178,7 @@ async def test_fencing_is_shown_once_with_its_cause(plane: ControlPlane) -> None
     assert seen.happened == ()
     (line,) = seen.fencings
     assert line.record.place.pipeline == "flights"
-    assert seen.fencing_counts == {Cause.UNEXPLAINED: 1}
+    assert seen.fencing_counts == {FencingCause.UNEXPLAINED: 1}
     plane.pass_time(25 * 3600)
     assert (await look(plane)).fencing_counts == {}
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.fencing.evidence import GroupRecord
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.service.events import record_cases
 from app.core.fencing.store import FencingStore
@@ -331,7 +331,7 @@ async def test_refusal_that_a_task_reports_is_a_fencing_event_once(plane: Contro
         await plane.beat(task_heartbeat(run.id, attempt=0, sequence=sequence, events=[fenced]))
     async with plane.uow() as uow:
         (record,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
-    assert record.event.verdict.cause is Cause.UNEXPLAINED
+    assert record.event.verdict.cause is FencingCause.UNEXPLAINED
     assert (record.event.key.producer_id, record.event.key.producer_epoch) == (7, 2)
     assert record.event.key.transactional_id == "fl.t.flights.0.0"
     assert (record.place.pipeline, record.place.run_id, record.place.attempt) == ("flights", run.id, 0)
@@ -351,7 +351,7 @@ async def test_lost_partitions_are_an_event_of_the_membership(plane: ControlPlan
     await plane.beat(task_heartbeat(run.id, events=[lost]))
     async with plane.uow() as uow:
         (record,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
-    assert record.event.verdict.cause is Cause.STALE_GENERATION
+    assert record.event.verdict.cause is FencingCause.STALE_GENERATION
     assert record.place.partitions == ("in-0",)
 
 
@@ -381,6 +381,6 @@ async def test_refused_offsets_are_joined_with_the_groups_generations(plane: Con
         (record,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
         group = (await uow.of(PipelineStore).get(run.pipeline)).definition.group_id
     verdict = record.event.verdict
-    assert (verdict.cause, verdict.confidence) == (Cause.STALE_GENERATION, Confidence.CERTAIN)
+    assert (verdict.cause, verdict.confidence) == (FencingCause.STALE_GENERATION, Confidence.CERTAIN)
     assert "at generation 4, the group reached 5" in verdict.sentence
     assert asked == [(CLUSTER, group)], "only for events"

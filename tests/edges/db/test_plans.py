@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.store import FencingStore
 from app.core.mappings.mapping import OwnershipFilter
@@ -39,12 +39,12 @@ async def feed(uow: UnitOfWork) -> int:
 
 
 async def feed_of_a_cluster(uow: UnitOfWork) -> int:
-    wanted = FencingFilter(kafka_cluster_id="kafka-1", cause=Cause.TAKEOVER)
+    wanted = FencingFilter(kafka_cluster_id="kafka-1", cause=FencingCause.TAKEOVER)
     return len((await uow.of(FencingStore).list(wanted, after=None, limit=50)).items)
 
 
 async def counts(uow: UnitOfWork) -> int:
-    return (await uow.of(FencingStore).count_by_cause(_SINCE_A_DAY))[Cause.TAKEOVER]
+    return (await uow.of(FencingStore).count_by_cause(_SINCE_A_DAY))[FencingCause.TAKEOVER]
 
 
 @pytest.mark.parametrize("question", [feed, feed_of_a_cluster, counts])

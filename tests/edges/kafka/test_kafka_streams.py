@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.core.blocked.facts import KnownTransaction
-from app.core.fencing.cases import told
+from app.core.fencing.cause import judge_case
 from app.core.fencing.comeback import with_members
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.steps import cases_of
 from app.core.journals import group_records
 from app.core.journals.live_groups import GroupKind, GroupState, LiveGroup
@@ -164,8 +164,8 @@ def test_kafka_streams_and_the_loop_are_distinguished_from_fencing(kafka: KafkaC
         EpochStepKind.ABORTED,
         EpochStepKind.INITIALISED,
     ]
-    assert causes_of(taken) == [Cause.APPLICATION_RETURNED]
-    assert causes_of(before) == [Cause.TIMEOUT]
+    assert causes_of(taken) == [FencingCause.APPLICATION_RETURNED]
+    assert causes_of(before) == [FencingCause.TIMEOUT]
     assert causes_of(after) == []
     mine = seen.transactions[pipeline.transactional_id(0)]
     assert (mine.client_protocol, mine.state.producer_epoch) == (ClientProtocol.TV_0, 0)
@@ -194,8 +194,8 @@ def test_streams_instance_that_was_away_comes_back(
         )
     delete_topics(kafka.bootstrap_servers, [stage.source, stage.sink])
     cases = cases_of(seen.transactions[transactional_id], kafka_cluster_id=kafka.cluster_id)
-    events = [told(with_members(case, seen.groups, lambda _: [])) for case in cases]
+    events = [judge_case(with_members(case, seen.groups, lambda _: [])) for case in cases]
     causes = [event.verdict.cause for event in events if event is not None]
     # Its own abort, where its next producer came only seconds later, as on a busy machine.
-    assert set(causes) <= {Cause.APPLICATION_RETURNED, Cause.OWN_ABORT}, causes
+    assert set(causes) <= {FencingCause.APPLICATION_RETURNED, FencingCause.OWN_ABORT}, causes
     assert causes

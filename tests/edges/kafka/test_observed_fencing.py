@@ -11,7 +11,7 @@ import pytest
 
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.loop import FencingRecorder
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.store import FencingStore
@@ -27,9 +27,9 @@ from tests.support.watched import observer_of
 # taken-0 was taken over and then restarted with nothing open; late-0 timed out. Nothing else is of the kind: not the
 # epochs of the KIP-890 client, not the aborts of loop-0.
 TOLD = {
-    ("taken-0", 0): Cause.TAKEOVER,
-    ("taken-0", 2): Cause.CLEAN_RESTART,
-    ("late-0", 0): Cause.TIMEOUT,
+    ("taken-0", 0): FencingCause.TAKEOVER,
+    ("taken-0", 2): FencingCause.CLEAN_RESTART,
+    ("late-0", 0): FencingCause.TIMEOUT,
 }
 _WITHIN_S = 30.0
 
@@ -47,7 +47,7 @@ class Watching:
     async def has_seen(self, transactional_id: str) -> bool:
         return transactional_id in self.observations.of("prod").transactions
 
-    async def told(self) -> dict[tuple[str, int], Cause]:
+    async def told(self) -> dict[tuple[str, int], FencingCause]:
         await self.recorder.turn()
         async with self.database.unit_of_work() as uow:
             page = await uow.of(FencingStore).list(FencingFilter(with_what_is_none=True), after=None, limit=100)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from app.core.clusters.brokers import Connection
 from app.core.fencing.evidence import CoordinatorRecord
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.journals import transaction_state
 from app.core.journals.log_entries import EntryState, LogEntry
 from app.core.journals.log_look import Landmark
@@ -134,10 +134,10 @@ async def test_second_client_with_the_same_id_ends_the_first_ones_transaction(
         assert "initialised again" in (abort.note or "")
         assert_as_dumped(found.entries, place.dump(topic))
         (event,) = events_of(ids_of(place.cluster.bootstrap_servers)[shared])
-        assert (event.verdict.cause, event.verdict.confidence) == (Cause.TAKEOVER, Confidence.LIKELY)
+        assert (event.verdict.cause, event.verdict.confidence) == (FencingCause.TAKEOVER, Confidence.LIKELY)
         # That the first one aborted by itself and the second one came at once, or that the first one asked for its own
         # next epoch, would leave the same records.
-        assert event.verdict.alternatives == ((Cause.OWN_ABORT if is_kip_890 else Cause.OWN_EPOCH),)
+        assert event.verdict.alternatives == ((FencingCause.OWN_ABORT if is_kip_890 else FencingCause.OWN_EPOCH),)
         epochs = [one.record.producer_epoch for one in event.evidence if isinstance(one, CoordinatorRecord)]
         assert epochs == [0, 1, 1, 2, 2]
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.hanging.report import SearchReport
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import ReadingPhase
@@ -24,7 +24,7 @@ from tests.support.observing import cluster
 
 RULES = Path(__file__).parents[3] / "deploy/prometheus-alerts.yml"
 WORDS = {
-    "cause": set(Cause),
+    "cause": set(FencingCause),
     "phase": set(ReadingPhase),
     "is_fencing": {"true", "false"},
     "outcome": {"committed", "aborted"},

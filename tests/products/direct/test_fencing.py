@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.core.fencing.evidence import CoordinatorRecord
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.record import FencingPlace, FencingRecord
 from app.core.fencing.schemas import FencingEvent, FencingEventDetail
 from app.core.fencing.service.feed import FencingLine
@@ -94,7 +94,7 @@ def line() -> FencingLine:
 def test_the_command_reads_the_answer_of_rest() -> None:
     listed = as_record(FencingEvent.of_line(line()).model_dump(mode="json"), ToldEvent)
     whole = as_record(FencingEventDetail.of_line(line()).model_dump(mode="json"), ToldEvent)
-    assert (listed.transactional_id, listed.cause, listed.confidence) == (ID, Cause.TAKEOVER, Confidence.LIKELY)
+    assert (listed.transactional_id, listed.cause, listed.confidence) == (ID, FencingCause.TAKEOVER, Confidence.LIKELY)
     assert listed.place.pipeline == "delayed-flights"
     assert listed.moments == ()
     assert [moment.is_own_word for moment in whole.moments].count(True) == 1

@@ -98,7 +98,7 @@ class Group(Membership):
     def hold_back(self, partition: Partition) -> None:
         """Nothing is read anyway."""
 
-    def let_go(self, partition: Partition) -> None:
+    def unhold(self, partition: Partition) -> None:
         """Nothing is read anyway."""
 
     def subscribe(self, topics: Sequence[str]) -> None:

@@ -313,7 +313,7 @@ class Membership:
                 with kafka_call(f"pause {partition[0]}-{partition[1]}"):
                     self.consumer.pause(_list([partition]))
 
-    def let_go(self, partition: Partition) -> None:
+    def unhold(self, partition: Partition) -> None:
         """Resume this partition with the others."""
         if partition in self._held_back:
             self._held_back.remove(partition)

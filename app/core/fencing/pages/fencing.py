@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.pages.incarnations import drawing_of
 from app.core.fencing.record import KEPT_FOR, FencingFilter
 from app.core.fencing.runbook import runbook
@@ -73,7 +73,7 @@ class FencingSelection:
         pipeline: Name = "",
         transactional_id: Annotated[str, Query(alias="id", max_length=32_767)] = "",
         group: Annotated[str, Query(max_length=32_767)] = "",
-        cause: Cause | str = "",
+        cause: FencingCause | str = "",
         within: Within = Within.DAY,
         after: str | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class FencingSelection:
         self.transactional_id = transactional_id or None
         self.group = group or None
         # None for all, and for an unknown cause.
-        self.cause = Cause(cause) if cause in set(Cause) else None
+        self.cause = FencingCause(cause) if cause in set(FencingCause) else None
         self.within = within
         self.after = after
 
@@ -131,7 +131,7 @@ def looking_at_list(wiring: Wiring, asked: FencingSelection) -> Look:
             "unread": _unread(wiring.observations),
             "is_filtered": asked.is_filtered,
             "clusters": [("", "all"), *((one.name, one.name) for one in await clusters.list_clusters(uow))],
-            "causes": [("", "all fencing"), *((one, words(one)) for one in Cause)],
+            "causes": [("", "all fencing"), *((one, words(one)) for one in FencingCause)],
             "spans": list(_WITHIN_WORDS.items()),
             "span": _WITHIN_WORDS[asked.within],
             "chosen": query,

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from app.core.alerts.service import tell_of_fencing
-from app.core.fencing.cases import joined, told
+from app.core.fencing.cases import joined
+from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import merged
-from app.core.fencing.fencing_event import Case, Cause, FencingEvent, FencingVerdict
+from app.core.fencing.fencing_event import Case, FencingCause, FencingEvent, FencingVerdict
 from app.core.fencing.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, kept_id, place_of
 from app.core.fencing.service.own_commands import OwnCommands
 from app.core.fencing.store import FencingStore
@@ -38,7 +39,7 @@ async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime)
     kept = await uow.of(FencingStore).evidence_of(wanted)
     commands = OwnCommands(uow, now=now)
     changed: list[FencingEvent] = []
-    told_anew: Counter[tuple[str, Cause]] = Counter()
+    told_anew: Counter[tuple[str, FencingCause]] = Counter()
     for key in sorted(wanted, key=msgspec.structs.astuple):
         case = wanted[key]
         if key in kept and merged(kept[key], case.evidence) == kept[key]:
@@ -57,13 +58,13 @@ class _Change(NamedTuple):
     """cause_before: the earlier verdict's cause; None for a new event."""
 
     event: FencingEvent
-    cause_before: Cause | None = None
+    cause_before: FencingCause | None = None
 
 
 async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: datetime) -> _Change | None:
     before = await uow.of(FencingStore).find(case.key, for_update=True)
     if before is None:
-        event = await _told(case, commands)
+        event = await _judged(case, commands)
         if event is None or not _is_worth_a_row(event, now=now):
             return None
         place = place_of(event, await uow.of(FencingStore).place_of_producer(event.key))
@@ -77,7 +78,7 @@ async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: da
         return None
     if before.is_foreign:
         return None
-    event = await _told(Case(case.key, merged(before.event.evidence, case.evidence)), commands)
+    event = await _judged(Case(case.key, merged(before.event.evidence, case.evidence)), commands)
     if event is None or event == before.event:
         return None
     place = place_of(event, before.place)
@@ -88,10 +89,10 @@ async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: da
     return _Change(event, before.event.verdict.cause)
 
 
-async def _told(case: Case, commands: OwnCommands) -> FencingEvent | None:
-    event = told(case)
+async def _judged(case: Case, commands: OwnCommands) -> FencingEvent | None:
+    event = judge_case(case)
     words = () if event is None else await commands.words_for(event)
-    return told(Case(case.key, merged(case.evidence, words))) if words else event
+    return judge_case(Case(case.key, merged(case.evidence, words))) if words else event
 
 
 async def _tell(uow: UnitOfWork, event: FencingEvent, before: FencingVerdict | None, *, now: datetime) -> None:
@@ -114,7 +115,7 @@ async def get_event(uow: UnitOfWork, record_id: str) -> FencingRecord:
 
 def _is_worth_a_row(event: FencingEvent, *, now: datetime) -> bool:
     """A KIP-890 client ends its own transactions regularly: that only corrects earlier verdicts."""
-    return event.verdict.cause is not Cause.OWN_ABORT and moment_of_ms(event.verdict.at_ms) >= now - KEPT_FOR
+    return event.verdict.cause is not FencingCause.OWN_ABORT and moment_of_ms(event.verdict.at_ms) >= now - KEPT_FOR
 
 
 def _findable(case: Case) -> Case:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.core.clusters.store import ClusterStore
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.record import FencingFilter, FencingRecord, GroupLosses
 from app.core.fencing.service import events as fencing_events
 from app.core.fencing.store import FencingStore
@@ -69,17 +69,17 @@ class GroupFencings:
         return asked_ids != transactional_ids or not timedelta() <= now - asked_at < _ASKED_AGAIN
 
 
-async def count_by_cause(uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None) -> dict[Cause, int]:
+async def count_by_cause(uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None) -> dict[FencingCause, int]:
     """The most frequent cause first. Raises NotFoundError for an unknown cluster."""
     counts = await uow.of(FencingStore).count_by_cause(await _of_cluster(uow, wanted, cluster))
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-async def told_by_cluster(uow: UnitOfWork) -> dict[str, dict[Cause, int]]:
+async def told_by_cluster(uow: UnitOfWork) -> dict[str, dict[FencingCause, int]]:
     """Return the number of events with each cause for each registered cluster; 0 without any."""
     told = await uow.of(FencingStore).told()
     return {
-        one.name: {cause: told.get((one.kafka_cluster_id, cause), 0) for cause in Cause}
+        one.name: {cause: told.get((one.kafka_cluster_id, cause), 0) for cause in FencingCause}
         for one in await uow.of(ClusterStore).list_all()
     }
 

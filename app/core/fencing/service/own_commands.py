@@ -13,7 +13,7 @@ from app.core.access.store.commands import CommandStore
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.epoch_verdict import COMMAND_WINDOW_MS
 from app.core.fencing.evidence import CommandVerb, CommandWord, MarkerRecord
-from app.core.fencing.fencing_event import Cause, FencingEvent, FencingKind
+from app.core.fencing.fencing_event import FencingCause, FencingEvent, FencingKind
 from app.core.fencing.record import KEPT_FOR, kept_id
 from app.kit.access import Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -23,7 +23,7 @@ _VERBS = {
     Verb.END_TRANSACTION: CommandVerb.END,
     Verb.END_DEAD_TRANSACTION: CommandVerb.END_DEAD,
 }
-_OURS = frozenset({Cause.OPERATOR_FENCE, Cause.DEAD_TASK})
+_OURS = frozenset({FencingCause.OPERATOR_FENCE, FencingCause.DEAD_TASK})
 
 
 class OwnCommands:

@@ -15,7 +15,7 @@ from app.core.clusters.brokers import TopicPartition
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.evidence import CommandWord, CoordinatorRecord
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.service.events import record_cases
 from app.core.fencing.steps import cases_of
@@ -93,11 +93,14 @@ async def test_fence_is_an_event_that_the_journal_joins(database: Database, scen
         )
         await uow.commit()
     told = await kept(database)
-    assert (told.event.verdict.cause, told.event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.CERTAIN)
+    assert (told.event.verdict.cause, told.event.verdict.confidence) == (
+        FencingCause.OPERATOR_FENCE,
+        Confidence.CERTAIN,
+    )
     assert told.event.verdict.sentence.startswith(f"ann fenced {name}")
     await read_journal(database, scene, [name])
     joined = await kept(database)
-    assert (joined.event.verdict.cause, joined.corrections) == (Cause.OPERATOR_FENCE, ())
+    assert (joined.event.verdict.cause, joined.corrections) == (FencingCause.OPERATOR_FENCE, ())
     assert {type(one) for one in joined.event.evidence} == {CommandWord, CoordinatorRecord}
     assert ("No transaction was open" in joined.event.verdict.sentence) is not is_open
 
@@ -135,14 +138,14 @@ async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_join
 
     assert [await end(), await end()] == [DeadEnd.ENDED, DeadEnd.MOVED_ON]
     told = await kept(database)
-    assert (told.event.verdict.cause, told.event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
+    assert (told.event.verdict.cause, told.event.verdict.confidence) == (FencingCause.DEAD_TASK, Confidence.CERTAIN)
     # Its successor starts and writes before the journal is read.
     _, successor = scene.leave_open(topic, transactional_id=name)
     successor.commit_transaction(20)
     await read_journal(database, scene, [name])
     joined = await kept(database)
-    assert joined.event.verdict.cause is Cause.DEAD_TASK
-    assert joined.corrections == () or joined.event.verdict.alternatives == (Cause.TAKEOVER,)
+    assert joined.event.verdict.cause is FencingCause.DEAD_TASK
+    assert joined.corrections == () or joined.event.verdict.alternatives == (FencingCause.TAKEOVER,)
     assert {type(one) for one in joined.event.evidence} == {CommandWord, CoordinatorRecord}
     assert "was aborted; read_committed consumers skip its records" in joined.event.verdict.sentence
 
@@ -185,7 +188,7 @@ async def test_end_is_an_event_that_says_what_the_coordinator_knew(
         )
         await uow.commit()
     told = await kept(database)
-    assert told.event.verdict.cause is (Cause.HANGING_ENDED if is_hanging else Cause.OPERATOR_ABORT)
+    assert told.event.verdict.cause is (FencingCause.HANGING_ENDED if is_hanging else FencingCause.OPERATOR_ABORT)
     assert told.event.verdict.confidence is Confidence.CERTAIN
     assert told.event.key.transactional_id == name
     assert f"in {topic}-0, because: readers wait" in told.event.verdict.sentence

@@ -9,7 +9,7 @@ from app.core.blocked.diagnosis import AdviceVerdict, Explanation
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service.explaining import explain, explain_group, explain_topic
 from app.core.clusters.brokers import TopicPartition
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
@@ -56,7 +56,7 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
 
     await wait_for_async(is_free, 20, f"{topic} read through after the timeout")
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 3
-    assert causes_of(ids_of(scene.bootstrap_servers)[name]) == [Cause.TIMEOUT]
+    assert causes_of(ids_of(scene.bootstrap_servers)[name]) == [FencingCause.TIMEOUT]
     del producer
 
 

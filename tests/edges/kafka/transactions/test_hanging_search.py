@@ -14,7 +14,7 @@ from app.core.blocked.facts import PartitionFacts
 from app.core.clusters.brokers import TopicPartition
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
-from app.core.fencing.fencing_event import Cause, Confidence
+from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
 from app.core.hanging import service as hanging
@@ -157,7 +157,7 @@ async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
         assert (record.ending, record.ended_at is not None) == (HangingEnding.ABORTED, True)
         (event,) = await one.fencing(of=owner)
         assert (event.event.verdict.cause, event.event.verdict.confidence) == (
-            Cause.HANGING_ENDED,
+            FencingCause.HANGING_ENDED,
             Confidence.CERTAIN,
         )
         assert event.event.verdict.sentence.startswith("An unknown client ended the hanging transaction")
@@ -176,7 +176,10 @@ async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
 
         await wait_for_async(is_told, _WITHIN_S, lambda: f"the foreign marker: {one.report}")
         (event,) = await one.fencing(of=living)
-        assert (event.event.verdict.cause, event.event.verdict.confidence) == (Cause.OPERATOR_ABORT, Confidence.LIKELY)
+        assert (event.event.verdict.cause, event.event.verdict.confidence) == (
+            FencingCause.OPERATOR_ABORT,
+            Confidence.LIKELY,
+        )
         assert not any(found.at == (long_open, 0) for found in one.report.hanging)
     alive.abort_transaction(20)
 

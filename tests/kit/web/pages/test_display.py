@@ -8,7 +8,7 @@ from enum import StrEnum
 import pytest
 
 from app.core.alerts.webhook import DeliveryState
-from app.core.fencing.fencing_event import Cause
+from app.core.fencing.fencing_event import FencingCause
 from app.core.observing.snapshot import ReadingPhase
 from app.core.runs.instance import InstanceState
 from app.core.runs.run import RunState
@@ -26,7 +26,7 @@ STATES: tuple[type[StrEnum], ...] = (
     InstanceState,
     TaskState,
     EventKind,
-    Cause,
+    FencingCause,
     ReadingPhase,
     DrillState,
     DrillVerdict,
@@ -51,7 +51,7 @@ def test_every_state_has_a_tone(states: type[StrEnum]) -> None:
         (EventKind.LOST, "warn"),
         (IdFinding.LOST, "bad"),
         (IdFinding.UNEXPLAINED, "warn"),
-        (Cause.UNEXPLAINED, "bad"),
+        (FencingCause.UNEXPLAINED, "bad"),
         (ReadingPhase.REFUSED, "bad"),
         (TargetState.REFUSED, "idle"),
         (RunState.RUNNING, "good"),
