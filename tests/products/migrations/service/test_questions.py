@@ -74,7 +74,7 @@ async def test_a_window_that_is_empty_is_refused_with_its_reason(
     migration = await migrating(plane, with_plan=True)
     asked = await audit(plane, questions, replace(migration, stage_since=migration.started_at))
     assert (asked.audit_id, asked.is_through) == ("", True)
-    assert asked.problem.startswith("flights cannot be audited so: ")
+    assert asked.problem.startswith("flights cannot be audited: ")
 
 
 async def test_an_audit_is_begun_once_and_another_one_that_lives_stands_against_it(

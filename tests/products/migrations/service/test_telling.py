@@ -54,7 +54,7 @@ async def test_a_member_of_an_older_stage_is_reported_with_its_host_and_process(
     await migrating.until(migration, is_stopped)
     await migrating.turn()
     (sentence,) = await told(migrating, pager)
-    assert sentence.startswith(f"The migration of {PIPELINE} to exactly_once_v2: task 1.0 of lease 1")
+    assert sentence.startswith(f"The migration of {PIPELINE} to exactly_once_v2: task 1.0 of ended lease 1")
     assert "process 4711 on w1" in sentence
     assert "No further step begins" in sentence
 
