@@ -48,7 +48,7 @@ async def test_records_are_for_operators_and_each_view_of_them_is_logged(
     assert (key and key["text"], value and value["text"]) == (("key", None) if what == "keys" else (None, "b"))
     log = (await administrator.get("/api/v1/commands", params={"target": "cluster:local"})).json()["items"]
     assert [row["verb"] for row in log] == ["read_records", "register_cluster"]
-    assert f"had {what} of" in log[0]["outcome"]
+    assert f"saw {what} of" in log[0]["outcome"]
     assert "offsets 1 to 2" in log[0]["outcome"]
 
 
