@@ -50,8 +50,7 @@ AUDITS = Product(
         Tag(
             after="runs",
             name="audits",
-            text="Whether every id that a pipeline read has the outputs it should have, once, "
-            "by what is in the topics.",
+            text="Audits: the outputs of a pipeline, compared with the outputs that its input requires, id by id.",
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),

@@ -36,8 +36,7 @@ DRILLS = Product(
         Tag(
             after="runs",
             name="drills",
-            text="Failures on purpose, on pipelines that allow them: what was expected, what happened, "
-            "what came of it.",
+            text="Deliberate failures of pipelines that allow them: expectations, events and the verdict.",
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),

@@ -52,7 +52,7 @@ FILES = Product(
         Tag(
             after="mappings",
             name="files",
-            text="What pipelines with a file sink wrote, as the committed references in their sink topics name it.",
+            text="Files of pipelines with a file sink, as named by the committed references in their sink topics.",
         ),
     ),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),

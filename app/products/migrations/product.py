@@ -59,7 +59,7 @@ MIGRATIONS = Product(
         Tag(
             after="runs",
             name="migrations",
-            text="From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
+            text="Changes of a running pipeline between modes, stage by stage, each with its evidence.",
         ),
     ),
     # `/migrations/foreign` and `/migrations/plan` before `/migrations/{id}`.

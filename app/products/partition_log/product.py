@@ -17,7 +17,7 @@ PARTITION_LOG = Product(
         Tag(
             after="clusters",
             name="partition log",
-            text="What lies in a partition, batch by batch, and what became of it.",
+            text="The raw batches of a partition with their outcomes.",
         ),
     ),
     pages=(Routes(after="clusters", routers=(pages.router,)),),

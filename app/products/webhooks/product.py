@@ -49,7 +49,7 @@ WEBHOOKS = Product(
         Tag(
             after="transform sources",
             name="webhooks",
-            text="Where alerts are sent, signed and tried again, and what became of them.",
+            text="Receivers of signed alerts, and deliveries with their retries.",
         ),
     ),
     pages=(Routes(after="commands", routers=(pages.router,)),),

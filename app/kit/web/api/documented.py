@@ -27,17 +27,17 @@ _MEANINGS = {
     503: "A required service does not answer: Postgres, a broker.",
 }
 TAGS: Mapping[str, str] = {
-    "clusters": "Kafka clusters that pipelines may name. Registering and removing is the administrator's.",
-    "observing": "What the brokers of a cluster say now: transactions and groups of every client, ours and foreign.",
-    "fencing": "Who or what ended a producer, a membership or a transaction, how sure that is, and what proves it.",
+    "clusters": "Kafka clusters that pipelines may name. Only administrators register and remove them.",
+    "observing": "Current transactions and groups of a cluster, of every client, managed and foreign.",
+    "fencing": "Ends of producers, memberships and transactions, with cause, confidence and evidence.",
     "pipelines": "Definitions and their immutable revisions.",
-    "mappings": "Which partition is read under which transactional id and by whom, now and at any moment that is kept.",
-    "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
-    "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
-    "stuck": "Blocked consumers: the transaction that blocks them, its owner and its end; ending it by hand.",
-    "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",
-    "access": "Who is asking, and the tokens of people and programs.",
-    "command log": "Who changed what, when and why.",
+    "mappings": "Transactional id and owner of each partition, now and at any kept moment.",
+    "runs": "One start of a pipeline: its instances (Spark applications), their tasks and task events.",
+    "offsets": "Committed offsets of a group. A reset has a preview and requires that nothing runs.",
+    "stuck": "Blocked consumers: the transaction that blocks them, its owner and its end.",
+    "transform sources": "Uploaded Python files, by their SHA-256, if the settings allow them.",
+    "access": "The current user, and the tokens of people and programs.",
+    "command log": "Every change with its user, reason and time.",
 }
 _EVERYWHERE = (400, 401, 403, 421, 422, 503)
 
