@@ -107,7 +107,7 @@ def test_one_id_is_followed_from_its_own_page(site: Site, page: Page, make_topic
     assert_accessible(page, what="a group")
     site.picture(page, "group", height=1200)
     producer.commit_transaction(_DEADLINE_S)
-    expect(page.locator("#offsets .pill")).to_have_text("stored", timeout=_SEEN_MS)
+    expect(page.locator("#offsets .pill")).to_have_text("committed", timeout=_SEEN_MS)
     assert page.evaluate("window.untouched"), "the page was reloaded"
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - as above
     assert_accessible(page, what="a group on a phone")

@@ -26,7 +26,7 @@ def list_(as_json: AsJson = False) -> None:
     clusters = [as_record(item, Cluster) for item in items]
     console.print(
         table(
-            ("NAME", "BOOTSTRAP SERVERS", "KAFKA CLUSTER ID", "REGISTERED"),
+            ("NAME", "BOOTSTRAP SERVERS", "CLUSTER ID", "REGISTERED"),
             (
                 (c.name, c.bootstrap_servers, c.kafka_cluster_id, f"{ago(c.created_at)} by {c.created_by}")
                 for c in clusters

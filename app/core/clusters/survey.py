@@ -166,16 +166,17 @@ SETTINGS: dict[str, tuple[str, _Judge]] = {
         _either,
     ),
     "transaction.max.timeout.ms": (
-        "The longest `transaction.timeout.ms` of a producer: a dead producer may block readers that long.",
+        "The longest `transaction.timeout.ms` of a producer: a dead producer may block consumers that long.",
         _longer_than(
             _MAX_TIMEOUT_MS,
-            "That is more than Kafka's default of 15 minutes: a dead producer can block readers that long.",
+            "That is more than Kafka's default of 15 minutes: a dead producer can block consumers that long.",
         ),
     ),
     ABORT_SWEEP: (
-        "The interval of the coordinator's check for timed-out transactions: they may live longer by that (KIP-447).",
+        "The interval of the coordinator's check for timed-out transactions, which may end that much later (KIP-447).",
         _longer_than(
-            _LOOK_EVERY_MS, "Readers wait so much longer for a producer that has died; KIP-447 made it 10,000 ms."
+            _LOOK_EVERY_MS,
+            "After a producer has died, consumers are blocked that much longer. Kafka's default is 10,000 ms.",
         ),
     ),
     "transaction.remove.expired.transaction.cleanup.interval.ms": (
@@ -183,15 +184,15 @@ SETTINGS: dict[str, tuple[str, _Judge]] = {
         _longer_than(_DAY_MS, "Ids stay in memory for longer than they should."),
     ),
     ID_EXPIRATION: (
-        "An id without use for so long is removed, with its producer id and epoch.",
+        "An id unused for this time is removed, with its producer id and epoch.",
         _forgotten_before_groups,
     ),
     "producer.id.expiration.ms": (
-        "A partition forgets a producer that has written nothing for so long, and no longer detects its duplicates.",
+        "A partition forgets a producer that wrote nothing for this time, and no longer detects its duplicates.",
         _shorter_than(_MAX_TIMEOUT_MS, "It should be longer than any open transaction; Kafka's default is a day."),
     ),
     "offsets.retention.minutes": (
-        "A group without members keeps its committed offsets for so long.",
+        "A group without members keeps its committed offsets for this time.",
         _shorter_than(
             7 * 24 * 60,
             "A pipeline that is stopped for longer begins again at its start position: records are read again "

@@ -59,7 +59,7 @@ def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = Fals
     """List runs, newest first."""
     show_list(
         "/runs",
-        ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "BY", "ENDED", "REASON"),
+        ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "USER", "ENDED", "REASON"),
         _row,
         empty="No run yet: fenceline runs start PIPELINE",
         pipeline=pipeline,
@@ -107,7 +107,7 @@ def _show(client: Client, run_id: str) -> RenderableType:
     if run.end_reason:
         head.append(f"\n{run.end_reason}")
     instances = table(
-        ("INSTANCE#", "LEASE#", "STATE", "REVISION#", "HOST", "APPLICATION", "HEARTBEAT", "REASON"),
+        ("INSTANCE#", "LEASE#", "STATE", "REVISION#", "HOST", "APPLICATION", "LAST HEARTBEAT", "REASON"),
         (
             (
                 str(i.ordinal),
@@ -128,18 +128,18 @@ def _show(client: Client, run_id: str) -> RenderableType:
             "TASK",
             "ATTEMPT#",
             "STATE",
-            "GEN#",
+            "GENERATION#",
             "IN/s#",
             "OUT/s#",
-            "COMMITS#",
-            "ABORTS#",
+            "COMMITTED#",
+            "ABORTED#",
             "P99 ms#",
-            "HEARTBEAT",
+            "LAST HEARTBEAT",
             "ERROR",
         ),
         (
             (
-                f"{t.ordinal}/{t.task}",
+                f"{t.ordinal}.{t.task}",
                 str(t.attempt),
                 state(t.last.state if t.last.not_progressing_ms is None else "not progressing"),
                 number(t.last.generation),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.kit.db.unit_of_work import UnitOfWork
 
 app = typer.Typer(
-    help="Browsers that are logged in. Works on the database itself: run it where the server's settings are.",
+    help="Browsers that are logged in. Uses the database directly: run it on a machine with the server's settings.",
     no_args_is_help=True,
 )
 
@@ -51,7 +51,7 @@ def list_(as_json: AsJson = False) -> None:
         return
     console.print(
         table(
-            ("ID", "NAME", "ROLE", "SINCE", "LAST USED", "LOGIN"),
+            ("ID", "NAME", "ROLE", "SINCE", "LAST USED", "LOGGED IN WITH"),
             (
                 (s.id, s.principal.name, s.principal.role, ago(s.created_at), ago(s.last_used_at), s.began_with)
                 for s in found

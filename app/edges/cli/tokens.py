@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.kit.db.unit_of_work import UnitOfWork
 
 app = typer.Typer(
-    help="Tokens of people and programs. Works on the database itself: run it where the server's settings are.",
+    help="Tokens of people and programs. Uses the database directly: run it on a machine with the server's settings.",
     no_args_is_help=True,
 )
 RoleOption = Annotated[Role, typer.Option("--role", "-r", help="Its role; each role includes those before it.")]
@@ -76,7 +76,7 @@ def list_(as_json: AsJson = False) -> None:
         return
     console.print(
         table(
-            ("NAME", "ROLE", "CREATED", "BY", "LAST USED", "REVOKED"),
+            ("NAME", "ROLE", "CREATED", "USER", "LAST USED", "REVOKED"),
             ((t.name, t.role, ago(t.created_at), t.created_by, ago(t.last_used_at), ago(t.revoked_at)) for t in found),
             empty="No token yet: fenceline tokens create NAME --role ROLE",
         )

@@ -14,9 +14,9 @@ from app.kit.cli.output import present, table
 
 OfPipeline = Annotated[
     str | None,
-    typer.Option("--pipeline", "-p", help="Only this pipeline's.", autocompletion=names_of("pipelines")),
+    typer.Option("--pipeline", "-p", help="Only of this pipeline.", autocompletion=names_of("pipelines")),
 ]
-Limit = Annotated[int, typer.Option(min=1, help="The most items, newest first.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of items, newest first.")]
 
 
 def show_list(

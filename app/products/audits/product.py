@@ -50,7 +50,7 @@ AUDITS = Product(
         Tag(
             after="runs",
             name="audits",
-            text="Comparisons of the outputs in the topics with the outputs that the input requires, id by id.",
+            text="Audits: the outputs of a pipeline, compared with the outputs that its input requires, id by id.",
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),

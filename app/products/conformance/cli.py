@@ -56,7 +56,7 @@ def conformance(
         list[str] | None, typer.Option(metavar="NAME", help="Only this check, or those of this guarantee; repeatable.")
     ] = None,
     prefix: Annotated[
-        str, typer.Option(help="The start of the topics, groups and transactional ids of the checks.")
+        str, typer.Option(help="Prefix of the topics, groups and transactional ids of the checks.")
     ] = "fenceline-conformance",
     timeout: Annotated[
         float,
@@ -173,7 +173,7 @@ def progress_of(checks: Sequence[Check], results: Sequence[CheckResult]) -> Rend
     for number, check in enumerate(checks[len(results) :]):
         state = Text("checking", style="bold") if number == 0 else Text("pending", style="dim")
         rows.append((state, _name(check.name, check.promise), Text(check.claim, style="dim"), None))
-    return table(("STATE", "CHECK", "GUARANTEE AND FINDING", "S#"), rows, empty="There is nothing to check.")
+    return table(("STATE", "CHECK", "GUARANTEE AND FINDING", "SECONDS#"), rows, empty="There is nothing to check.")
 
 
 def _name(check: str, promise: str) -> Text:

@@ -169,17 +169,17 @@ def fencing(
         str | None, typer.Argument(metavar="ID", help="The events of one transactional id, with their evidence.")
     ] = None,
     *,
-    cause: Annotated[FencingCause | None, typer.Option(help="Only this cause, also if it is no fencing.")] = None,
+    cause: Annotated[FencingCause | None, typer.Option(help="Only this cause, even if it is not fencing.")] = None,
     pipeline: Annotated[
         str | None, typer.Option(help="Only of this pipeline.", autocompletion=names_of("pipelines"))
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Only of this group's members; with --cluster also of ids that store its offsets."),
+        typer.Option(help="Only of this group's members; with --cluster also of ids that commit its offsets."),
     ] = None,
     hours: Annotated[float | None, typer.Option(min=0, help="Only the last hours.")] = None,
-    with_what_is_none: Annotated[bool, typer.Option("--all", help="Also events that are no fencing.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The most events.")] = 50,
+    with_what_is_none: Annotated[bool, typer.Option("--all", help="Also events that are not fencing.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 50,
     timeout: Within = 60.0,
     cluster: Annotated[
         str | None,

@@ -71,7 +71,7 @@ def groups(
     only_pending: Annotated[
         bool, typer.Option("--pending", help="Only groups with pending offsets of an open transaction.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The most groups.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of groups.")] = 200,
     timeout: Within = 60.0,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -130,7 +130,7 @@ def groups(
 
 def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
     return table(
-        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "LAST REBALANCE"),
+        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "REBALANCED"),
         (
             (
                 one.group,
@@ -157,7 +157,7 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
         f"  {one.kind} · {generation} · {count(one.member_count, 'member')}",
     )
     offsets = table(
-        ("TOPIC", "PARTITION#", "COMMITTED#", "BY", "TIME", "PENDING#", "PENDING BY"),
+        ("TOPIC", "PARTITION#", "COMMITTED#", "PRODUCER", "TIME", "PENDING#", "PENDING PRODUCER"),
         (
             (
                 topic,
@@ -173,7 +173,7 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
         empty=one.not_decoded or "No committed offsets.",
     )
     rebalances = table(
-        ("REBALANCE", "GENERATION#", "MEMBERS#"),
+        ("REBALANCED", "GENERATION#", "MEMBERS#"),
         ((f"{duration(at_ms - each.at_ms)} ago", str(each.number), str(each.members)) for each in one.rebalances),
         empty="No rebalance is known.",
     )

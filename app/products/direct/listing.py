@@ -87,7 +87,7 @@ def transactions(
         ),
     ] = False,
     sort: Annotated[TransactionSort, typer.Option(help="The order.")] = TransactionSort.OLDEST,
-    limit: Annotated[int, typer.Option(min=1, help="The most ids.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of ids.")] = 200,
     timeout: Within = 60.0,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -187,7 +187,7 @@ def transactions(
 
 def _table(found: Sequence[LiveTransaction], at_ms: int) -> RenderableType:
     return table(
-        ("TRANSACTIONAL ID", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "PARTITIONS#", "LAST CHANGE"),
+        ("TRANSACTIONAL ID", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "PARTITIONS#", "CHANGED"),
         (
             (
                 one.transactional_id,
@@ -221,9 +221,14 @@ def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
     )
     lines.append(
         table(
-            ("WHEN", "STEP", "PRODUCER#", "EPOCH#"),
+            ("TIME", "EVENT", "PRODUCER#", "EPOCH#"),
             (
-                (ago(moment(step.at_ms), now=moment(at_ms)), step.kind, str(step.producer_id), str(step.producer_epoch))
+                (
+                    ago(moment(step.at_ms), now=moment(at_ms)),
+                    step.kind.replace("_", " "),
+                    str(step.producer_id),
+                    str(step.producer_epoch),
+                )
                 for step in one.steps
             ),
             empty="No epoch changes are known.",

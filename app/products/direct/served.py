@@ -96,7 +96,7 @@ class ServedCluster:
 def transactions_table(found: dict[str, Any]) -> RenderableType:
     ids = [as_record(item, ServedTransaction) for item in found["items"]]
     shown = table(
-        ("TRANSACTIONAL ID", "OWNER", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "LAST CHANGE"),
+        ("TRANSACTIONAL ID", "OWNER", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "CHANGED"),
         (
             (
                 one.transactional_id,
@@ -122,7 +122,7 @@ def transaction_detail(found: dict[str, Any]) -> RenderableType:
         (one.transactional_id, "bold"), "  ", _state(one), f"  producer {one.producer_id} epoch {one.producer_epoch}"
     )
     steps = table(
-        ("WHEN", "STEP", "PRODUCER#", "EPOCH#"),
+        ("TIME", "EVENT", "PRODUCER#", "EPOCH#"),
         (
             (
                 ago(None if step["at"] is None else datetime.fromisoformat(step["at"])),
@@ -141,7 +141,7 @@ def transaction_detail(found: dict[str, Any]) -> RenderableType:
 def groups_table(found: dict[str, Any]) -> RenderableType:
     groups = [as_record(item, ServedGroup) for item in found["items"]]
     shown = table(
-        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "LAST REBALANCE"),
+        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "REBALANCED"),
         (
             (
                 one.group,
@@ -165,13 +165,13 @@ def group_detail(found: dict[str, Any]) -> RenderableType:
     generation = f"generation {one.generation}" if one.generation >= 0 else "generation not known"
     head = Text.assemble((one.group, "bold"), "  ", state(one.state), f"  {one.kind} · {generation}")
     offsets = table(
-        ("TOPIC", "PARTITION#", "OFFSET#", "", "BY", "WHEN"),
+        ("TOPIC", "PARTITION#", "OFFSET#", "STATE", "PRODUCER", "TIME"),
         (
             (
                 at["topic"],
                 str(at["partition"]),
                 number(at["offset"]),
-                Text("pending", style="yellow") if at["is_pending"] else Text("stored", style="dim"),
+                Text("pending", style="yellow") if at["is_pending"] else Text("committed", style="dim"),
                 at["transactional_id"] or (None if at["producer_id"] is None else f"producer {at['producer_id']}"),
                 ago(None if at["at"] is None else datetime.fromisoformat(at["at"])),
             )
@@ -185,7 +185,7 @@ def group_detail(found: dict[str, Any]) -> RenderableType:
 
 def members_table(members: Sequence[dict[str, Any]]) -> RenderableType:
     return table(
-        ("MEMBER", "CLIENT", "HOST", "OWNS"),
+        ("MEMBER", "CLIENT", "HOST", "ASSIGNED"),
         (
             (
                 one["member_id"],

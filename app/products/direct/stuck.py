@@ -51,7 +51,7 @@ def stuck(
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """Why consumers are blocked: the open transaction, its owner, its end, and the recommended action."""
+    """Diagnose blocked consumers: the open transaction, its owner, its end, and the recommended action."""
     operations = operations_of(bootstrap_server, config, cluster)
     if target is None:
         present(
@@ -92,7 +92,7 @@ def chain(found: Explanation, at_ms: int) -> RenderableType:
 def _told(one: Diagnosis, at_ms: int) -> RenderableType:
     lines: list[RenderableType] = [Text(one.headline, style="bold")]
     lines += [_link(link, at_ms) for link in one.links]
-    lines.append(Text.assemble("  ", (one.verdict, _STYLES[one.verdict]), f": {one.advice}"))
+    lines.append(Text.assemble("  ", (one.verdict.label, _STYLES[one.verdict]), f": {one.advice}"))
     # Never wrapped, for copying.
     lines += [Text(f"  {command}", style="cyan", no_wrap=True, overflow="ignore") for command in one.commands]
     return Group(*lines)

@@ -36,7 +36,7 @@ DRILLS = Product(
         Tag(
             after="runs",
             name="drills",
-            text="Deliberate failures of pipelines that allow them: the expectation, the events and the verdict.",
+            text="Deliberate failures of pipelines that allow them: expectations, events and the verdict.",
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),

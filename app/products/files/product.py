@@ -52,7 +52,7 @@ FILES = Product(
         Tag(
             after="mappings",
             name="files",
-            text="The files of pipelines with a file sink, as the committed references in their sink topics name them.",
+            text="Files of pipelines with a file sink, as named by the committed references in their sink topics.",
         ),
     ),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),

@@ -98,7 +98,7 @@ def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = Fals
     """Migrations, newest first."""
     show_list(
         "/migrations",
-        ("MIGRATION", "PIPELINE", "TO", "STAGE", "STATE", "STARTED", "BY", "MISSING"),
+        ("MIGRATION", "PIPELINE", "TO", "STAGE", "STATE", "STARTED", "USER", "MISSING"),
         _row,
         empty="No migration yet: fenceline migrate plan PIPELINE",
         pipeline=pipeline,
@@ -154,7 +154,9 @@ def abort(target: Target, why: Why = None, yes: Yes = False, as_json: AsJson = F
 @app.command()
 def fence(
     target: Target,
-    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="Of a partition that no live task holds.")],
+    transactional_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of a partition that no live task owns.")
+    ],
     why: Why = None,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -248,9 +250,9 @@ def _shown(item: Any) -> RenderableType:
     if migration.is_open:
         parts += [Text(), _clauses(gate)]
     steps = table(
-        ("STEP#", "STAGE", "WHAT", "STATE", "BEGAN", "TOOK#", "MISSING"),
+        ("NUMBER#", "STAGE", "STEP", "STATE", "STARTED", "DURATION#", "MISSING"),
         map(_step, migration.steps),
-        empty="No step has begun: the preflight only looks.",
+        empty="No step has begun: the preflight only checks.",
     )
     parts += [Text(), steps]
     if migration.state not in ENDED:
@@ -261,7 +263,7 @@ def _shown(item: Any) -> RenderableType:
 def _clauses(clauses: Sequence[Any]) -> RenderableType:
     marks = {"open": "✔ proven", "closed": "… missing", "unknown": "? unknown"}
     return table(
-        ("", "CHECK", "FOUND"),
+        ("STATUS", "CHECK", "FOUND"),
         ((marks[one["standing"]], words(one["name"]), one["seen"]) for one in clauses),
         empty="Not checked yet.",
     )

@@ -59,7 +59,7 @@ MIGRATIONS = Product(
         Tag(
             after="runs",
             name="migrations",
-            text="Changes of a running pipeline between guarantees, stage by stage, with evidence for each.",
+            text="Changes of a running pipeline between modes, stage by stage, each with its evidence.",
         ),
     ),
     # `/migrations/foreign` and `/migrations/plan` before `/migrations/{id}`.

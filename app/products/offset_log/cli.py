@@ -76,7 +76,7 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
             Text(""),
             Text(f"{finding.topic}-{finding.partition}  {finding.kind}  {finding.message}", style="red"),
             table(
-                ("TASK", "LEASE#", "ATTEMPT#", "HOST", "EVENT#", "TIME", "EVENT"),
+                ("TASK", "LEASE#", "ATTEMPT#", "HOST", "NUMBER#", "TIME", "EVENT"),
                 (_side(side) for side in finding.sides),
                 empty="no events kept",
             ),

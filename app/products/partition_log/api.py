@@ -35,7 +35,7 @@ async def look_into_partition_log(
             description="An offset, or `start`, `lso` (the last stable offset), `end`.",
         ),
     ] = Landmark.END.value,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many batches.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The number of batches.")] = 50,
     *,
     keys: Annotated[bool, Query(description="Include the records' keys; for operators.")] = False,
     values: Annotated[bool, Query(description="Include their values and headers; for operators.")] = False,

@@ -17,7 +17,7 @@ PARTITION_LOG = Product(
         Tag(
             after="clusters",
             name="partition log",
-            text="The raw batches of a partition, with their outcomes.",
+            text="The raw batches of a partition with their outcomes.",
         ),
     ),
     pages=(Routes(after="clusters", routers=(pages.router,)),),

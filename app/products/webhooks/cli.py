@@ -33,7 +33,7 @@ def list_(as_json: AsJson = False) -> None:
         return
     console.print(
         table(
-            ("NAME", "ADDRESS", "KINDS", "PENDING#", "DELIVERED#", "NOT DELIVERED#", "STATE"),
+            ("NAME", "ADDRESS", "ALERTS", "PENDING#", "DELIVERED#", "NOT DELIVERED#", "STATE"),
             (
                 (
                     one["name"],
@@ -127,7 +127,7 @@ def send_test(name: WebhookName, why: Why = None) -> None:
 @app.command()
 def deliveries(
     name: WebhookName,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="The number of deliveries, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Maximum number of deliveries, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List its deliveries with the receiver's answers."""
@@ -137,7 +137,7 @@ def deliveries(
         return
     console.print(
         table(
-            ("WRITTEN", "WHAT", "STATE", "ATTEMPTS#", "ANSWER", "ID"),
+            ("CREATED", "ALERT", "STATE", "ATTEMPTS#", "ANSWER", "ID"),
             (
                 (
                     ago(one.written_at),

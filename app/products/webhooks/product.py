@@ -49,7 +49,7 @@ WEBHOOKS = Product(
         Tag(
             after="transform sources",
             name="webhooks",
-            text="Receivers of signed alerts, and their deliveries.",
+            text="Receivers of signed alerts, and deliveries with their retries.",
         ),
     ),
     pages=(Routes(after="commands", routers=(pages.router,)),),

@@ -114,7 +114,7 @@ async def test_correction_is_shown_with_the_earlier_verdict(wiring: Wiring, brow
     await put_down(wiring.unit_of_work, clean_restart("kafka-a", at=at), now=now)
     await put_down(wiring.unit_of_work, [refusal("kafka-a", at=now)], now=now)
     (path,) = re.findall(r'href="(/fencing/[\w-]+)"', (await browser.get("/fencing")).text)
-    before = (await browser.get(path)).text.split("Earlier verdicts")[1]
+    before = (await browser.get(path)).text.split("Earlier causes")[1]
     assert "clean restart" in before
     assert "no longer registered" in (await browser.get(path)).text
 

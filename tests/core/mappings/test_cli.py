@@ -113,7 +113,8 @@ def test_registry_is_written_with_what_to_look_at_first() -> None:
     }
     said = written(mapping_tables.registry(found))  # pyright: ignore[reportPrivateUsage] - as above
     assert said.startswith(
-        "4 ids on the brokers: 1 ours, 1 foreign, 1 archived, 1 orphaned; 0 owned and not seen 2 used by another client"
+        "4 ids on the brokers: 1 managed, 1 foreign, 1 archived, 1 orphaned; 0 owned, not on the brokers "
+        "2 used by another client"
     )
     assert "fl.t.gone.0.0 orphaned Empty" in said
     assert "no pipeline owns it" in said

@@ -210,7 +210,7 @@ async def test_fencings_of_a_group_are_marked_on_the_victims_lane_with_links(
         (mark,) = re.findall(r'<a href="(/fencing/[^"]+)" aria-label="([^"]+)">', lane)
         assert mark[1].startswith(f"{cause}: ")
         assert mark[1].split(": ")[1][:20] in await shown(viewer, mark[0])
-    of_this_group = re.search(r'<a href="([^"]+)">All fencing of this group</a>', html)
+    of_this_group = re.search(r'<a href="([^"]+)">All fencing events of this group</a>', html)
     assert of_this_group is not None
     for path, events in ((unescape(of_this_group[1]), 2), ("/fencing?cluster=c&group=other", 0)):
         assert len(re.findall(r'<tr id="fencing-', await shown(viewer, path))) == events
@@ -267,8 +267,8 @@ async def test_groups_are_listed_and_chosen(live: LiveCluster, viewer: httpx.Asy
 
 async def test_one_group_has_stored_and_pending_offsets(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     html = await shown(viewer, "/groups/group", cluster="c", name="orders/copier")
-    states = re.findall(r"<span class=\"pill \w+\">(stored|pending)</span>", html)
-    assert states == ["stored", "pending"]
+    states = re.findall(r"<span class=\"pill \w+\">(committed|pending)</span>", html)
+    assert states == ["committed", "pending"]
     assert f'data-copy="{ODD}"' in html
     assert "no group nobody is known on c" in await shown(
         viewer, "/groups/group", answers=404, cluster="c", name="nobody"
@@ -355,7 +355,7 @@ async def test_change_is_streamed(
 async def test_hanging_transactions_are_above_the_list_and_on_the_overview(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
-    assert "hangs" not in await shown(viewer, "/transactions", cluster="c")
+    assert "hanging transaction" not in await shown(viewer, "/transactions", cluster="c")
     hear(live, offset_batch("billing", 41, at=7, producer_id=4015, committed_ms=1), topic=group_records.TOPIC)
     publish(wiring, live)
     async with wiring.unit_of_work() as uow:
@@ -372,10 +372,10 @@ async def test_hanging_transactions_are_above_the_list_and_on_the_overview(
         )
     )
     html = await shown(viewer, "/transactions", cluster="c")
-    assert "1 transaction hangs" in html
+    assert "1 hanging transaction" in html
     assert "/stuck?cluster=c&amp;target=__consumer_offsets%3A0" in html
     assert re.search(r'id="blocked-billing-orders-0"', html)
     assert "Hanging transactions may be missing: broker 2 does not answer." in html
     overview = await shown(viewer, "/")
-    assert "1 transaction hangs" in overview
+    assert "1 hanging transaction" in overview
     assert "4015:2" in overview

@@ -136,7 +136,7 @@ def looking_at_list(wiring: Wiring, asked: FencingSelection) -> Look:
             "span": _WITHIN_WORDS[asked.within],
             "chosen": query,
         }
-        return Screen(template="fencing/list", title="Fencing", context=context, concerns=frozenset())
+        return Screen(template="fencing/list", title="Fencing events", context=context, concerns=frozenset())
 
     return look
 

@@ -35,7 +35,7 @@ Cluster = Annotated[
 Partition = Annotated[
     str, typer.Argument(metavar="TOPIC[:PARTITION]", help="flights:2 or flights-2; or a whole topic.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="The maximum number of lines.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of lines.")]
 Csv = Annotated[
     Path | None,
     typer.Option("--csv", metavar="FILE", exists=True, dir_okay=False, help="topic,partition,transactional_id"),
@@ -61,7 +61,7 @@ def list_(cluster: Cluster = None, as_json: AsJson = False, watch_it: Watch = Fa
 def owner(
     partition: Partition,
     at: Annotated[
-        str, typer.Option("--at", help="A time such as 2026-01-31T14:03:00Z, so long ago (90m, 2h, 1d), or now.")
+        str, typer.Option("--at", help="A time such as 2026-01-31T14:03:00Z, a time ago (90m, 2h, 1d), or now.")
     ] = "now",
     cluster: Cluster = None,
     as_json: AsJson = False,
@@ -90,9 +90,9 @@ def history(
     partition: Partition,
     cluster: Cluster = None,
     since: Annotated[
-        str | None, typer.Option(help="The begin of the time range, in the forms of --at of owner.")
+        str | None, typer.Option(help="Start of the time range, in the format of `mappings owner --at`.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="The end of the time range.")] = None,
+    until: Annotated[str | None, typer.Option(help="End of the time range.")] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:

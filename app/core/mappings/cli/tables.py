@@ -48,9 +48,10 @@ def registry(found: Any) -> RenderableType:
     """Return the table of the registry's ids, with their totals and problems."""
     tally = found["tally"]
     head = Text(
-        f"{number(tally['ids'])} ids on the brokers: {number(tally['ours'])} ours, {number(tally['foreign'])} foreign, "
-        f"{number(tally['archived'])} archived, {number(tally['orphaned'])} orphaned; "
-        f"{number(tally['unseen'])} owned and not seen",
+        f"{number(tally['ids'])} ids on the brokers: {number(tally['ours'])} managed, "
+        f"{number(tally['foreign'])} foreign, {number(tally['archived'])} archived, "
+        f"{number(tally['orphaned'])} orphaned; "
+        f"{number(tally['unseen'])} owned, not on the brokers",
         style="bold",
     )
     parts: list[RenderableType] = [head]
@@ -58,7 +59,7 @@ def registry(found: Any) -> RenderableType:
         parts.append(Text(f"{number(tally['contested'])} used by another client than its owner", style="bold red"))
     parts += [
         table(
-            ("TRANSACTIONAL ID", "OWNER", "STATE", "CHANGED", "EXPIRES", "FINDING"),
+            ("TRANSACTIONAL ID", "OWNER", "STATE", "CHANGED", "EXPIRES", "NOTE"),
             (
                 (
                     one["transactional_id"],
@@ -156,7 +157,8 @@ def _who(owner: PartitionOwner) -> str:
 
 def _whose(one: Any) -> str:
     owner = one["owner"]
-    return str(one["standing"]) if owner is None else f"{one['standing']}: {owner['pipeline']} ({owner['kind']})"
+    status = "managed" if one["standing"] == "ours" else str(one["standing"])
+    return status if owner is None else f"{status}: {owner['pipeline']} ({owner['kind']})"
 
 
 def _assigned(one: PartitionMapping) -> str | None:

@@ -104,7 +104,7 @@ def _show(client: Client, name: str) -> RenderableType:
         (
             f"{m.topic}-{m.partition}",
             m.transactional_id or "–",
-            f"{m.owner.ordinal}/{m.owner.task} attempt {m.owner.attempt} on {m.owner.host}" if m.owner else None,
+            f"{m.owner.ordinal}.{m.owner.task} attempt {m.owner.attempt} on {m.owner.host}" if m.owner else None,
             number(m.generation),
             number(m.committed),
             number(m.end),
@@ -116,7 +116,7 @@ def _show(client: Client, name: str) -> RenderableType:
         head,
         Text(),
         table(
-            ("PARTITION", "TRANSACTIONAL ID", "INSTANCE/TASK", "GENERATION#", "COMMITTED#", "END#", "LAG#"),
+            ("PARTITION", "TRANSACTIONAL ID", "OWNER", "GENERATION#", "COMMITTED#", "END#", "LAG#"),
             rows,
             empty="No partition is mapped yet; the first run maps them.",
         ),

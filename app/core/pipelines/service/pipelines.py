@@ -203,7 +203,7 @@ async def store_transform_source(
     if not allowed.python_transforms:
         raise InvalidError(
             "Python transforms are switched off on this server; an administrator allows them with "
-            "FENCELINE_PYTHON_TRANSFORMS=true. They run with the rights of the Spark executors",
+            "FENCELINE_PYTHON_TRANSFORMS=true. They run with the permissions of the Spark executors",
             field="source",
         )
     data = source.encode("utf-8")

@@ -27,17 +27,17 @@ _MEANINGS = {
     503: "A required service does not answer: Postgres, a broker.",
 }
 TAGS: Mapping[str, str] = {
-    "clusters": "Kafka clusters for pipelines. Administrators register and remove them.",
-    "observing": "The present transactions and groups of a cluster, of every client, managed and foreign.",
-    "fencing": "Fencing events: their causes, the confidence, and the evidence.",
+    "clusters": "Kafka clusters that pipelines may name. Only administrators register and remove them.",
+    "observing": "Current transactions and groups of a cluster, of every client, managed and foreign.",
+    "fencing": "Ends of producers, memberships and transactions, with cause, confidence and evidence.",
     "pipelines": "Definitions and their immutable revisions.",
-    "mappings": "The transactional id and owner of each partition, now and at any recorded time.",
+    "mappings": "Transactional id and owner of each partition, now and at any kept moment.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks and task events.",
-    "offsets": "The committed offsets of a group; reset only while it is stopped, with a preview.",
-    "stuck": "Blocked consumers: the transaction that blocks them, its owner and its end; ending it by hand.",
-    "transform sources": "Uploaded Python files, by their SHA-256; only if the settings allow them.",
-    "access": "The present user, and the tokens of people and programs.",
-    "command log": "Every change with its user, time and reason.",
+    "offsets": "Committed offsets of a group. A reset has a preview and requires that nothing runs.",
+    "stuck": "Blocked consumers: the transaction that blocks them, its owner and its end.",
+    "transform sources": "Uploaded Python files, by their SHA-256, if the settings allow them.",
+    "access": "The current user, and the tokens of people and programs.",
+    "command log": "Every change with its user, reason and time.",
 }
 _EVERYWHERE = (400, 401, 403, 421, 422, 503)
 

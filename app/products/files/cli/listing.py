@@ -40,7 +40,8 @@ def list_(
     to: To = None,
     partition: Partition = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Most files, the newest. By default 50 in a table, all in JSON.")
+        int | None,
+        typer.Option(min=1, help="Maximum number of files, newest first. By default 50 in a table, all in JSON."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
@@ -87,7 +88,7 @@ def list_(
     console.print(
         Group(
             table(
-                ("REFERENCED", "PARTITION", "RECORDS#", "SIZE#", "CHECKPOINT#", "PATH"),
+                ("REFERENCED", "PARTITION", "RECORDS#", "SIZE#", "CHECKPOINT#", "FILE"),
                 (_row(located) for located in found),
                 empty="No files: no reference was committed in this time range, or with these values.",
             ),

@@ -267,7 +267,7 @@ def test_overview_says_that_all_is_well_only_where_it_is_known() -> None:
 
 def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:
     html = rendered("overview/_detail", {"view": samples.overview_view(), "chart": chart_of([]), "unseen": []})
-    assert 'Fencings, last 24 hours</dt><dd data-glow="fencings">3</dd>' in html
+    assert 'Fencing events, last 24 hours</dt><dd data-glow="fencings">3</dd>' in html
     assert "2 takeover · 1 timeout" in html
     assert 'href="/fencing/0195f3a2-b7c8-4d1e-9a6b-3c5d7e8f9012"' in html
 
