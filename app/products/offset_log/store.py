@@ -35,8 +35,7 @@ from app.products.offset_log.tables import (
 )
 from app.products.offset_log.verdict import ContradictionKind
 
-_ROWS_AT_ONCE = 1000
-"""A statement takes 65,535 parameters."""
+_ROWS_AT_ONCE = 1000  # a statement takes 65,535 parameters
 _ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
 _EVENTS = msgspec.json.Decoder(tuple[Event, ...])
 _KNOWN = """

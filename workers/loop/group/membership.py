@@ -1,7 +1,4 @@
-"""The task in its consumer group: one consumer, its callbacks, and their changes (rule 2).
-
-Every call on the consumer is made from the thread that polls it.
-"""
+"""The task in its consumer group: one consumer, which only the polling thread calls, and its callbacks (rule 2)."""
 
 from __future__ import annotations
 
