@@ -98,7 +98,7 @@ def test_a_person_logs_in_looks_around_and_changes_something(
         page.get_by_role("link", name="Access").click()
         expect(page).to_have_url(f"{proxy.url}/tokens")
         page.get_by_label("Name").fill("alice")
-        page.get_by_role("button", name="Create").click()
+        page.get_by_role("button", name="Create the token").click()
         expect(page.get_by_text("alice").first).to_be_visible()
         page.goto(f"{proxy.url}/tokens")
         page.keyboard.press("g")
