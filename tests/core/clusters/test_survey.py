@@ -63,7 +63,7 @@ def test_cluster_with_kafkas_own_settings_needs_no_advice() -> None:
     ("name", "value", "says"),
     [
         ("transaction.max.timeout.ms", "3600000", "15 minutes"),
-        ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "60000", "KIP-447 made it 10,000 ms"),
+        ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "60000", "Kafka's default is 10,000 ms"),
         ("transaction.remove.expired.transaction.cleanup.interval.ms", "864000000", "Ids stay in memory"),
         ("transactional.id.expiration.ms", "3600000", "loses its ids and their epochs"),
         ("transactional.id.expiration.ms", "172800000", "Committed offsets live longer"),

@@ -355,7 +355,7 @@ async def test_change_is_streamed(
 async def test_hanging_transactions_are_above_the_list_and_on_the_overview(
     wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
-    assert "hanging transaction" not in await shown(viewer, "/transactions", cluster="c")
+    assert 'id="hanging"' not in await shown(viewer, "/transactions", cluster="c")
     hear(live, offset_batch("billing", 41, at=7, producer_id=4015, committed_ms=1), topic=group_records.TOPIC)
     publish(wiring, live)
     async with wiring.unit_of_work() as uow:
