@@ -76,7 +76,7 @@ async def test_other_events_are_shown_by_their_cause_only(wiring: Wiring, browse
 async def test_empty_feed_explains_itself(browser: httpx.AsyncClient) -> None:
     text = (await browser.get("/fencing")).text
     assert "No events in the last 24 hours" in text
-    assert "appears here by itself" in text
+    assert "appears here with its cause and its evidence" in text
     assert 'href="/fencing?within=month"' in text
     assert "Show the last 30 days" not in (await browser.get("/fencing", params={"within": "month"})).text
 

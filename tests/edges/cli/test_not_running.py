@@ -83,7 +83,7 @@ def test_member_with_another_assignor_is_the_reason_and_the_run_is_not_called_ru
         said = " ".join((result.stdout + result.stderr).split())
         assert result.returncode == 1, said
         assert "it is running" not in said
-        assert "does not get further: task 0.0: " in said
+        assert "does not progress: task 0.0: " in said
         assert "INCONSISTENT_GROUP_PROTOCOL" in said or "nconsistent group protocol" in said
         run = client.get(f"/api/v1/pipelines/{name}").json()["current_run"]
         assert run["state"] != "running"

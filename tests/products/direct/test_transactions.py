@@ -68,7 +68,7 @@ def test_stuck_reads_as_a_chain_and_ends_with_what_to_do(scene: Scene, fenceline
     assert first.startswith(f"read_committed consumers of {topic}-0 are blocked at offset 0. 2 records are behind it")
     assert [line.split()[0] for line in links] == ["because", "because", "which"]
     assert links[0].endswith("s ago")
-    assert verdict.startswith("  fence: It would end by itself only at")
+    assert verdict.startswith("  blocked by an open transaction: It would end by itself only at")
     assert f"describe --transactional-id {name}" in line
     assert ours == f"  fenceline fence {name} --bootstrap-server {scene.bootstrap_servers}"
     found = document(fenceline("stuck", topic, "--json"))

@@ -89,6 +89,8 @@ def test_lists_without_a_server_are_by_our_clock(
     monkeypatch.setenv("FENCELINE_STATE_DIR", str(tmp_path))
     topic, group = behind.topic(), unique_name("readers")
     reader = Consumer({"bootstrap.servers": behind.bootstrap_servers, "group.id": group})
+    # The client repeats this until the coordinator has loaded; it does not repeat a commit.
+    reader.committed([TopicPartition(topic, 0)], timeout=30)
     reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
     reader.close()
     began_ms = now_ms()
