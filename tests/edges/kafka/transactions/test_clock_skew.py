@@ -22,6 +22,7 @@ from tests.edges.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.faketime import broker_with_clock
 from tests.support.topics import unique_name
+from tests.support.waiting import wait_for
 from tests.support.watched import watching
 
 _BEHIND_MS = 300_000
@@ -89,8 +90,9 @@ def test_lists_without_a_server_are_by_our_clock(
     monkeypatch.setenv("FENCELINE_STATE_DIR", str(tmp_path))
     topic, group = behind.topic(), unique_name("readers")
     reader = Consumer({"bootstrap.servers": behind.bootstrap_servers, "group.id": group})
-    # The client repeats this until the coordinator has loaded; it does not repeat a commit.
-    reader.committed([TopicPartition(topic, 0)], timeout=30)
+    # The client joins once the coordinator has loaded. It would not repeat a commit before.
+    reader.subscribe([topic])
+    wait_for(lambda: reader.poll(0.1) is None and reader.assignment(), 30, "the membership")
     reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
     reader.close()
     began_ms = now_ms()
