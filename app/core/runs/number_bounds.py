@@ -31,6 +31,8 @@ Message = TypeVar("Message", bound=msgspec.Struct)
 class Bound(NamedTuple):
     """The range of a number. An optional number outside of it is dropped; a required one is moved to the bound.
 
+    `storable` moves larger numbers to LARGEST before, so an optional number is dropped only if `most` is less.
+
     counted_as: its name in `fenceline_worker_fields_dropped_total`; None: the field's own.
     is_refused: the whole message is refused instead.
     """
@@ -44,7 +46,7 @@ class Bound(NamedTuple):
 Index = Annotated[int, Bound(LARGEST_INDEX)]
 MomentMs = Annotated[int, Bound(LATEST_MS)]
 Generation = Annotated[int | None, Bound(LARGEST_INDEX, least=-1, counted_as="generation")]
-DurationMs = Annotated[int | None, Bound(LARGEST)]
+DurationMs = Annotated[int | None, Bound(LATEST_MS)]
 LatencyMs = Annotated[float | None, Bound(LARGEST_LATENCY_MS, counted_as="commit_latency")]
 
 

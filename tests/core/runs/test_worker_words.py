@@ -230,6 +230,18 @@ async def test_a_partition_that_no_topic_of_an_unknown_size_has_at_first_is_aske
 HUGE = 10**30
 
 
+@pytest.mark.parametrize("number", [-5, LARGEST, HUGE])
+async def test_impossible_duration_is_dropped_and_counted(plane: ControlPlane, number: int) -> None:
+    run = await plane.running()
+    heard = await receive(
+        plane, replace(task_heartbeat(run.id), open_transaction_age_ms=number, not_progressing_ms=number)
+    )
+    assert (heard.taken.open_transaction_age_ms, heard.taken.not_progressing_ms) == (None, None)
+    assert set(heard.dropped) >= {"open_transaction_age_ms", "not_progressing_ms"}
+    last = await kept(plane, run.id)
+    assert (last.open_transaction_age_ms, last.not_progressing_ms) == (None, None)
+
+
 @pytest.mark.parametrize("number", [-5, -HUGE, LARGEST, HUGE])
 async def test_no_number_of_a_heartbeat_keeps_the_run_from_being_counted_and_expired(
     plane: ControlPlane, number: int
