@@ -113,6 +113,14 @@ def test_every_operation_says_in_words_what_it_does_under_a_name_of_its_own(live
     assert "drain_run" in names
 
 
+def test_no_two_classes_share_the_name_of_a_schema(live: LiveApplication) -> None:
+    """Pydantic puts the path of the module into the names of both."""
+    with live.client() as client:
+        schemas = client.get("/api/v1/openapi.json").json()["components"]["schemas"]
+    assert [name for name in schemas if "__" in name] == []
+    assert "AuditVerdict" in schemas
+
+
 @pytest.mark.slow
 def test_any_request_is_answered_as_described(live: LiveApplication, seed: int, tmp_path: Path) -> None:
     _check(live, seed, tmp_path, "--phases", "examples,coverage,fuzzing")
