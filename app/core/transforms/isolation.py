@@ -52,7 +52,7 @@ def isolation(*, secret_paths: Iterable[str] = (), environ: Mapping[str, str] | 
     is_root = os.geteuid() == 0
     # One uid for each check, so that the processes of another check do not count.
     uid = _FIRST_UID + int.from_bytes(os.urandom(4)) % _UIDS if is_root else None
-    shown = _shown()
+    shown = visible_paths()
     namespaces = _namespaces(None if is_root else found)
     return Isolation((found, *namespaces, *_view(shown), *_hidden(shown, secret_paths), "--"), uid)
 
@@ -76,7 +76,7 @@ def can_disable_userns(bubblewrap: str) -> bool:
     return all(number.isdecimal() for number in numbers) and tuple(map(int, numbers)) >= (0, 8)
 
 
-def _shown() -> list[Path]:
+def visible_paths() -> list[Path]:
     """Return the paths that the interpreter and Fenceline's packages need, outermost first."""
     packages = [importlib.util.find_spec(name) for name in _OURS]
     places = [
@@ -93,9 +93,10 @@ def _view(shown: Iterable[Path]) -> list[str]:
         # A folder that bubblewrap creates on the way would belong to root alone.
         binds += [argument for parent in reversed(place.parents[:-1]) for argument in ("--dir", str(parent))]
         binds += ["--ro-bind", str(place), str(place)]
-    # A file size of 0 is among the limits; the small file system bounds folders and links.
-    empty = ("--size", str(1 << 20), "--tmpfs", EMPTY_FOLDER, "--chdir", EMPTY_FOLDER)
-    return [*binds, "--proc", "/proc", "--dev", "/dev", *empty, "--remount-ro", "/"]
+    # A file size of 0 is among the limits; the small file system bounds folders and links. It comes first, because the
+    # interpreter or the packages may lie below it.
+    empty = ("--size", str(1 << 20), "--tmpfs", EMPTY_FOLDER)
+    return [*empty, *binds, "--proc", "/proc", "--dev", "/dev", "--chdir", EMPTY_FOLDER, "--remount-ro", "/"]
 
 
 def _hidden(shown: Iterable[Path], secret_paths: Iterable[str]) -> list[str]:

@@ -82,6 +82,21 @@ async def test_the_servers_environment_is_out_of_reach(ask: Ask, is_isolated: bo
     assert await ask(seen) is not is_isolated
 
 
+@pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "control"])
+async def test_an_environment_below_the_empty_folder_is_visible(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_shown: bool
+) -> None:
+    """A checkout in `/tmp` has its interpreter and packages there."""
+    assert tmp_path.is_relative_to(isolating.EMPTY_FOLDER)
+    checkout = tmp_path / "checkout"
+    checkout.mkdir(mode=0o755)
+    (checkout / "module.py").write_text("here", "utf-8")
+    shown = isolating.visible_paths()
+    monkeypatch.setattr(isolating, "visible_paths", lambda: [*shown, *([checkout] if is_shown else [])])
+    assert await Ask(is_isolated=True)(f"readable('{checkout}/module.py') == b'here'") is is_shown
+    assert not await Ask(is_isolated=True)(f"os.access('{checkout}', os.W_OK)")
+
+
 @ISOLATIONS
 async def test_no_other_process_is_in_sight(ask: Ask, is_isolated: bool) -> None:
     assert await ask(f"os.path.exists('/proc/{os.getpid()}/cwd') and os.getppid() > 2") is not is_isolated

@@ -61,6 +61,7 @@ def test_machine_that_runs_this_suite_lacks_nothing() -> None:
 def test_bare_path_lacks_java_bash_and_chromium_each_with_a_line_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("FENCELINE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     findings = examine(machine({"PATH": str(tmp_path)}), [Purpose.TESTS])
     missing = {finding.name: finding.remedy for finding in findings if finding.verdict is DoctorVerdict.MISSING}
@@ -81,6 +82,7 @@ def test_demo_needs_no_chromium() -> None:
 def test_server_needs_no_embedded_kafka_and_reports_missing_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("FENCELINE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     findings = examine(machine({"PATH": str(tmp_path)}), [Purpose.SERVE])
     assert not {"Kafka", "Java"} & by_name(findings).keys()
@@ -130,6 +132,7 @@ def test_folder_that_cannot_be_made_is_missing_with_the_setting_that_moves_it(tm
 
 
 def test_empty_cache_is_filled_later_and_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FENCELINE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     findings = examine(machine(), [Purpose.DEMO])
     kafka = by_name(findings)["Kafka"]
@@ -140,6 +143,7 @@ def test_empty_cache_is_filled_later_and_is_no_failure(tmp_path: Path, monkeypat
 
 def test_damaged_jar_in_the_cache_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jars = ensure_jars(KAFKA_JARS)
+    monkeypatch.delenv("FENCELINE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copies = cache_dir() / "jars" / KAFKA_JARS
     copies.mkdir(parents=True)
@@ -203,6 +207,7 @@ def test_command_prints_one_json_document_and_succeeds() -> None:
 
 
 def test_command_fails_and_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FENCELINE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -29,6 +29,7 @@ from app.edges.embedded.maven import (
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of the test's own; returns where its jars come to lie."""
+    monkeypatch.delenv("FENCELINE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "fenceline" / "jars"
 
