@@ -20,10 +20,10 @@ from app.core.clusters.brokers import (
     Connection,
     GroupDescription,
     PartitionOffsets,
-    TopicPartition,
     TransactionalIds,
 )
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.core.clusters.partition import Partition
 from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
 from app.core.journals.log_look import Landmark, LogLook
 from app.core.runs.recorded_offset import TruncatedOffset
@@ -117,7 +117,7 @@ class KafkaBrokers:
 
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[Partition, int]:
         what = f"return the offsets of {group}"
         return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
 
@@ -125,7 +125,7 @@ class KafkaBrokers:
         self,
         connection: Connection,
         group: str,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[TruncatedOffset]:
@@ -133,13 +133,13 @@ class KafkaBrokers:
         return await self._ask(connection, timeout_s, what, lambda client: client.truncated(group, partitions))
 
     async def offsets(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets]:
         return await self._ask(connection, timeout_s, "return offsets", lambda client: client.offsets(partitions))
 
     async def offsets_of_each(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets | Refused]:
         return await self._ask(
             connection, timeout_s, "return offsets", lambda client: client.offsets_of_each(partitions)
         )
@@ -147,11 +147,11 @@ class KafkaBrokers:
     async def offsets_at(
         self,
         connection: Connection,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         timestamp_ms: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[Partition, int]:
         """As a read_committed consumer sees it: the end is the last stable offset."""
         return await self._ask(
             connection,
@@ -164,7 +164,7 @@ class KafkaBrokers:
         self,
         connection: Connection,
         group: str,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[Partition, int],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
@@ -175,7 +175,7 @@ class KafkaBrokers:
     async def read_partition_log(
         self,
         connection: Connection,
-        at: TopicPartition,
+        at: Partition,
         *,
         start: int | Landmark,
         limit: int,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
@@ -120,7 +120,7 @@ class ReferenceClient(RawFetcher, AskingClient):
 
     def _read(self, topic: str, positions: Mapping[int, int], most_messages: int) -> TopicPortions:
         self.last_failure = ""
-        wanted = {TopicPartition(topic, number): position for number, position in positions.items()}
+        wanted = {Partition(topic, number): position for number, position in positions.items()}
         if self._led(wanted) < len(wanted):
             # Partitions were added, or leaders elected, since the last request for leaders.
             self._forget_leaders()
@@ -134,7 +134,7 @@ class ReferenceClient(RawFetcher, AskingClient):
             silent = f"the leader of {names} does not answer: {self.last_failure or 'there is none now'}"
         return TopicPortions(tuple(sorted(portions, key=lambda one: one.partition)), silent)
 
-    def _led(self, partitions: Collection[TopicPartition]) -> int:
+    def _led(self, partitions: Collection[Partition]) -> int:
         """Return the number of these partitions with a leader."""
         return sum(len(led) for led in self._leaders(partitions).values())
 

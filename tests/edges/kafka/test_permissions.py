@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from app.core.blocked.facts import OpenTransaction, Refused
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_transactions import LiveTransactions
 from app.core.journals.record_batch import RecordBatch
@@ -70,8 +70,8 @@ class Stage(NamedTuple):
     holder: Producer
 
     @property
-    def sink(self) -> TopicPartition:
-        return TopicPartition(self.pipeline.sink, 0)
+    def sink(self) -> Partition:
+        return Partition(self.pipeline.sink, 0)
 
 
 class Visitor(NamedTuple):
@@ -134,7 +134,7 @@ async def check(visitor: Visitor) -> str:
 
 async def move_offsets(visitor: Visitor) -> str:
     brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
-    at = TopicPartition(visitor.stage.pipeline.source, 0)
+    at = Partition(visitor.stage.pipeline.source, 0)
     try:
         await brokers.alter_offsets(visitor.connection, visitor.group, {at: 0}, timeout_s=_TIMEOUT_S)
     finally:
@@ -306,7 +306,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stage]:
     with secured_kafka(tmp_path_factory.mktemp("certificates")) as secured:
         plain = {"bootstrap.servers": secured.kafka.bootstrap_servers}
         pipeline = TestPipeline.create(secured.kafka.bootstrap_servers, partitions=1)
-        group, source = pipeline.definition.group_id, TopicPartition(pipeline.source, 0)
+        group, source = pipeline.definition.group_id, Partition(pipeline.source, 0)
         pipeline.feed(3)
         writer = Writer(plain)
         writer.begin(pipeline.sink, records=1)

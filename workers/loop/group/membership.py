@@ -11,15 +11,17 @@ from typing import Protocol
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import EventKind
 from app.core.wire.offset_events import PartitionLeaving
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import FatalError, kafka_call, translated
 from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.leader_epochs import LeaderEpochs
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
 from workers.loop.group.reports import UNREADABLE, has_given_up, has_stopped, is_truncated
+from workers.loop.records.place import partition_of
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
 
@@ -157,7 +159,7 @@ class Membership:
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             if has_stopped(error):
                 at = message.offset()
-                partition = message.topic() or "", message.partition() or 0
+                partition = partition_of(message)
                 self._stopped[partition] = at if at is not None and at >= 0 else None
                 if is_truncated(error):
                     self._truncated[partition] = error.str()
@@ -189,14 +191,17 @@ class Membership:
 
     def positions(self) -> dict[Partition, int]:
         """The next offset of each owned partition that has delivered anything since it was assigned or sought."""
-        owned = self.ownership.owned
+        owned = list(self.ownership.owned)
         if not owned:
             return {}
         with kafka_call("read the positions"):
             found = self.consumer.position(_list(owned))
-        for entry in found:
-            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
-        positions = {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+        positions: dict[Partition, int] = {}
+        # rd_kafka_position fills in the offsets of the given list: the order stays.
+        for partition, entry in zip(owned, found, strict=True):
+            self.epochs.note(partition, entry.offset, entry.leader_epoch)
+            if entry.offset >= 0:
+                positions[partition] = entry.offset
         if self._has_read:
             self._has_read = False
             self.recorder.stands_at(positions)
@@ -215,8 +220,9 @@ class Membership:
             if entry.error is not None:
                 raise translated(entry.error, f"read the committed offset of {entry.topic}-{entry.partition}")
             offset = entry.offset if entry.offset >= 0 else None
-            answer[entry.topic, entry.partition] = CommittedPosition(offset, entry.metadata or "")
-            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
+            partition = _key(entry)
+            answer[partition] = CommittedPosition(offset, entry.metadata or "")
+            self.epochs.note(partition, entry.offset, entry.leader_epoch)
         offsets = {name: committed.offset for name, committed in answer.items()}
         if self.confirmed is not None:
             self.confirmed.refuse_older(offsets)
@@ -241,7 +247,7 @@ class Membership:
         for entry in found:
             if entry.error is not None:
                 raise translated(entry.error, f"read beginning and end of {entry.topic}-{entry.partition}")
-        return {(entry.topic, entry.partition): entry.offset for entry in found}
+        return {_key(entry): entry.offset for entry in found}
 
     def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
         """The number of partitions of each topic; 0 where the brokers do not know it."""
@@ -275,7 +281,7 @@ class Membership:
         False: the client refuses it. It has stopped there, or is still requesting the committed offset.
         """
         try:
-            with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
+            with kafka_call(f"go back in {partition}"):
                 # With an epoch the client asks first whether the log still has the records read under it.
                 epoch = self.epochs.of_seek(partition, offset)
                 self.consumer.seek(TopicPartition(*partition, offset, leader_epoch=epoch))
@@ -307,7 +313,7 @@ class Membership:
         if partition not in self._held_back:
             self._held_back.add(partition)
             if partition in self.ownership.owned and not self._holds:
-                with kafka_call(f"pause {partition[0]}-{partition[1]}"):
+                with kafka_call(f"pause {partition}"):
                     self.consumer.pause(_list([partition]))
 
     def unhold(self, partition: Partition) -> None:
@@ -315,7 +321,7 @@ class Membership:
         if partition in self._held_back:
             self._held_back.remove(partition)
             if partition in self.ownership.owned and not self._holds:
-                with kafka_call(f"resume {partition[0]}-{partition[1]}"):
+                with kafka_call(f"resume {partition}"):
                     self.consumer.resume(_list([partition]))
 
     @property
@@ -388,7 +394,7 @@ def generation_of(group_metadata: object) -> int | None:
 
 
 def _key(entry: TopicPartition) -> Partition:
-    return entry.topic, entry.partition
+    return Partition(entry.topic, entry.partition)
 
 
 def _keys(partitions: Iterable[TopicPartition]) -> list[Partition]:

@@ -11,6 +11,7 @@ from workers.loop.errors import AbortableError, FatalError
 from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.records.failures import BadRecords
+from workers.loop.records.place import place_of
 from workers.loop.records.processing import Processing
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.telling.tally import Work
@@ -69,7 +70,7 @@ class Filing(Processing):
                 ids = None if verification is None else verification.ids([one.value for one in filed])
                 sink.add(
                     filed,
-                    source=(message.topic() or "", message.partition() or 0),
+                    source=place_of(message),
                     offset=message.offset() or 0,
                 )
             except BadValueError as error:

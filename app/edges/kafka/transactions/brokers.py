@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from app.core.blocked.brokers import DEFAULT_TIMEOUT_S, FencedProducer, HeldBackPartitions, NotEnded
 from app.core.blocked.ending import marker_epoch
-from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST
 from app.core.hanging.search import StableEnd
 from app.edges.kafka.attempt import ConnectionAttempt
@@ -51,16 +52,14 @@ class KafkaTransactions:
 
     async def partitions_of(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> tuple[TopicPartition, ...]:
-        def ask(
-            client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt
-        ) -> tuple[TopicPartition, ...]:
+    ) -> tuple[Partition, ...]:
+        def ask(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> tuple[Partition, ...]:
             found = client.partitions_of(topic)
             if isinstance(found, Refused):
                 if found.permission is None:
                     raise NotFoundError(f"there is no topic {topic} at {attempt.address}: {found.error}")
                 raise attempt.refused(f"return the partitions of {topic}", found.sentence)
-            return tuple(TopicPartition(topic, number) for number in found)
+            return tuple(Partition(topic, number) for number in found)
 
         return await self._ask(connection, timeout_s, f"return the partitions of {topic}", ask)
 
@@ -70,7 +69,7 @@ class KafkaTransactions:
     async def look_at_partitions(
         self,
         connection: Connection,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         with_waiting: bool = True,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -163,12 +162,12 @@ class KafkaTransactions:
     async def write_abort_marker(
         self,
         connection: Connection,
-        at: TopicPartition,
+        at: Partition,
         target: OpenTransaction,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        what = f"write a marker into {at.topic}-{at.partition}"
+        what = f"write a marker into {at}"
 
         def act(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> None:
             refused = client.write_abort_marker(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from app.core.clusters.partition import Partition
 from app.core.wire.offset_events import (
     Assigned,
     CheckpointOutcome,
@@ -21,8 +22,8 @@ from tests.support.offset_log import EVERYTHING, replayed
 from workers.loop.group.ownership import Ownership
 from workers.loop.telling.offset_recorder import GROWS_FOR_MS, OffsetRecorder
 
-P = ("orders", 0)
-Q = ("orders", 1)
+P = Partition("orders", 0)
+Q = Partition("orders", 1)
 
 
 class Task:
@@ -33,21 +34,21 @@ class Task:
         self.now_ms = 7
         self.recorder = OffsetRecorder(self.ownership, kept=kept, now_ms=lambda: self.now_ms)
 
-    def take(self, *partitions: tuple[str, int], generation: int = 1, committed: int | None = 0) -> None:
+    def take(self, *partitions: Partition, generation: int = 1, committed: int | None = 0) -> None:
         self.ownership.assigned(partitions)
         self.recorder.assigned(partitions, generation=generation)
         if committed is not None:
             for partition in partitions:
                 self.recorder.begins(partition, committed)
 
-    def give_up(self, *partitions: tuple[str, int], how: PartitionLeaving = PartitionLeaving.REVOKED) -> None:
+    def give_up(self, *partitions: Partition, how: PartitionLeaving = PartitionLeaving.REVOKED) -> None:
         self.ownership.given_up(partitions)
         self.recorder.given_up(partitions, how)
 
-    def poll(self, to: int, partition: tuple[str, int] = P) -> None:
+    def poll(self, to: int, partition: Partition = P) -> None:
         self.recorder.stands_at({partition: to})
 
-    def process(self, first: int, to: int, partition: tuple[str, int] = P) -> None:
+    def process(self, first: int, to: int, partition: Partition = P) -> None:
         self.poll(to, partition)
         self.recorder.add({partition: to}, records=to - first, span=(first, to - 1))
 
@@ -57,10 +58,10 @@ class Task:
     def verdict(self) -> OffsetLogVerdict:
         return replayed([self.recorder.untold(EVERYTHING)])[P]
 
-    def untold(self) -> dict[tuple[str, int], tuple[Event, ...]]:
-        return {(told.topic, told.partition): told.events for told in self.recorder.untold(EVERYTHING)}
+    def untold(self) -> dict[Partition, tuple[Event, ...]]:
+        return {Partition(told.topic, told.partition): told.events for told in self.recorder.untold(EVERYTHING)}
 
-    def tell(self) -> dict[tuple[str, int], tuple[Event, ...]]:
+    def tell(self) -> dict[Partition, tuple[Event, ...]]:
         """The events that are reported now, and stored."""
         told = self.untold()
         self.recorder.stored(self.recorder.untold(EVERYTHING))
