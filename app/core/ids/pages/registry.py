@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.ids.pages.chart import id_growth_chart_of
 from app.core.ids.registry import Only, Orphan, RegisteredId, RegistryQuery, RegistrySort
 from app.core.ids.service import registry as id_registry
 from app.core.observing.pages.reading import reading_of
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import AfterName, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.words import duration, moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 PAGE_SIZE = 50
 _LOOK_AGAIN_S = 10.0
 
@@ -59,7 +59,7 @@ class RegistrySelection:
         search: Annotated[str, Query(max_length=1000)] = "",
         only: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _ONLY))] = "",
         sort: RegistrySort = RegistrySort.ID,
-        after: Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+        after: AfterName = None,
     ) -> None:
         self.cluster = cluster
         self.search = search.strip()
@@ -129,8 +129,7 @@ def looking_at_list(wiring: Wiring, wanted: RegistrySelection) -> Look:
             "growth": growth,
             "growth_chart": id_growth_chart_of(growth),
             "reading": reading_of(wiring.observations.of(cluster), found.journal, now=now),
-            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
-            "first_url": wanted.after and wanted.url(cluster, after=None),
+            "pages": links_of(found.next_cursor, partial(wanted.url, cluster), after=wanted.after),
             "all_url": screen.url_of("mappings", "ids", cluster=cluster),
             "contested_url": screen.url_of("mappings", "ids", cluster=cluster, only=Only.CONTESTED.value),
         }

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.fencing.fencing_event import FencingKind
 from app.core.fencing.record import kept_id
@@ -22,19 +23,18 @@ from app.core.observing.service import groups
 from app.core.observing.service.observations import notice_of
 from app.core.observing.snapshot import Snapshot
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
-from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import AfterName, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, timeline_of
 from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Cluster = Annotated[str, Query(max_length=100)]
 Name = Annotated[str, Query(alias="name", max_length=32_767)]
 PAGE_SIZE = 50
@@ -62,7 +62,7 @@ class GroupSelection:
         state: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _STATES))] = "",
         kind: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _KINDS))] = "",
         pending: Annotated[str, Query(pattern=r"^(yes|no)?$")] = "",
-        after: Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+        after: AfterName = None,
     ) -> None:
         self.cluster = cluster
         self.search = search.strip()
@@ -122,8 +122,7 @@ def looking_at_list(wiring: Wiring, wanted: GroupSelection) -> Look:
             "found": found,
             "rows": [row_of(group) for group in found.items],
             "reading": reading_of(snapshot, snapshot.group_journal, now=now),
-            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
-            "first_url": wanted.after and wanted.url(cluster, after=None),
+            "pages": links_of(found.next_cursor, partial(wanted.url, cluster), after=wanted.after),
             "all_url": screen.url_of("groups", cluster=cluster),
         }
         return replace(shown, concerns=frozenset({notice_of(cluster)}), rhythm=OBSERVED)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.hanging.pending import pending_holds
 from app.core.hanging.service import HangingLine
@@ -27,21 +28,19 @@ from app.core.observing.transaction_list import IdOwnership, TransactionQuery, T
 from app.core.overview.service import LIST_LIMIT
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
-from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import AfterName, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, Tone, timeline_of
 from app.kit.words import moment, words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Cluster = Annotated[str, Query(max_length=100)]
-After = Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")]
 Id = Annotated[str, Query(alias="id", max_length=32_767)]
 PAGE_SIZE = 50
 
@@ -70,7 +69,7 @@ class TransactionSelection:
         min_open_s: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "",
         owner: Annotated[str, Query(pattern=rf"^(ours|foreign|{_OF}[A-Za-z0-9_-]{{1,100}})?$")] = "",
         sort: TransactionSort = TransactionSort.LONG_OPEN,
-        after: After = None,
+        after: AfterName = None,
     ) -> None:
         self.cluster = cluster
         self.search = search.strip()
@@ -160,8 +159,7 @@ def looking_at_list(wiring: Wiring, wanted: TransactionSelection) -> Look:
             "open_chart": open_chart_of(found.pace),
             "age_chart": age_chart_of(found.pace),
             "pace_chart": pace_chart_of(found.pace),
-            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
-            "first_url": wanted.after and wanted.url(cluster, after=None),
+            "pages": links_of(found.next_cursor, partial(wanted.url, cluster), after=wanted.after),
             "all_url": screen.url_of("transactions", cluster=cluster),
         }
         return Screen(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.clusters.partition import Partition
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.snapshot import ReadingPhase, Snapshot
@@ -36,7 +36,6 @@ from app.kit.web.pages.timeline import Point, Timeline, timeline_of
 from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Why = Annotated[str, Form(max_length=1000)]
 
 
