@@ -30,7 +30,7 @@ from app.core.runs.recorded_offset import TruncatedOffset
 from app.edges.kafka import cluster_client, first_contact, partition_log
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ClusterClient, Settings
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.group_client import BrokerFacts
 from app.edges.kafka.raw_client import LEAST_EXPLAINING_S
 from app.edges.kafka.raw_connections import address_of
@@ -41,12 +41,8 @@ T = TypeVar("T")
 _QUESTIONS_AT_ONCE = 32
 
 
-class KafkaBrokers:
-    """Implements app/core/clusters/brokers.py.
-
-    environment, secrets_dir: for references to secrets, which are resolved for each question.
-    allowed_addresses: the permitted addresses of brokers, advertised ones included.
-    """
+class KafkaBrokers(ClusterConnector):
+    """Implements app/core/clusters/brokers.py."""
 
     def __init__(
         self,
@@ -55,9 +51,7 @@ class KafkaBrokers:
         secrets_dir: Path | None,
         allowed_addresses: Collection[str] = ANYWHERE,
     ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+        super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
 
     async def close(self) -> None:

@@ -10,7 +10,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_b
 from app.core.observing.journals import AdminAnswers, FetchOutcome, LogAnswer, Stamp, Tail, TopicLook
 from app.edges.kafka import coordinated_groups, open_transactions
 from app.edges.kafka.attempt import ConnectionAttempt
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.edges.kafka.raw_fetch import EARLIEST, FetchIsolation, RawFetcher, offset_after
 from app.kit.errors import UnavailableError
@@ -54,8 +53,8 @@ class _LeaderAnswer(NamedTuple):
     error: Exception | None
 
 
-class KafkaJournals:
-    """Implements app/core/observing/journals.py. Secrets are resolved for each connection."""
+class KafkaJournals(ClusterConnector):
+    """Implements app/core/observing/journals.py."""
 
     def __init__(
         self,
@@ -65,9 +64,7 @@ class KafkaJournals:
         topics: Collection[str],
         allowed_addresses: Collection[str] = ANYWHERE,
     ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+        super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._topics = frozenset(topics)
 
     def open(self, connection: Mapping[str, str], *, timeout_s: float) -> AbstractContextManager[Tail]:

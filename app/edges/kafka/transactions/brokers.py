@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +16,7 @@ from app.core.clusters.partition import Partition
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST
 from app.core.hanging.search import StableEnd
 from app.edges.kafka.attempt import ConnectionAttempt
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
@@ -29,12 +28,8 @@ T = TypeVar("T")
 _RETRY_S = 0.1
 
 
-class KafkaTransactions:
-    """Implements app/core/blocked/brokers.py, with a connection for each call.
-
-    environment, secrets_dir: for references to secrets, which are resolved for each question.
-    allowed_addresses: the permitted addresses of brokers, advertised ones included.
-    """
+class KafkaTransactions(ClusterConnector):
+    """Implements app/core/blocked/brokers.py, with a connection for each call."""
 
     def __init__(
         self,
@@ -43,9 +38,7 @@ class KafkaTransactions:
         secrets_dir: Path | None,
         allowed_addresses: Collection[str] = ANYWHERE,
     ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+        super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._search = KafkaSearch(
             environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
         )

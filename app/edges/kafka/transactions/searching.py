@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
@@ -18,61 +16,35 @@ from app.core.hanging.brokers import Ends, SearchConnection
 from app.core.hanging.search import StableEnd
 from app.core.journals.record_batch import Marker, RecordBatch, UnreadableBatch, read_marker
 from app.edges.kafka.attempt import ConnectionAttempt
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
-from app.edges.kafka.raw_client import error_of, errors, failure, is_transient, reading_answers
+from app.edges.kafka.raw_client import error_of, errors, is_transient
 from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
 from app.edges.kafka.transactions.client import TransactionClient
+from app.edges.kafka.transactions.lasting import LastingClient, LastingConnector
 from app.edges.kafka.transactions.leaders import METADATA_VERSION
 from app.edges.kafka.transactions.looking import look_at_holders
 from app.edges.kafka.transactions.questions import LIST_OFFSETS
 
-T = TypeVar("T")
-
 # Each is at most a megabyte: a marker beyond that is not worth the read.
 _ANSWERS_FOR_A_MARKER = 32
-_GONE_AGAIN_MS = 1_000
 
 _Metadata: Any = MetadataRequest
 
 
-class KafkaSearch:
-    """Implements app/core/hanging/brokers.py. Secrets are resolved for each connection."""
-
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str],
-        secrets_dir: Path | None,
-        allowed_addresses: Collection[str] = ANYWHERE,
-    ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+class KafkaSearch(LastingConnector):
+    """Implements app/core/hanging/brokers.py."""
 
     def open_search(
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[SearchConnection]:
-        resolved = self._resolve(connection)
-        attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
-        try:
-            return SearchClient(resolved, attempt, timeout_s=timeout_s)
-        except errors.KafkaError as error:
-            raise failure(attempt, "serve the search", error) from error
+        return self._opened(SearchClient, connection, timeout_s=timeout_s, what="serve the search")
 
 
-class SearchClient(TransactionClient):
-    """The SearchConnection port; a context manager."""
+class SearchClient(LastingClient, TransactionClient):
+    """The SearchConnection port."""
 
     def __init__(self, resolved: Mapping[str, str], attempt: ConnectionAttempt, *, timeout_s: float) -> None:
-        super().__init__(resolved, attempt)
-        # The library requests a deleted topic's metadata from then on, up to ten times a second.
-        self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
-        self._timeout_s = timeout_s
+        super().__init__(resolved, attempt, timeout_s=timeout_s)
         self._led_by: dict[Partition, int] = {}
-
-    @property
-    def kafka_cluster_id(self) -> str:
-        return str(self._manager.cluster.cluster_id)
 
     def all_partitions(self) -> tuple[Partition, ...]:
         return self._asked("list all partitions", self._all_partitions)
@@ -94,15 +66,6 @@ class SearchClient(TransactionClient):
                 return None
 
         return self._asked(f"return records of {at}", question)
-
-    def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
-        """Give each question its own time limit, and one of many parts a longer one."""
-        self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s * times)
-        try:
-            with reading_answers():
-                return question()
-        except errors.KafkaError as error:
-            raise failure(self._attempt, what, error) from error
 
     def _all_partitions(self) -> tuple[Partition, ...]:
         answer = self._ask_any(
