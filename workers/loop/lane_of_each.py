@@ -23,9 +23,9 @@ from workers.loop.group.member_metadata import MemberMetadata
 from workers.loop.group.membership import Membership
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Marks
+from workers.loop.partitions import Place, place_of
 from workers.loop.pending_commit import PendingCommit
 from workers.loop.producing.producers import TaskProducer
-from workers.loop.records.place import Place, place_of
 from workers.loop.slices import SLICE_S, CallPatience, CommitBounds, in_slices
 from workers.loop.telling.progress import PartitionProducer, ProgressReporter
 from workers.loop.together import Together

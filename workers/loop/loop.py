@@ -20,9 +20,9 @@ from workers.loop.group.starting import Starting
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Lanes
 from workers.loop.pace import Pace
+from workers.loop.partitions import partition_of
 from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.records.batching import BatchSize
-from workers.loop.records.place import partition_of
 from workers.loop.records.processing import Processing
 from workers.loop.records.trials import UNLIMITED
 from workers.loop.recovery import VISIBLE_WAIT_S

@@ -13,7 +13,7 @@ from workers.loop.errors import LoopError, error_of
 from workers.loop.group.membership import CommittedPosition, Membership
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Lanes, Marks
-from workers.loop.records.place import Place, partition_of, place_of
+from workers.loop.partitions import Place, partition_of, place_of
 from workers.loop.records.trials import MOST_PASSED
 from workers.loop.telling.progress import ProgressReporter
 

@@ -8,10 +8,10 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from app.core.avro_schemas.shape import BadValueError
 from workers.loop.errors import AbortableError, FatalError
+from workers.loop.partitions import place_of
 from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.records.failures import BadRecords
-from workers.loop.records.place import place_of
 from workers.loop.records.processing import Processing
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.telling.tally import Work
