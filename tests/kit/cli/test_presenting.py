@@ -22,7 +22,8 @@ class Noun(msgspec.Struct):
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> StringIO:
     into = StringIO()
-    monkeypatch.setattr(output.console, "file", into)
+    monkeypatch.setattr(output.console, "_file", into)
+    monkeypatch.setattr(output.console, "_width", 200)
     return into
 
 
