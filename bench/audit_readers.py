@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from app.core.clusters.partition import Partition
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.maven import ensure_jars
 from app.products.audits.wire import AuditOrder
@@ -205,8 +206,8 @@ def isolation(bootstrap_servers: str, _ids: int) -> dict[str, str]:
     write(ended, "behind")
     ended.commit_transaction(30)
     brokers = ClusterBrokers(settings, audit_id="bench")
-    stable = brokers.last_stable([(topic, 0)])[topic, 0]
-    high = brokers.high_watermarks([(topic, 0)])[topic, 0]
+    stable = brokers.last_stable([Partition(topic, 0)])[Partition(topic, 0)]
+    high = brokers.high_watermarks([Partition(topic, 0)])[Partition(topic, 0)]
     session = a_session()
     starts = json.dumps({topic: {str(partition): 0 for partition in range(4)}})
 

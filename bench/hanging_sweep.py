@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST, SearchConnection
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.transactions.searching import KafkaSearch
@@ -33,7 +33,7 @@ def _cpu_s(processes: list[psutil.Process]) -> float:
     return sum(one.user + one.system for one in times)
 
 
-def sweep(connection: SearchConnection, partitions: tuple[TopicPartition, ...]) -> int:
+def sweep(connection: SearchConnection, partitions: tuple[Partition, ...]) -> int:
     """All of them, as the server does it; how many requests each leader got."""
     requests = 0
     for first in range(0, len(partitions), PARTITIONS_A_REQUEST):

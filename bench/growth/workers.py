@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import Claim, EventKind, HeartbeatAnswer, PartitionProgress, TaskState
 from app.core.wire.offset_events import CheckpointOutcome, StartReason
 from app.core.wire.offset_report import Init
@@ -28,7 +29,7 @@ from bench.growth.server import MeasuredServer
 from tests.support.waiting import wait_for
 from workers import versions
 from workers.loop.control import TaskSnapshot
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.loop.telling.progress import INTERVAL_S
 from workers.loop.telling.tally import Work, WorkTally
@@ -90,7 +91,9 @@ class SimulatedTask:
         tasks = len(specification.tasks)
         first = (specification.ordinal * tasks + task) * PARTITIONS_PER_TASK
         topic = specification.definition.source_topics[0]
-        self._next: dict[Partition, int] = {(topic, first + number): 0 for number in range(PARTITIONS_PER_TASK)}
+        self._next: dict[Partition, int] = {
+            Partition(topic, first + number): 0 for number in range(PARTITIONS_PER_TASK)
+        }
         self._tally = WorkTally()
         self._member_id = f"simulated-{specification.run_id}-{specification.ordinal}-{task}"
         self._producer_id = random.getrandbits(31)

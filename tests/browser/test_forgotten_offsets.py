@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, Page, expect
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.recorded_offset import RecordedOffset
@@ -103,7 +103,7 @@ def committed(live: LiveApplication, topic: str) -> int | None:
         async with wiring.unit_of_work() as uow:
             cluster, pipeline = await uow.of(ClusterStore).get("real"), await uow.of(PipelineStore).get("flights")
         found = await wiring.brokers.committed_offsets(cluster.connection(), pipeline.definition.group_id)
-        return found.get(TopicPartition(topic, 0))
+        return found.get(Partition(topic, 0))
 
     return live.do(ask)
 

@@ -23,6 +23,7 @@ from app.core.mappings import pages as mappings
 from app.core.mappings.mapping import IdKind, IdOrigin, PartitionOwner, PartitionOwnership, TransactionalIdOwner
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.snapshot import ReadingPhase
+from app.kit.web.pages.paging import ListLinks
 from tests.browser.test_names_and_screens import LONG, TABLET, rendered, shown
 from tests.support import page_samples as samples
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, chromium
@@ -105,8 +106,7 @@ def partition_page() -> str:
         "stretches": stretches,
         "owners": 2,
         "timeline": mappings._timeline(stretches, now=NOW),  # pyright: ignore[reportPrivateUsage] - as above
-        "next_url": "/mappings/partition?after=x",
-        "first_url": None,
+        "pages": ListLinks(None, "/mappings/partition?after=x"),
     }
     return rendered("mappings/detail", context, path="/mappings/partition")
 
@@ -175,8 +175,7 @@ def ids_page() -> str:
         "growth": growth,
         "growth_chart": id_growth_chart_of(growth),
         "reading": reading_of(snapshot, snapshot.transaction_journal, now=NOW),
-        "next_url": None,
-        "first_url": None,
+        "pages": ListLinks(None, None),
         "all_url": "/mappings/ids",
         "contested_url": "/mappings/ids?only=contested",
     }

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import FileSink, GroupProtocol, ProcessingGuarantee
 from app.core.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline, StartProcess
@@ -19,7 +20,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.loop.group.confirmed import ConfirmedOffsets
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.lane import Lane
 from workers.sinks.store import UploadStore
 from workers.sinks.uploads import ToUpload, Uploaded

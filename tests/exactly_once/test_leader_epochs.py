@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.core.clusters.brokers import TopicPartition as AtPartition
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.edges.embedded.kafka import KafkaBroker, KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
@@ -107,7 +107,7 @@ async def test_offsets_carry_the_epoch_of_the_record_before_them_and_are_compare
         [cut] = await brokers.truncated_offsets(
             {"bootstrap.servers": pipeline.bootstrap_servers},
             pipeline.definition.group_id,
-            [AtPartition(pipeline.source, 0)],
+            [Partition(pipeline.source, 0)],
             timeout_s=20,
         )
         assert (cut.committed, cut.epoch, cut.end) == (2 * EACH, 0, EACH)

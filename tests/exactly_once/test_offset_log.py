@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from app.core.clusters.partition import Partition
 from app.products.offset_log.verdict import ContradictionKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.exactly_once.test_going_back import run_with_aborts
 from tests.support.offset_log import Recorders
 from tests.support.tasks import running
 from workers.loop.group.membership import Membership
-from workers.loop.group.ownership import Partition
 
 Consumed = tuple[list[Message], list[KafkaError]]
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
@@ -19,7 +20,6 @@ from tests.support.tasks import running
 from workers.loop.errors import AbortableError
 from workers.loop.group import offset_commits
 from workers.loop.group.confirmed import ConfirmedOffsets
-from workers.loop.group.ownership import Partition
 from workers.loop.producing.transactional_producer import TransactionalProducer
 
 OLD, OLD_ANSWERS = 10, 8

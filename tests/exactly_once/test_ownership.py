@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import GroupProtocol
 from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from app.products.offset_log.verdict import ContradictionKind
@@ -16,7 +17,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.verifier import Audit
 from workers.loop.group.confirmed import ConfirmedOffsets
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.lane import Lane
 
 HELD_OPEN = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, StartPosition
 from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
@@ -19,7 +20,6 @@ from tests.support.waiting import wait_for
 from workers.loop import task as task_module
 from workers.loop.control import TaskSpecification
 from workers.loop.errors import PipelineStopError
-from workers.loop.group.ownership import Partition
 from workers.loop.group.starting import Starting
 
 SEES_CHANGES_SOON = {"topic.metadata.refresh.interval.ms": "500"}

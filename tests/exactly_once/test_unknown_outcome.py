@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from confluent_kafka import Producer
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import GroupProtocol
 from app.core.wire.heartbeat import EventKind, TaskState
 from app.edges.embedded.kafka import KafkaCluster
@@ -16,7 +17,6 @@ from tests.support.tasks import TaskThread, running
 from workers.loop.client_config import transactional_producer_config
 from workers.loop.errors import OutcomeUnknownError, RetriableError
 from workers.loop.group.membership import CommittedPosition, Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.producing import transactional_producer
 from workers.loop.producing.transactional_producer import TransactionalProducer
 from workers.loop.slices import CallPatience, CommitBounds

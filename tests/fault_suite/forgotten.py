@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.runs.recorded_offset import RecordedOffset
 from app.edges.kafka.admin import KafkaBrokers
 from app.kit.errors import ConflictError, FencelineError, UnavailableError
@@ -63,7 +63,7 @@ def require_refusal(worker: TaskProcess) -> str:
 def resume(pipeline: TestPipeline, recorded: Iterable[RecordedOffset]) -> None:
     """As `fenceline runs offsets --to recorded` does, by the same client."""
     connection, group = {"bootstrap.servers": pipeline.bootstrap_servers}, pipeline.definition.group_id
-    offsets = {TopicPartition(one.topic, one.partition): one.offset for one in recorded}
+    offsets = {Partition(one.topic, one.partition): one.offset for one in recorded}
     brokers = KafkaBrokers(environment={}, secrets_dir=None)
     refused: FencelineError | None = None
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from app.core.clusters.partition import Partition
 from tests.fault_suite.seams import Seam
 from tests.mutations.switches import Switch
 from workers.loop.checkpoint import Checkpoint, CheckpointState
 from workers.loop.errors import AbortableError
 from workers.loop.group.membership import Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
 from workers.loop.lanes import OneLane
 from workers.loop.slices import SLICE_S
@@ -70,11 +70,13 @@ def _where_it_was_read() -> Method:
 
         def revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             found = consumer.position([TopicPartition(entry.topic, entry.partition) for entry in partitions])
-            stood.update({(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0})
+            stood.update(
+                {Partition(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+            )
             on_revoke(consumer, partitions)
 
         def take_up(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            names = [(entry.topic, entry.partition) for entry in partitions]
+            names = [Partition(entry.topic, entry.partition) for entry in partitions]
             take(
                 consumer,
                 [TopicPartition(*name, stood[name]) if name in stood else TopicPartition(*name) for name in names],

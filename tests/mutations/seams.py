@@ -12,13 +12,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from app.core.clusters.partition import Partition
 from tests.fault_suite.seams import Seam
 from tests.mutations import file_seams
 from tests.mutations.switches import Switch
 from workers.loop import task
 from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.membership import Membership
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.lane import Lane
 from workers.loop.lane_of_each import LaneOfEach
 from workers.loop.lane_state import LaneEvent

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from app.core.clusters.brokers import Connection, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Connection, PartitionOffsets
 from app.core.clusters.cluster import ClusterFacts, TopicFacts
+from app.core.clusters.partition import Partition
 from app.core.journals.log_look import LogLook
 from app.core.runs.launcher import Submitted
 from app.core.runs.observation import ProcessWord
@@ -72,22 +73,20 @@ class OneTopic:
         return ClusterFacts(cluster_id="kafka-1", topics={"in": TopicFacts(partitions=1, replication_factor=1)})
 
     async def offsets(
-        self, connection: Connection, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, PartitionOffsets]:
+        self, connection: Connection, partitions: Collection[Partition]
+    ) -> Mapping[Partition, PartitionOffsets]:
         return {at: PartitionOffsets(earliest=0, last_stable=20, high_watermark=20) for at in partitions}
 
     async def offsets_at(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timestamp_ms: int
-    ) -> Mapping[TopicPartition, int]:
+        self, connection: Connection, partitions: Collection[Partition], *, timestamp_ms: int
+    ) -> Mapping[Partition, int]:
         return dict.fromkeys(partitions, 10)
 
-    async def committed_offsets(self, connection: Connection, group: str) -> Mapping[TopicPartition, int]:
+    async def committed_offsets(self, connection: Connection, group: str) -> Mapping[Partition, int]:
         self._refuse()
-        return {} if self.committed is None else {TopicPartition("in", 0): self.committed}
+        return {} if self.committed is None else {Partition("in", 0): self.committed}
 
-    async def read_partition_log(
-        self, connection: Connection, at: TopicPartition, *, start: int, limit: int
-    ) -> LogLook:
+    async def read_partition_log(self, connection: Connection, at: Partition, *, start: int, limit: int) -> LogLook:
         return self.log.look()
 
     def _refuse(self) -> None:

@@ -17,6 +17,8 @@ from app.core.clusters.brokers import Brokers
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.service.events import record_cases
+from app.core.mappings import service as mappings
+from app.core.mappings.mapping import PartitionMapping
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline, Revision
 from app.core.pipelines.revision import definition_sha256
@@ -158,6 +160,10 @@ class ControlPlane:
     async def get_run(self, run_id: str) -> Run:
         async with self.uow() as uow:
             return await uow.of(RunStore).get(run_id)
+
+    async def mappings(self, pipeline: str = "flights") -> list[PartitionMapping]:
+        async with self.uow() as uow:
+            return await mappings.list_mappings(uow, pipeline)
 
     async def submit(self, run_id: str, ordinal: int = 0, lease: int = 1) -> str:
         """PENDING → SUBMITTING; the run token."""

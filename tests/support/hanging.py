@@ -13,7 +13,7 @@ from kafka.protocol.metadata.find_coordinator import (  # pyright: ignore[report
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest  # pyright: ignore[reportMissingTypeStubs]
 
 from app.core.blocked.facts import KnownTransaction
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
 from app.products.conformance.checking.repeating import produce_request
@@ -28,7 +28,7 @@ _CommitOffsets: Any = TxnOffsetCommitRequest
 
 
 def make_hanging(
-    bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, records: int = 3, commit: bool = False
+    bootstrap_servers: str, at: Partition, transactional_id: str, *, records: int = 3, commit: bool = False
 ) -> None:
     """End a transaction of one record, then send more at its producer id and epoch, as a delayed request would."""
     with _after_end(bootstrap_servers, at, transactional_id, commit=commit) as (client, known):
@@ -45,9 +45,7 @@ def make_hanging(
     assert part.error_code == 0, part
 
 
-def make_offset_hang(
-    bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, group: str, offset: int
-) -> None:
+def make_offset_hang(bootstrap_servers: str, at: Partition, transactional_id: str, *, group: str, offset: int) -> None:
     """The same with an offset of a group for `at`: it stays pending, and no new owner of `at` may begin."""
     with _after_end(bootstrap_servers, at, transactional_id, commit=False) as (client, known):
         answer = client.send(_late_offset(at, known, group, offset), _coordinator(client, group))
@@ -57,7 +55,7 @@ def make_offset_hang(
 
 @contextmanager
 def _after_end(
-    bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, commit: bool
+    bootstrap_servers: str, at: Partition, transactional_id: str, *, commit: bool
 ) -> Generator[tuple[TransactionClient, KnownTransaction]]:
     """The id as its coordinator has it once its transaction of one record has ended."""
     producer = Producer(
@@ -76,7 +74,7 @@ def _after_end(
         yield client, known
 
 
-def _late_offset(at: TopicPartition, known: KnownTransaction, group: str, offset: int) -> Any:
+def _late_offset(at: Partition, known: KnownTransaction, group: str, offset: int) -> Any:
     topic = _CommitOffsets.TxnOffsetCommitRequestTopic
     part = topic.TxnOffsetCommitRequestPartition(
         partition_index=at.partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""

@@ -2,10 +2,10 @@
 
 from typing import Any, Literal
 
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
@@ -42,12 +42,12 @@ class Writer:
             self._producer.produce(topic, str(number).encode(), partition=0)
         self._producer.flush(10)
 
-    def send_offset(self, group: str, at: TopicPartition, offset: int) -> None:
+    def send_offset(self, group: str, at: Partition, offset: int) -> None:
         """As a consumer that never subscribed: the broker asks for no membership."""
         consumer = Consumer({**self._connection, **QUIET, "group.id": group})
         try:
             metadata = consumer.consumer_group_metadata()
-            self._producer.send_offsets_to_transaction([ClientPartition(*at, offset)], metadata, 10)
+            self._producer.send_offsets_to_transaction([TopicPartition(*at, offset)], metadata, 10)
         finally:
             consumer.close()
 

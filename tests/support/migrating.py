@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.core.clusters.brokers import GroupDescription, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import GroupDescription, PartitionOffsets
 from app.core.clusters.cluster import GroupMember
+from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Survey
 from app.core.ids.transactional_id import for_partition, for_task
 from app.core.journals.group_values.classic import ClassicGroup
@@ -75,12 +76,10 @@ class ServerDiedError(Exception):
 class PlayedBrokers:
     """The brokers' answers about the group's offsets and the ends of partitions; no others are requested."""
 
-    async def committed_offsets(self, *_: Any, **__: Any) -> dict[TopicPartition, int]:
-        return {TopicPartition("in", 0): 5, TopicPartition("in", 1): 7}
+    async def committed_offsets(self, *_: Any, **__: Any) -> dict[Partition, int]:
+        return {Partition("in", 0): 5, Partition("in", 1): 7}
 
-    async def offsets(
-        self, _: Any, partitions: Collection[TopicPartition], **__: Any
-    ) -> dict[TopicPartition, PartitionOffsets]:
+    async def offsets(self, _: Any, partitions: Collection[Partition], **__: Any) -> dict[Partition, PartitionOffsets]:
         return {at: PartitionOffsets(earliest=0, last_stable=9, high_watermark=9) for at in partitions}
 
 

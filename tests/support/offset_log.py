@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from app.core.clusters.partition import Partition
 from app.core.wire.offset_events import Event, Teller, Telling
 from app.core.wire.offset_report import ReportedPartition
 from app.products.offset_log.replay import replay
 from app.products.offset_log.verdict import OffsetLogVerdict
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
 EVERYTHING = 1_000_000
@@ -24,7 +25,7 @@ def replayed(reports: Reports) -> dict[Partition, OffsetLogVerdict]:
         events: dict[Partition, dict[int, Event]] = {}
         recorded: dict[Partition, int] = {}
         for told in report:
-            name = told.topic, told.partition
+            name = Partition(told.topic, told.partition)
             events.setdefault(name, {}).update({event.index: event for event in told.events})
             recorded[name] = told.recorded
         for name, count in recorded.items():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from app.core.clusters.partition import Partition
 from app.products.audits.result import AuditSide, Gap, GapReason, RangeRead
 from app.products.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
-from workers.audit.cluster import AuditBrokers, Partition, UnresolvableError
+from workers.audit.cluster import AuditBrokers, UnresolvableError
 from workers.audit.collecting import deletion_gap
 from workers.audit.references import ReferenceScope, partition_name
 from workers.audit.splits import FileWork
@@ -78,9 +79,9 @@ class WindowBounds:
         padding_ms = self._specification.padding_ms
         behind_ms = max(padding_ms, _MOST_BEHIND_MS)
         after_ms = 2 * padding_ms if not self._appended else padding_ms + behind_ms
-        timely = [at for at in self._sink if at[0] not in self._appended and at[0] != self._referring]
-        appended = [at for at in self._sink if at[0] in self._appended]
-        referring = [at for at in self._sink if at[0] == self._referring]
+        timely = [at for at in self._sink if at.topic not in self._appended and at.topic != self._referring]
+        appended = [at for at in self._sink if at.topic in self._appended]
+        referring = [at for at in self._sink if at.topic == self._referring]
         before_ms = start_ms - padding_ms
         source = (before_ms - padding_ms, start_ms, end_ms, end_ms + after_ms)
         ranges = [
@@ -91,7 +92,7 @@ class WindowBounds:
             ),
         ]
         late_from = self._brokers.at_time(referring, max(0, end_ms + padding_ms))
-        self._late_from = {partition_name(*at): self._within(at, late_from[at]) for at in referring}
+        self._late_from = {str(at): self._within(at, late_from[at]) for at in referring}
         return ranges, self._deleted(ranges)
 
     def files(self, ranges: Sequence[RangeRead]) -> FileWork | None:
@@ -108,9 +109,7 @@ class WindowBounds:
                 },
                 late_from=self._late_from,
             ),
-            limits={
-                partition_name(*at): (min(self._beginnings[at], self._ends[at]), self._ends[at]) for at in self._source
-            },
+            limits={str(at): (min(self._beginnings[at], self._ends[at]), self._ends[at]) for at in self._source},
         )
 
     def _refers(self, one: RangeRead) -> bool:
@@ -125,7 +124,7 @@ class WindowBounds:
                 "when the window began, outputs in it are of earlier inputs, not read. Audit with more padding."
             )
             of_topic.append(_time_gap(AuditSide.SOURCE, topic, sentence))
-            if any(one.topic == topic and one.read_end < self._ends[topic, one.partition] for one in ranges):
+            if any(one.topic == topic and one.read_end < self._ends[Partition(topic, one.partition)] for one in ranges):
                 sentence = (
                     f"Records of {topic} carry the time of writing, and those written more than a day after the "
                     "window were not read. Audit with more padding."
@@ -134,7 +133,7 @@ class WindowBounds:
         return [*(gap for of_topic in gaps.values() for gap in of_topic), *self._referred_later(ranges)]
 
     def _referred_later(self, ranges: Iterable[RangeRead]) -> list[Gap]:
-        if all(one.read_end >= self._ends[one.topic, one.partition] for one in ranges if self._refers(one)):
+        if all(one.read_end >= self._ends[Partition(one.topic, one.partition)] for one in ranges if self._refers(one)):
             return []
         sentence = (
             f"References in {self._referring} that were committed more than a day after the window were not read, "
@@ -166,11 +165,9 @@ class WindowBounds:
         gaps: list[Gap] = []
         times: list[int] = []
         for one in window.ranges:
-            at = one.topic, one.partition
+            at = Partition(one.topic, one.partition)
             if at not in self._source:
-                raise UnresolvableError(
-                    f"{partition_name(*at)} is no partition of the pipeline's source; name one that it reads"
-                )
+                raise UnresolvableError(f"{at} is no partition of the pipeline's source; name one that it reads")
             start, end = self._within(at, one.start), self._within(at, one.end)
             named[at] = start, end
             if one.start < self._beginnings[at]:
@@ -192,8 +189,8 @@ class WindowBounds:
     def _range(self, at: Partition, read_start: int, start: int, end: int, read_end: int) -> RangeRead:
         return RangeRead(
             side=AuditSide.SOURCE if at in self._source else AuditSide.SINK,
-            topic=at[0],
-            partition=at[1],
+            topic=at.topic,
+            partition=at.partition,
             read_start=read_start,
             start=start,
             end=end,
@@ -205,7 +202,7 @@ class WindowBounds:
         return [
             deletion_gap(one.side, one.topic, one.partition, None, one.read_start, is_of_files=self._refers(one))
             for one in ranges
-            if 0 < one.read_start <= self._beginnings[one.topic, one.partition]
+            if 0 < one.read_start <= self._beginnings[Partition(one.topic, one.partition)]
         ]
 
 

@@ -19,8 +19,9 @@ from confluent_kafka.admin import (
 )
 
 from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.core.clusters.partition import Partition
 from app.products.audits.result import AuditSide
-from workers.audit.cluster import Partition, TopicSettings
+from workers.audit.cluster import TopicSettings
 from workers.audit.collecting import timestamp_of
 from workers.audit.reading import AuditReadError, committed_records, reader
 from workers.audit.references import partition_name
@@ -84,7 +85,7 @@ class ClusterBrokers:
                 raise AuditReadError(
                     f"the brokers did not report the committed offset of {group_id} for {where}: {one.error.str()}"
                 )
-        return {(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
+        return {Partition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
 
     def beginnings(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         return self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
@@ -130,7 +131,9 @@ class ClusterBrokers:
                 "dict[TopicPartition, Future[ListOffsetsResultInfo]]",
                 self._admin.list_offsets(wanted, request_timeout=_ANSWER_S, isolation_level=isolation),
             )
-            return {(at.topic, at.partition): future.result(_ANSWER_S).offset for at, future in futures.items()}
+            return {
+                Partition(at.topic, at.partition): future.result(_ANSWER_S).offset for at, future in futures.items()
+            }
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-Partition = tuple[str, int]
+from app.core.clusters.partition import Partition
 
 
 class UnresolvableError(Exception):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from app.core.clusters.partition import Partition
 from app.products.audits.result import AuditSide, Gap, GapReason, RangeRead
 from app.products.audits.specification import AuditSpecification, Everything
 from workers.audit.bounds import WindowBounds, begins
-from workers.audit.cluster import AuditBrokers, Partition, TopicSettings, UnresolvableError
-from workers.audit.references import partition_name
+from workers.audit.cluster import AuditBrokers, TopicSettings, UnresolvableError
 from workers.audit.splits import SplitPlan
 
 _LOOK_EVERY_S = 0.2
@@ -63,7 +63,7 @@ def resolve(
         gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *_settings_gaps(specification, settings)),
         suspicions=() if is_everything else (*begins(ranges), *bounds.written_later(ranges)),
         # A partition without a committed offset: none of its records has been processed.
-        committed={partition_name(*at): offset or 0 for at, offset in (committed or {}).items()},
+        committed={str(at): offset or 0 for at, offset in (committed or {}).items()},
         tells_pending=not is_everything,
         files=bounds.files(ranges),
     )
@@ -75,7 +75,7 @@ def _partitions(brokers: AuditBrokers, topics: Iterable[str]) -> list[Partition]
         partitions = brokers.partitions(topic)
         if not partitions:
             raise UnresolvableError(f"the topic {topic} does not exist on this cluster; create it, or audit without it")
-        found += [(topic, partition) for partition in sorted(partitions)]
+        found += [Partition(topic, partition) for partition in sorted(partitions)]
     return found
 
 
@@ -106,12 +106,12 @@ def _settled(
 def _open_gap(side: AuditSide, at: Partition, start: int, end: int) -> Gap:
     return Gap(
         side=side,
-        topic=at[0],
-        partition=at[1],
+        topic=at.topic,
+        partition=at.partition,
         reason=GapReason.OPEN_TRANSACTION,
         start=start,
         end=end,
-        sentence=f"Consumers of {partition_name(*at)} are blocked at offset {start} by an open transaction; "
+        sentence=f"Consumers of {at} are blocked at offset {start} by an open transaction; "
         f"records from there to {end - 1} could not be read.",
     )
 
@@ -133,12 +133,12 @@ def _unlike(committed: Mapping[Partition, int | None], source_ends: Mapping[Part
     return [
         Gap(
             side=AuditSide.SOURCE,
-            topic=at[0],
-            partition=at[1],
+            topic=at.topic,
+            partition=at.partition,
             reason=GapReason.MADE_ANEW,
             start=source_ends[at],
             end=offset,
-            sentence=f"The group has committed {partition_name(*at)} up to offset {offset}, and it ends at "
+            sentence=f"The group has committed {at} up to offset {offset}, and it ends at "
             f"{source_ends[at]}: the topic was recreated, or its log was cut, and its processed records cannot be "
             "determined.",
         )

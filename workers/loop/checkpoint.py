@@ -8,10 +8,11 @@ from enum import StrEnum
 
 from confluent_kafka import TopicPartition
 
+from app.core.clusters.partition import Partition
 from app.kit.errors import IllegalTransitionError
 from workers.loop.errors import AbortableError, FencedError, OwnershipChangedError
 from workers.loop.group.leader_epochs import NO_EPOCH
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.producing.producers import SendsFor, TaskProducer
 from workers.loop.slices import CallPatience
 

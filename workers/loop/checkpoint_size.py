@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from confluent_kafka import KafkaError
 
-from workers.loop.group.ownership import Partition
+from app.core.clusters.partition import Partition
 from workers.loop.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
 
 STILL_AFTER_TIMEOUTS = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from app.core.clusters.partition import Partition
 from app.core.wire.offset_events import CheckpointOutcome
 from app.core.wire.offset_report import Init
 from workers.loop.checkpoint import Checkpoint, CheckpointState
@@ -12,7 +13,6 @@ from workers.loop.checkpoint_size import CheckpointSize
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError, FencedError, LoopError, ProducerLostError, error_of
 from workers.loop.group.membership import Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.pending_commit import PendingCommit
 from workers.loop.producing.producers import SendsFor, TaskProducer
 from workers.loop.records.failures import BadRecords
@@ -98,7 +98,11 @@ class Lane:
     def obstacle(self) -> str | None:
         """The reason why its recovery is not complete."""
         said = self.settling.obstacle
-        return said if said is None or self.partition is None else f"{self.partition[0]}-{self.partition[1]}: {said}"
+        return (
+            said
+            if said is None or self.partition is None
+            else f"{self.partition.topic}-{self.partition.partition}: {said}"
+        )
 
     @property
     def is_outcome_unknown(self) -> bool:

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from confluent_kafka import Message
 
+from app.core.clusters.partition import Partition
 from workers.loop.errors import (
     FatalError,
     FencedError,
@@ -20,9 +21,9 @@ from workers.loop.errors import (
 )
 from workers.loop.group.member_metadata import MemberMetadata
 from workers.loop.group.membership import Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Marks
+from workers.loop.partitions import Place, place_of
 from workers.loop.pending_commit import PendingCommit
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.slices import SLICE_S, CallPatience, CommitBounds, in_slices
@@ -117,12 +118,12 @@ class LaneOfEach:
             lane.recovery.recover(error)
 
     def divide(self, messages: list[Message], moved: Mapping[Partition, int]) -> list[Batch]:
-        found: dict[Partition, list[Message]] = {}
-        for partition, run in groupby(messages, _partition_of):
-            found.setdefault(partition, []).extend(run)
+        found: dict[Place, list[Message]] = {}
+        for place, run in groupby(messages, place_of):
+            found.setdefault(place, []).extend(run)
         return [
             Batch(self._lanes[name], records, {name: moved[name]} if name in moved else {})
-            for name, records in found.items()
+            for name, records in ((Partition(*place), records) for place, records in found.items())
             if name in self._lanes
         ]
 
@@ -135,9 +136,11 @@ class LaneOfEach:
 
     def leave_out(self, messages: list[Message]) -> list[Message]:
         held = {lane.partition: lane for lane in self.each if lane.settling.is_needed}
-        for partition in {_partition_of(message) for message in messages} & held.keys():
-            held[partition].settling.require_rewind()
-        return [message for message in messages if _partition_of(message) not in held]
+        places = {place_of(message) for message in messages}
+        for partition, lane in held.items():
+            if partition in places:
+                lane.settling.require_rewind()
+        return [message for message in messages if place_of(message) not in held]
 
     def lane_of(self, partition: Partition) -> Lane | None:
         return self._lanes.get(partition)
@@ -355,7 +358,3 @@ def _end(producer: TaskProducer | None, abort: Callable[[CallPatience], None] | 
 
 def _discard(producer: TaskProducer, _patience: CallPatience) -> None:
     producer.discard()
-
-
-def _partition_of(message: Message) -> Partition:
-    return message.topic() or "", message.partition() or 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.core.clusters.partition import Partition
 from app.core.ids import transactional_id
 from app.core.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from workers.loop.checkpoint_size import CheckpointSize
@@ -20,7 +21,6 @@ from workers.loop.group.group_alone import GroupAlone
 from workers.loop.group.member_metadata import MemberMetadata
 from workers.loop.group.membership import Membership
 from workers.loop.group.offset_commits import OffsetCommits
-from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
 from workers.loop.lane_of_each import LaneOfEach
 from workers.loop.lanes import Lanes, OneLane
@@ -126,7 +126,7 @@ class PartitionIds:
     def __init__(self, specification: TaskSpecification) -> None:
         self._definition = specification.definition
         self._known = {
-            (mapping.topic, mapping.partition): mapping.transactional_id
+            Partition(mapping.topic, mapping.partition): mapping.transactional_id
             for mapping in specification.mappings
             if mapping.topic in specification.definition.source_topics
         }
@@ -135,8 +135,8 @@ class PartitionIds:
         return self._known.get(partition) or transactional_id.for_partition(
             prefix=self._definition.transactional_id_prefix,
             group=self._definition.group_id,
-            topic=partition[0],
-            partition=partition[1],
+            topic=partition.topic,
+            partition=partition.partition,
         )
 
     @property
@@ -147,7 +147,7 @@ class PartitionIds:
             other = owners.setdefault(name, partition)
             if other != partition:
                 return (
-                    f"{other[0]}-{other[1]} and {partition[0]}-{partition[1]} have one transactional id, {name}. Their "
+                    f"{other} and {partition} have one transactional id, {name}. Their "
                     "producers would fence each other. Give each partition its own id"
                 )
         return None

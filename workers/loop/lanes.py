@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from confluent_kafka import Message
 
+from app.core.clusters.partition import Partition
 from workers.loop.errors import FencedError, LoopError
-from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
 from workers.loop.telling.progress import ProgressReporter
 

@@ -9,17 +9,18 @@ from functools import partial
 
 from confluent_kafka import KafkaError, Message
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from workers.loop.control import Control
 from workers.loop.errors import LoopError, TaskFailedError, error_of
 from workers.loop.garbage import GarbageCollector
 from workers.loop.group.membership import Hold, Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.group.source_topics import SourceTopics
 from workers.loop.group.starting import Starting
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Lanes
 from workers.loop.pace import Pace
+from workers.loop.partitions import partition_of
 from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.records.batching import BatchSize
 from workers.loop.records.processing import Processing
@@ -292,7 +293,7 @@ class TaskLoop:
 
     def _run(self, batch: Batch) -> None:
         lane, messages, moved = batch
-        condemned = lane.suspicion.condemned(_partition_of(messages[0])) if len(messages) == 1 else None
+        condemned = lane.suspicion.condemned(partition_of(messages[0])) if len(messages) == 1 else None
         if condemned is not None:
             # Alone: if its dead letter is refused too, no other record can be the cause.
             self._lanes.commit([lane])
@@ -385,7 +386,3 @@ class TaskLoop:
             raise trouble
         self._settle()
         self._publish_if_due()
-
-
-def _partition_of(message: Message) -> Partition:
-    return message.topic() or "", message.partition() or 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from app.core.clusters.partition import Partition
 from workers.loop.checkpoint import Checkpoint
-from workers.loop.group.ownership import Partition
 from workers.loop.producing.producers import SendsFor
 from workers.loop.slices import CallPatience
 

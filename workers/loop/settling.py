@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 from confluent_kafka import OFFSET_INVALID
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import EventKind
 from app.kit.back_off import BackOff
 from workers.loop.claim.inquiry import ClaimStanding, Inquiry
@@ -15,7 +16,6 @@ from workers.loop.client_config import Batches
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError, RetriableError, SupersededError
 from workers.loop.group.membership import Announce, Hold, Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.lane_state import LaneEvent, LaneState, LaneStep
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.slices import SLICE_S

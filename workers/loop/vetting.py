@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from confluent_kafka import Message
 
+from app.core.clusters.partition import Partition
 from workers.loop.errors import LoopError, error_of
 from workers.loop.group.membership import CommittedPosition, Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Lanes, Marks
+from workers.loop.partitions import Place, partition_of, place_of
 from workers.loop.records.trials import MOST_PASSED
 from workers.loop.telling.progress import ProgressReporter
 
@@ -112,7 +113,7 @@ class Vetting:
         """
         suspect, ownership = batch.messages[0], self._membership.ownership
         name = f"{suspect.topic()}-{suspect.partition()}@{suspect.offset()}"
-        passed, changes = batch.lane.suspicion.passed(_partition_of(suspect)), ownership.changes
+        passed, changes = batch.lane.suspicion.passed(partition_of(suspect)), ownership.changes
         others, _ = self._membership.consume(passed % MOST_PASSED + 1, _ANOTHER_WITHIN_S)
         if not others:
             self._progress.last_error = f"the worker died at {name}; the next attempt waits for another record"
@@ -169,16 +170,12 @@ class Vetting:
 
 def _needs_another(batch: Batch) -> bool:
     message = batch.messages[0] if len(batch.messages) == 1 else None
-    return message is not None and batch.lane.suspicion.needs_another(_partition_of(message))
+    return message is not None and batch.lane.suspicion.needs_another(partition_of(message))
 
 
 def _first_records(messages: Sequence[Message]) -> dict[Partition, int]:
     """The offset of the first record of each partition."""
-    starts: dict[Partition, int] = {}
+    starts: dict[Place, int] = {}
     for message in messages:
-        starts.setdefault(_partition_of(message), message.offset() or 0)
-    return starts
-
-
-def _partition_of(message: Message) -> Partition:
-    return message.topic() or "", message.partition() or 0
+        starts.setdefault(place_of(message), message.offset() or 0)
+    return {Partition(*place): offset for place, offset in starts.items()}

@@ -14,7 +14,7 @@ _LOOKS = 32
 MOST_PARTS = 20_000
 """The limit for all producers of a task together: each takes about 3 kB until its reference is written."""
 Source = tuple[str, int]
-"""An input partition: topic and number."""
+"""An input partition: topic and number, as a plain tuple, since each record has one."""
 
 
 class Part:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from app.core.access import schemas as access
 from app.core.access.command import Command
 from app.core.access.service import command_log, tokens
-from app.core.access.signed_in import CurrentPrincipal, may
+from app.core.access.signed_in import CurrentPrincipal, Viewer, may
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Session, Token, Verb
 from app.kit.page import Page
@@ -84,7 +84,7 @@ async def end_session(
 @router.get("/commands", responses=refusals(), tags=["command log"])
 async def list_commands(
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     target: Annotated[
         str | None, Query(max_length=200, pattern=r"^[a-z_]+:[A-Za-z0-9._-]+$", examples=["pipeline:delayed-flights"])
     ] = None,

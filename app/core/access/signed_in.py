@@ -66,3 +66,6 @@ class Allowed:
 def may(verb: Verb) -> Any:
     """`by: Annotated[Principal, may(Verb.START_RUN)]` on every route that needs a login."""
     return Depends(Allowed(verb))
+
+
+Viewer = Annotated[Principal, may(Verb.VIEW)]

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.blocked.diagnosis import DiagnosisKind, Explanation
 from app.core.blocked.ending import EndingPlan, EndPlan
 from app.core.blocked.schemas import EndGiven, EndTarget, FenceGiven, FenceTarget
@@ -38,7 +38,7 @@ async def explain_stuck(
     name: NameInPath,
     target: Target,
     wiring: WiringDep,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     kind: Annotated[DiagnosisKind | None, Query(description="The kind of `target`, where names are equal.")] = None,
 ) -> Shown[Explanation]:
     """Explain why a group, or the consumers of a topic or partition, are blocked. The request asks the brokers."""

@@ -11,8 +11,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.core.hanging.search import StableEnd
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -54,14 +55,14 @@ class TransactionBrokers(Protocol):
 
     async def partitions_of(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> tuple[TopicPartition, ...]:
+    ) -> tuple[Partition, ...]:
         """Raise NotFoundError if the topic does not exist."""
         ...
 
     async def look_at_partitions(
         self,
         connection: Connection,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         with_waiting: bool = True,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -120,7 +121,7 @@ class TransactionBrokers(Protocol):
     async def write_abort_marker(
         self,
         connection: Connection,
-        at: TopicPartition,
+        at: Partition,
         target: OpenTransaction,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,

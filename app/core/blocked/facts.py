@@ -11,8 +11,7 @@ import msgspec
 
 from app.core.blocked.stretch import LogStretch
 from app.core.clocks.clock_offset import Age, ClockOffset
-
-Partition = tuple[str, int]
+from app.core.clusters.partition import Partition
 
 ONGOING = "Ongoing"
 COMPLETE_COMMIT = "CompleteCommit"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.blocked.chain import as_text, clause
 from app.core.blocked.diagnosis import AdviceVerdict, ChainLink, Diagnosis, DiagnosisKind, Explanation
 from app.core.blocked.service import operating
@@ -24,7 +24,6 @@ from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Fencer = Annotated[Principal, may(Verb.FENCE_TRANSACTION)]
 Ender = Annotated[Principal, may(Verb.END_TRANSACTION)]
 Cluster = Annotated[str, Query(max_length=100)]

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.clusters import service as clusters
 from app.core.clusters.brokers import ClusterDescription
 from app.core.clusters.cluster import Cluster
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/clusters", tags=["clusters"])
 
 
 @router.get("", responses=refusals())
-async def list_clusters(uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Cluster]]:
+async def list_clusters(uow: Uow, _: Viewer) -> Shown[Items[Cluster]]:
     """List all registered clusters, by name."""
     return Items(await clusters.list_clusters(uow))
 
@@ -53,13 +53,13 @@ async def register_cluster(
 
 
 @router.get("/{name}", responses=refusals(404))
-async def get_cluster(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Cluster]:
+async def get_cluster(name: NameInPath, uow: Uow, _: Viewer) -> Shown[Cluster]:
     """Return one cluster: its brokers' addresses and its cluster id."""
     return await clusters.get_cluster(uow, name)
 
 
 @router.get("/{name}/survey", responses=refusals(404))
-async def survey_cluster(name: NameInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]) -> ClusterSurvey:
+async def survey_cluster(name: NameInPath, wiring: WiringDep, _: Viewer) -> ClusterSurvey:
     """Return brokers, features and settings with advice, of at most half a minute ago."""
     async with wiring.unit_of_work() as uow:
         cluster = await clusters.get_cluster(uow, name)

@@ -14,6 +14,7 @@ import msgspec
 
 from app.core.blocked.facts import Refused
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Survey
 from app.core.journals.log_look import Landmark, LogLook
 from app.core.runs.recorded_offset import TruncatedOffset
@@ -21,11 +22,6 @@ from app.core.runs.recorded_offset import TruncatedOffset
 DEFAULT_TIMEOUT_S = 5.0
 
 Connection = Mapping[str, str]
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +114,7 @@ class Brokers(Protocol):
 
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[Partition, int]:
         """Return the group's committed offsets, without the pending offsets of an open transaction."""
         ...
 
@@ -126,7 +122,7 @@ class Brokers(Protocol):
         self,
         connection: Connection,
         group: str,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[TruncatedOffset]:
@@ -135,25 +131,25 @@ class Brokers(Protocol):
         ...
 
     async def offsets(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets]:
         """Raises UnavailableError if the leader of one does not answer."""
         ...
 
     async def offsets_of_each(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets | Refused]:
         """Return the same, with the refusal of each partition whose leader does not answer."""
         ...
 
     async def offsets_at(
         self,
         connection: Connection,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         timestamp_ms: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[Partition, int]:
         """Return the first offset at or after the timestamp; the end if there is none."""
         ...
 
@@ -161,7 +157,7 @@ class Brokers(Protocol):
         self,
         connection: Connection,
         group: str,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[Partition, int],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
@@ -171,7 +167,7 @@ class Brokers(Protocol):
     async def read_partition_log(
         self,
         connection: Connection,
-        at: TopicPartition,
+        at: Partition,
         *,
         start: int | Landmark,
         limit: int,

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from app.core.clusters.cluster import Cluster
-from app.kit.cli.client import as_record, connect
+from app.kit.cli.client import connect
 from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.listing import show_list
 from app.kit.cli.meanwhile import saying_that_it_waits
 from app.kit.cli.names import ClusterName
 from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
@@ -19,20 +20,14 @@ app = typer.Typer(help="Kafka clusters that pipelines may name.", no_args_is_hel
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List all registered clusters."""
-    items = connect().get("/clusters")["items"]
-    if as_json:
-        print_json(items)
-        return
-    clusters = [as_record(item, Cluster) for item in items]
-    console.print(
-        table(
-            ("NAME", "BOOTSTRAP SERVERS", "CLUSTER ID", "REGISTERED"),
-            (
-                (c.name, c.bootstrap_servers, c.kafka_cluster_id, f"{ago(c.created_at)} by {c.created_by}")
-                for c in clusters
-            ),
-            empty="No cluster yet: fenceline clusters register NAME --bootstrap-servers HOST:PORT",
-        )
+    client = connect()
+    show_list(
+        lambda: client.get("/clusters")["items"],
+        ("NAME", "BOOTSTRAP SERVERS", "CLUSTER ID", "REGISTERED"),
+        lambda c: (c.name, c.bootstrap_servers, c.kafka_cluster_id, f"{ago(c.created_at)} by {c.created_by}"),
+        record=Cluster,
+        empty="No cluster yet: fenceline clusters register NAME --bootstrap-servers HOST:PORT",
+        as_json=as_json,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.clocks.broker_clocks import SAME_WITHIN_MS
 from app.core.clocks.clock_offset import ClockOffset
 from app.core.clusters import service as clusters
@@ -29,7 +29,6 @@ from app.kit.web.pages.form_errors import by_field, problems_of
 from app.kit.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 SKEWED_MS = 5_000
 """A difference of clocks that is worth a mark."""
 _FIELDS = ("name", "bootstrap_servers", "client_config")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.schemas import FencingEventDetail
@@ -14,7 +14,6 @@ from app.core.fencing.service import feed as fencing_feed
 from app.core.fencing.service.feed import FencingLine
 from app.core.observing.service import groups
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
@@ -29,7 +28,7 @@ router = APIRouter(prefix="/fencing", tags=["fencing"])
 async def list_fencing(
     wiring: WiringDep,
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     cluster: Annotated[Name | None, Query()] = None,
     pipeline: Annotated[Name | None, Query()] = None,
     transactional_id: Annotated[str | None, Query(max_length=32_767)] = None,
@@ -58,6 +57,6 @@ async def list_fencing(
 
 
 @router.get("/{event_id}", responses=refusals(404))
-async def get_fencing(event_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> FencingEventDetail:
+async def get_fencing(event_id: IdInPath, uow: Uow, _: Viewer) -> FencingEventDetail:
     """Return one event with its evidence and its earlier verdicts."""
     return FencingEventDetail.of_line(await fencing_feed.get_line(uow, event_id))

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from app.core.blocked.facts import Partition
+from app.core.clusters.partition import Partition
 from app.core.journals import transaction_state
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.snapshot import ReadingPhase, Snapshot
@@ -106,5 +106,5 @@ def _by_partition(
                         timeout_ms=state.timeout_ms,
                         journal_partition=live.partition,
                     )
-                    found[topic.topic, number].append(one)
+                    found[Partition(topic.topic, number)].append(one)
     return found

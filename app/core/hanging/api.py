@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from fastapi import APIRouter
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.hanging import service as hanging
 from app.core.hanging.record import HangingRecord
 from app.core.hanging.schemas import Hanging
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
@@ -23,9 +20,7 @@ router = APIRouter(prefix="/clusters/{name}/hanging", tags=["stuck"])
 
 
 @router.get("", responses=refusals(404))
-async def get_hanging(
-    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Hanging:
+async def get_hanging(name: NameInPath, uow: Uow, wiring: WiringDep, _: Viewer) -> Hanging:
     """Return the hanging transactions with the commands that end them, and pending offsets that block new owners."""
     now = wiring.clock.now()
     return Hanging.of_look(await hanging.look(uow, wiring.observations, cluster=name, now=now), now=now)
@@ -33,7 +28,7 @@ async def get_hanging(
 
 @router.get("/history", responses=refusals(404))
 async def list_hanging(
-    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
+    name: NameInPath, uow: Uow, _: Viewer, after: After = None, limit: Limit = 50
 ) -> Shown[Page[HangingRecord]]:
     """List all hanging transactions that were found, newest first, with their end; ended ones are kept for 30 days."""
     return await hanging.list_records(uow, cluster=name, after=after, limit=limit)

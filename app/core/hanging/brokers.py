@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from app.core.blocked.facts import Partition, PartitionFacts
-from app.core.clusters.brokers import TopicPartition
+from app.core.blocked.facts import PartitionFacts
+from app.core.clusters.partition import Partition
 from app.core.fencing.evidence import MarkerRecord
 from app.core.hanging.search import StableEnd
 
@@ -41,24 +41,24 @@ class SearchConnection(Protocol):
         """The id that the brokers report."""
         ...
 
-    def all_partitions(self) -> tuple[TopicPartition, ...]:
+    def all_partitions(self) -> tuple[Partition, ...]:
         """Return all partitions of every visible topic, including internal ones, by topic. The request is not small."""
         ...
 
-    def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+    def stable_ends(self, partitions: Collection[Partition]) -> Ends:
         """Return the ends at both isolation levels, with one request each to every leader of the last
         `all_partitions`.
         """
         ...
 
-    def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+    def look(self, partitions: Collection[Partition]) -> list[PartitionFacts]:
         """Return both answers of the leaders, and the coordinators' answer
         (app/edges/kafka/transactions/looking.py).
         """
         ...
 
     def find_marker(
-        self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
+        self, at: Partition, *, producer_id: int, from_offset: int, until_offset: int | None = None
     ) -> MarkerRecord | None:
         """Return the producer's first marker from there on, before `until_offset` or the end of the log; None if
         bounded reading does not find it.

@@ -7,8 +7,8 @@ from enum import StrEnum
 import msgspec
 
 from app.core.blocked.diagnosis import UNSEEN
-from app.core.blocked.facts import Partition
 from app.core.blocked.wording import abort_line, end_line
+from app.core.clusters.partition import Partition
 
 
 class HangingEnding(StrEnum):
@@ -54,7 +54,7 @@ class HangingTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> Partition:
-        return self.key.topic, self.key.partition
+        return Partition(self.key.topic, self.key.partition)
 
     @property
     def identity(self) -> tuple[int, int, int]:

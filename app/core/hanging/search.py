@@ -18,7 +18,8 @@ import msgspec
 
 from app.core.blocked.diagnosis import hanging_sentence, is_hanging
 from app.core.blocked.ending import marker_epoch
-from app.core.blocked.facts import LogEnds, OpenTransaction, Partition, PartitionFacts, Refused, strangers_in
+from app.core.blocked.facts import LogEnds, OpenTransaction, PartitionFacts, Refused, strangers_in
+from app.core.clusters.partition import Partition
 from app.core.hanging.accounting import Accounts, OpenThere
 from app.core.hanging.hanging_transaction import HangingEnding, HangingKey, HangingTransaction
 from app.kit.back_off import BackOff
@@ -199,7 +200,7 @@ class PartitionSearch:
 
     def note_look(self, facts: PartitionFacts, *, now_ms: int) -> Looked:
         """Take the answers of a partition's leader and the coordinators. Missing answers change nothing."""
-        at = (facts.topic, facts.partition)
+        at = Partition(facts.topic, facts.partition)
         held = self._held.get(at)
         reason = why_unclear(facts)
         if held is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
 from app.core.hanging.report import SearchReport
 from app.core.hanging.search import PartitionSearch
 
@@ -16,7 +16,7 @@ async def search_once(brokers: TransactionBrokers, connection: Connection, *, no
     Transactions of any age are checked: one that ends during the check is excluded (docs/adr/0017).
     """
     held = await brokers.held_back(connection)
-    chosen = [TopicPartition(*at) for at in sorted(held.ends)[:limit]]
+    chosen = sorted(held.ends)[:limit]
     search = PartitionSearch("", asks_per_s=limit)
     search.note_ends({at: held.ends[at] for at in chosen}, now_ms=now_ms)
     if chosen:

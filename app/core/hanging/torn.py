@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from app.core.blocked.facts import OpenTransaction, Partition, PartitionFacts, Refused
+from app.core.blocked.facts import OpenTransaction, PartitionFacts, Refused
+from app.core.clusters.partition import Partition
 from app.core.fencing.evidence import CoordinatorRecord
 from app.core.hanging.accounting import OpenThere, is_followed
 from app.core.hanging.corroboration import is_news
@@ -82,7 +83,7 @@ class TornSearch:
 
         Missing answers prove nothing.
         """
-        at = (facts.topic, facts.partition)
+        at = Partition(facts.topic, facts.partition)
         suspects = self._suspects.pop(at, [])
         if isinstance(facts.ends, Refused) or isinstance(facts.open, Refused) or not is_news(snapshot, facts):
             return []
@@ -120,7 +121,7 @@ def _open_in_journal(snapshot: Snapshot, at: Partition, one: OpenThere) -> LiveT
 
 
 def _partitions(live: LiveTransaction) -> Iterable[Partition]:
-    return ((topic.topic, number) for topic in live.state.partitions or () for number in topic.partitions)
+    return (Partition(topic.topic, number) for topic in live.state.partitions or () for number in topic.partitions)
 
 
 def _is_open_since(rows: Iterable[OpenTransaction], suspect: _Suspect) -> bool:

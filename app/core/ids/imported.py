@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from app.core.clusters.partition import Partition
 from app.core.ids.formulas import FORMULAS, IdFormula
 from app.core.mappings.mapping import IdKind, TransactionalIdOwner
 from app.kit.errors import InvalidError, Problem
@@ -22,8 +23,6 @@ MAX_LINES = 10_000
 MAX_CSV_CHARACTERS = 1_000_000
 LONGEST_ID_BYTES = 2_000
 """An id is a part of an index, whose entries Postgres bounds at 2,704 bytes."""
-
-Place = tuple[str, int]
 
 
 class ImportWish(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +78,7 @@ class ImportFacts(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: str
     group: str
     partitions: Mapping[str, int | None]
-    assigned: Mapping[Place, str]
+    assigned: Mapping[Partition, str]
     owners: Mapping[str, TransactionalIdOwner]
     of_tasks: Mapping[str, str]
     in_use: Mapping[str, str]
@@ -233,7 +232,7 @@ def _read_line(
 
 
 def _problems(
-    line: ImportLine, facts: ImportFacts, by_place: Mapping[Place, int], by_id: Mapping[str, int]
+    line: ImportLine, facts: ImportFacts, by_place: Mapping[Partition, int], by_id: Mapping[str, int]
 ) -> Iterator[str]:
     place = _place(line)
     if place is not None:
@@ -255,7 +254,7 @@ def _problems(
 
 
 def _problems_of_place(
-    line: ImportLine, place: Place, facts: ImportFacts, by_place: Mapping[Place, int]
+    line: ImportLine, place: Partition, facts: ImportFacts, by_place: Mapping[Partition, int]
 ) -> Iterator[str]:
     topic, partition = place
     if by_place[place] > 1:
@@ -284,8 +283,8 @@ def _is_known(line: ImportLine, facts: ImportFacts) -> bool:
     return place is None or facts.assigned.get(place) == line.transactional_id
 
 
-def _place(line: ImportLine) -> Place | None:
-    return None if line.topic is None or line.partition is None else (line.topic, line.partition)
+def _place(line: ImportLine) -> Partition | None:
+    return None if line.topic is None or line.partition is None else Partition(line.topic, line.partition)
 
 
 def _and_more(items: Sequence[str]) -> str:

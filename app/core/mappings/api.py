@@ -7,10 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from msgspec.structs import replace
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership, TransactionalIdOwner
-from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
@@ -35,9 +34,7 @@ Wanted = Annotated[OwnershipFilter, Depends(_wanted)]
 
 
 @router.get("/pipelines/{name}/mappings", responses=refusals(404))
-async def list_mappings(
-    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[Items[PartitionMapping]]:
+async def list_mappings(name: NameInPath, uow: Uow, _: Viewer) -> Shown[Items[PartitionMapping]]:
     """List each input partition with its transactional id, owner and offsets, by topic and partition."""
     found = await mappings.list_mappings(uow, name)
     return Items(found)
@@ -48,7 +45,7 @@ async def list_owner_history(
     name: NameInPath,
     wanted: Wanted,
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     after: After = None,
     limit: Limit = 100,
 ) -> Shown[Page[PartitionOwnership]]:
@@ -57,18 +54,14 @@ async def list_owner_history(
 
 
 @router.get("/pipelines/{name}/transactional-ids", responses=refusals(404))
-async def list_transactional_ids(
-    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[Items[TransactionalIdOwner]]:
+async def list_transactional_ids(name: NameInPath, uow: Uow, _: Viewer) -> Shown[Items[TransactionalIdOwner]]:
     """List the ids that this pipeline owns on its Kafka cluster, by ordinal and task; those of no task last."""
     found = await mappings.list_transactional_ids(uow, name)
     return Items(found)
 
 
 @router.get("/clusters/{name}/mappings", responses=refusals(404))
-async def list_mappings_of_cluster(
-    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[Items[PartitionMapping]]:
+async def list_mappings_of_cluster(name: NameInPath, uow: Uow, _: Viewer) -> Shown[Items[PartitionMapping]]:
     """List every partition that a pipeline reads on the cluster, by group, topic and partition; without offsets."""
     found = await mappings.list_mappings_of_cluster(uow, name)
     return Items(found)
@@ -79,7 +72,7 @@ async def list_owner_history_of_cluster(
     name: NameInPath,
     wanted: Wanted,
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     group: Annotated[str | None, Query(max_length=32_767, pattern=r"^[^\x00]*$")] = None,
     transactional_id: Annotated[str | None, Query(max_length=32_767, pattern=r"^[^\x00]*$")] = None,
     after: After = None,

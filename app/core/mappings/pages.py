@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership
 from app.core.overview.service import LIST_LIMIT
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import Problem
 from app.kit.moments import WordsError, moment_of
-from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import AfterName, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.timeline import Point, Timeline, Tone, Track, timeline_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Cluster = Annotated[str, Query(max_length=100)]
-After = Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")]
 PAGE_SIZE = 50
 DRAWN = 200
 """The number of newest ownership intervals in the timeline; the table below pages through all of them."""
@@ -112,18 +111,7 @@ def looking_at_one(*, cluster: str, group: str, topic: str, partition: int, afte
         found = await mappings.list_owner_history_of_cluster(uow, cluster, wanted, after=after, limit=PAGE_SIZE)
         drawn = await mappings.list_owner_history_of_cluster(uow, cluster, wanted, limit=DRAWN)
         mapping = await mappings.find_mapping(uow, cluster, group=group, topic=topic, partition=partition)
-
-        def url(cursor: str | None) -> str:
-            return screen.url_of(
-                "mappings",
-                "partition",
-                cluster=cluster,
-                group=group,
-                topic=topic,
-                partition=str(partition),
-                after=cursor,
-            )
-
+        here = {"cluster": cluster, "group": group, "topic": topic, "partition": str(partition)}
         name = f"{topic}-{partition}"
         context: dict[str, Any] = {
             "cluster": cluster,
@@ -135,8 +123,7 @@ def looking_at_one(*, cluster: str, group: str, topic: str, partition: int, afte
             "stretches": found.items,
             "owners": len({_place(one) for one in drawn.items}),
             "timeline": _timeline(drawn.items, now=now),
-            "next_url": found.next_cursor and url(found.next_cursor),
-            "first_url": after and url(None),
+            "pages": links_of(found.next_cursor, partial(screen.url_of, "mappings", "partition", **here), after=after),
         }
         is_known = mapping is not None or bool(drawn.items)
         concerns = frozenset({f"pipeline:{mapping.pipeline}"}) if mapping else frozenset[str]()
@@ -226,7 +213,7 @@ async def show(
     group: Annotated[str, Query(max_length=32_767, pattern=r"^[^\x00]*$")],
     topic: Annotated[str, Query(max_length=249, pattern=r"^[A-Za-z0-9._-]+$")],
     partition: Annotated[int, Query(ge=0, lt=2**31)],
-    after: After = None,
+    after: AfterName = None,
 ) -> Response:
     look = looking_at_one(cluster=cluster, group=group, topic=topic, partition=partition, after=after)
     return await screen.live(request, wiring, by, look)

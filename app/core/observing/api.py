@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters.store import ClusterStore
 from app.core.journals.live_groups import GroupKind, GroupState
 from app.core.observing.group_list import GroupQuery
@@ -22,7 +22,6 @@ from app.core.observing.schemas.transactions import (
 from app.core.observing.service import groups, transactions
 from app.core.observing.transaction_list import IdOwnership, TransactionQuery, TransactionSort
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
 from app.kit.web.api.any_name import ANY_NAME
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
@@ -37,9 +36,7 @@ IdPath = Annotated[str, Path(max_length=4_000)]
 
 
 @router.get("/observer", responses=refusals(404))
-async def get_observer(
-    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> ObserverReading:
+async def get_observer(name: NameInPath, uow: Uow, wiring: WiringDep, _: Viewer) -> ObserverReading:
     """Return the state of this server's reading of the cluster's journals: source, age and completeness."""
     await uow.of(ClusterStore).get(name)
     return ObserverReading.of_snapshot(wiring.observations.of(name), now=wiring.clock.now())
@@ -50,7 +47,7 @@ async def list_transactions(
     name: NameInPath,
     uow: Uow,
     wiring: WiringDep,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     search: Search = "",
     state: Annotated[list[StateWord], Query(description="Kafka's names; none: all.")] = [],  # noqa: B006 - FastAPI copies it
     is_open: Annotated[bool | None, Query(description="True: it may block read_committed consumers.")] = None,
@@ -95,7 +92,7 @@ async def list_transactions(
 # Not below /transactions: an id may be called like a command there.
 @router.get(f"/transactional-ids/{{transactional_id:{ANY_NAME}}}", responses=refusals(404))
 async def get_transaction(
-    name: NameInPath, transactional_id: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+    name: NameInPath, transactional_id: IdPath, uow: Uow, wiring: WiringDep, _: Viewer
 ) -> TransactionDetail:
     """Return one transactional id, with the steps of its producer id and epoch and its pending offsets."""
     detail = await transactions.get_transaction(
@@ -105,9 +102,7 @@ async def get_transaction(
 
 
 @router.get("/transaction-pace", responses=refusals(404))
-async def get_transaction_pace(
-    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> TransactionPace:
+async def get_transaction_pace(name: NameInPath, uow: Uow, wiring: WiringDep, _: Viewer) -> TransactionPace:
     """Return, for each second, the number of open transactions, the age of the oldest, commits and aborts."""
     now = wiring.clock.now()
     return TransactionPace.of_pace(
@@ -120,7 +115,7 @@ async def list_groups(
     name: NameInPath,
     uow: Uow,
     wiring: WiringDep,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     search: Search = "",
     state: Annotated[list[GroupState], Query(description="Kafka's names; none: all.")] = [],  # noqa: B006 - as above
     kind: Annotated[list[GroupKind], Query()] = [],  # noqa: B006 - as above
@@ -140,9 +135,7 @@ async def list_groups(
 
 
 @router.get(f"/groups/{{group:{ANY_NAME}}}", responses=refusals(404))
-async def get_group(
-    name: NameInPath, group: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> GroupDetail:
+async def get_group(name: NameInPath, group: IdPath, uow: Uow, wiring: WiringDep, _: Viewer) -> GroupDetail:
     """Return one group: members with assignment and target, stored and pending offsets, its newest rebalances."""
     detail = await groups.get_group(uow, wiring.observations, cluster=name, group=group)
     return GroupDetail.of_detail(detail, now=wiring.clock.now())

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.pipelines.pipeline_record import Pipeline, Revision
 from app.core.pipelines.schemas import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, Validation
 from app.core.pipelines.service import pipelines
@@ -31,9 +31,7 @@ IfMatch = Annotated[
 
 
 @router.get("", responses=refusals())
-async def list_pipelines(
-    uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
-) -> Shown[Page[Pipeline]]:
+async def list_pipelines(uow: Uow, _: Viewer, after: After = None, limit: Limit = 50) -> Shown[Page[Pipeline]]:
     """List all pipelines with their current definition and run, by name."""
     return await pipelines.list_pipelines(uow, after=after, limit=limit)
 
@@ -89,9 +87,7 @@ async def validate_definition(
 
 
 @router.get("/{name}", responses=refusals(404))
-async def get_pipeline(
-    name: NameInPath, uow: Uow, response: Response, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[Pipeline]:
+async def get_pipeline(name: NameInPath, uow: Uow, response: Response, _: Viewer) -> Shown[Pipeline]:
     """Return its current definition and run. If-Match of a change takes the ETag."""
     pipeline = await pipelines.get_pipeline(uow, name)
     response.headers["ETag"] = f'"{pipeline.current_revision}"'
@@ -143,15 +139,13 @@ async def delete_pipeline(
 
 
 @router.get("/{name}/revisions", responses=refusals(404))
-async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Revision]]:
+async def list_revisions(name: NameInPath, uow: Uow, _: Viewer) -> Shown[Items[Revision]]:
     """List all revisions with their definitions, newest first."""
     return Items(await pipelines.list_revisions(uow, name))
 
 
 @router.get("/{name}/revisions/{number}", responses=refusals(404))
-async def get_revision(
-    name: NameInPath, number: NumberInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[Revision]:
+async def get_revision(name: NameInPath, number: NumberInPath, uow: Uow, _: Viewer) -> Shown[Revision]:
     """Return the definition of a revision, which never changes."""
     return await pipelines.get_revision(uow, name, number)
 
@@ -160,7 +154,7 @@ async def get_revision(
 async def diff_revisions(
     name: NameInPath,
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     before: Annotated[int, Query(alias="from", ge=1, lt=2**31)],
     after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
 ) -> Diff:

@@ -57,20 +57,19 @@ _KEPT_FOR_S = 15.0
 @app.command("list")
 def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """List runs, newest first."""
+    client = connect()
     show_list(
-        "/runs",
+        lambda: client.items("/runs", limit=limit, pipeline=pipeline),
         ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "USER", "ENDED", "REASON"),
         _row,
         empty="No run yet: fenceline runs start PIPELINE",
-        pipeline=pipeline,
-        limit=limit,
+        record=Run,
         as_json=as_json,
         watch_it=watch_it,
     )
 
 
-def _row(item: Any) -> Sequence[RenderableType | str | None]:
-    run = as_record(item, Run)
+def _row(run: Run) -> Sequence[RenderableType | str | None]:
     return (
         run.id,
         run.pipeline,
@@ -92,12 +91,11 @@ def show(target: Target, as_json: AsJson = False, watch_it: Watch = False) -> No
     def data() -> Any:
         return {**client.get(f"/runs/{run_id}"), "tasks": client.get(f"/runs/{run_id}/tasks")["items"]}
 
-    present(data, lambda: _show(client, run_id), as_json=as_json, watch_it=watch_it)
+    present(data, _shown, as_json=as_json, watch_it=watch_it)
 
 
-def _show(client: Client, run_id: str) -> RenderableType:
-    run = as_record(client.get(f"/runs/{run_id}"), Run)
-    tasks = [as_record(item, TaskStatus) for item in client.get(f"/runs/{run_id}/tasks")["items"]]
+def _shown(item: Any) -> RenderableType:
+    run, tasks = as_record(item, Run), [as_record(task, TaskStatus) for task in item["tasks"]]
     head = Text.assemble(
         (run.pipeline, "bold"),
         "  ",

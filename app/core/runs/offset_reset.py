@@ -9,9 +9,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from app.core.clusters.partition import Partition
 from app.kit.errors import Problem
-
-TopicPartition = tuple[str, int]
 
 
 class OffsetTargetKind(StrEnum):
@@ -66,10 +65,10 @@ class ResetBounds(msgspec.Struct, frozen=True, kw_only=True):
 def plan(
     target: OffsetTarget,
     *,
-    committed: Mapping[TopicPartition, int],
-    bounds: Mapping[TopicPartition, ResetBounds],
-    at_timestamp: Mapping[TopicPartition, int],
-    recorded: Mapping[TopicPartition, int] = MappingProxyType({}),
+    committed: Mapping[Partition, int],
+    bounds: Mapping[Partition, ResetBounds],
+    at_timestamp: Mapping[Partition, int],
+    recorded: Mapping[Partition, int] = MappingProxyType({}),
 ) -> list[OffsetChange] | list[Problem]:
     """Return the change of each partition by topic and number, or all problems of the target."""
     # A committed offset may be newer than the record, or set back on purpose: a resume does not change it.
@@ -77,7 +76,7 @@ def plan(
     problems = _problems(target, bounds, recorded, lost)
     if problems:
         return problems
-    named = {(offset.topic, offset.partition): offset.offset for offset in target.offsets}
+    named = {Partition(offset.topic, offset.partition): offset.offset for offset in target.offsets}
     if target.kind is OffsetTargetKind.RECORDED:
         named = lost
     changes: list[OffsetChange] = []
@@ -94,8 +93,8 @@ def plan(
         if to is not None:
             changes.append(
                 OffsetChange(
-                    topic=at[0],
-                    partition=at[1],
+                    topic=at.topic,
+                    partition=at.partition,
                     committed=committed.get(at),
                     target=to,
                     earliest=bound.earliest,
@@ -107,9 +106,9 @@ def plan(
 
 def _problems(
     target: OffsetTarget,
-    bounds: Mapping[TopicPartition, ResetBounds],
-    recorded: Mapping[TopicPartition, int],
-    lost: Mapping[TopicPartition, int],
+    bounds: Mapping[Partition, ResetBounds],
+    recorded: Mapping[Partition, int],
+    lost: Mapping[Partition, int],
 ) -> list[Problem]:
     if target.kind is OffsetTargetKind.RECORDED:
         return _problems_of_recorded(bounds, recorded, lost)
@@ -121,7 +120,7 @@ def _problems(
         return [Problem(field="offsets", message="name at least one partition and its next offset")]
     problems: list[Problem] = []
     for index, offset in enumerate(target.offsets):
-        bound = bounds.get((offset.topic, offset.partition))
+        bound = bounds.get(Partition(offset.topic, offset.partition))
         where = f"{offset.topic}-{offset.partition}"
         if bound is None:
             problems.append(Problem(field=f"offsets.{index}", message=f"{where} is not a partition of the pipeline"))
@@ -136,9 +135,9 @@ def _problems(
 
 
 def _problems_of_recorded(
-    bounds: Mapping[TopicPartition, ResetBounds],
-    recorded: Mapping[TopicPartition, int],
-    lost: Mapping[TopicPartition, int],
+    bounds: Mapping[Partition, ResetBounds],
+    recorded: Mapping[Partition, int],
+    lost: Mapping[Partition, int],
 ) -> list[Problem]:
     if not recorded:
         return [Problem(field="kind", message="no committed offset of these topics is recorded: choose another target")]
@@ -148,7 +147,7 @@ def _problems_of_recorded(
     return [
         Problem(
             field="kind",
-            message=f"{at[0]}-{at[1]} holds offsets {bound.earliest} to {bound.end}; the recorded {lost[at]} "
+            message=f"{at} holds offsets {bound.earliest} to {bound.end}; the recorded {lost[at]} "
             "is outside. Use --set",
         )
         for at, bound in sorted(bounds.items())

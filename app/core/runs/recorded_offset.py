@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import StartPosition
-from app.core.runs.offset_reset import ResetBounds, TopicPartition
+from app.core.runs.offset_reset import ResetBounds
 from app.kit.errors import ConflictError, Problem
 
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -137,9 +138,9 @@ def is_same_topic(recorded: RecordedOffset, topic_id: str | None) -> bool:
 def compare(
     recorded: Collection[RecordedOffset],
     *,
-    committed: Mapping[TopicPartition, int],
-    partitions: Collection[TopicPartition],
-    bounds: Mapping[TopicPartition, ResetBounds | str],
+    committed: Mapping[Partition, int],
+    partitions: Collection[Partition],
+    bounds: Mapping[Partition, ResetBounds | str],
     topic_ids: Mapping[str, str | None],
     start_position: StartPosition,
 ) -> Compared:
@@ -158,25 +159,33 @@ def compare(
     stale: list[StaleOffset] = []
     unanswered: list[UnansweredOffset] = []
     for one in sorted(recorded, key=lambda one: (one.topic, one.partition)):
-        at = one.topic, one.partition
+        at = Partition(one.topic, one.partition)
         if at not in partitions:
             continue
         found = committed.get(at)
         if not is_same_topic(one, topic_ids.get(one.topic)):
             if found is not None:
-                stale.append(StaleOffset(topic=at[0], partition=at[1], committed=found))
+                stale.append(StaleOffset(topic=at.topic, partition=at.partition, committed=found))
         elif found is None:
             bound = bounds[at]
             if isinstance(bound, str):
-                unanswered.append(UnansweredOffset(topic=at[0], partition=at[1], recorded=one.offset, reason=bound))
+                unanswered.append(
+                    UnansweredOffset(topic=at.topic, partition=at.partition, recorded=one.offset, reason=bound)
+                )
                 continue
             begins = bound.end if start_position is StartPosition.LATEST and not has_begun else bound.earliest
             if begins != one.offset:
                 lost.append(
-                    LostOffset(topic=at[0], partition=at[1], recorded=one.offset, begins=begins, is_final=one.is_final)
+                    LostOffset(
+                        topic=at.topic,
+                        partition=at.partition,
+                        recorded=one.offset,
+                        begins=begins,
+                        is_final=one.is_final,
+                    )
                 )
         elif found < one.offset or (one.is_final and found != one.offset):
-            moved.append(MovedOffset(topic=at[0], partition=at[1], recorded=one.offset, committed=found))
+            moved.append(MovedOffset(topic=at.topic, partition=at.partition, recorded=one.offset, committed=found))
     return Compared(lost=tuple(lost), moved=tuple(moved), stale=tuple(stale), unanswered=tuple(unanswered))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.pipelines.pipeline_record import TransformSource
 from app.core.pipelines.service import pipelines
 from app.core.wiring import WiringDep
@@ -59,7 +59,7 @@ async def store_transform_source(
     responses={**refusals(404), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     response_class=Response,
 )
-async def get_transform_source(sha256: Sha256InPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Response:
+async def get_transform_source(sha256: Sha256InPath, uow: Uow, _: Viewer) -> Response:
     """Return the text, as it was uploaded."""
     record = await pipelines.get_transform_source(uow, sha256)
     return Response(record.source, media_type="text/plain; charset=utf-8")

@@ -11,7 +11,7 @@ from app.core.access.service import tokens
 from app.edges.cli.database import on_database
 from app.kit.access import COMMAND_LINE
 from app.kit.cli.client import settings_or_exit
-from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
+from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, present, say, table
 
 if TYPE_CHECKING:
     from app.kit.access import Session
@@ -30,34 +30,31 @@ def list_(as_json: AsJson = False) -> None:
     async def work(uow: UnitOfWork) -> list[Session]:
         return await tokens.list_sessions(uow, by=COMMAND_LINE, now=datetime.now(UTC))
 
-    found = on_database(settings_or_exit(), work)
-    if as_json:
-        print_json(
-            [
-                {
-                    "id": session.id,
-                    "name": session.principal.name,
-                    "role": session.principal.role,
-                    "created_at": session.created_at,
-                    "last_used_at": session.last_used_at,
-                    "expires_at": session.expires_at,
-                    "token": session.token,
-                    "link_created_at": session.link_created_at,
-                    "link_created_by": session.link_created_by,
-                }
-                for session in found
-            ]
-        )
-        return
-    console.print(
-        table(
+    present(
+        lambda: on_database(settings_or_exit(), work),
+        lambda found: table(
             ("ID", "NAME", "ROLE", "SINCE", "LAST USED", "LOGGED IN WITH"),
             (
                 (s.id, s.principal.name, s.principal.role, ago(s.created_at), ago(s.last_used_at), s.began_with)
                 for s in found
             ),
             empty="No browser is logged in.",
-        )
+        ),
+        as_json=as_json,
+        document=lambda found: [
+            {
+                "id": session.id,
+                "name": session.principal.name,
+                "role": session.principal.role,
+                "created_at": session.created_at,
+                "last_used_at": session.last_used_at,
+                "expires_at": session.expires_at,
+                "token": session.token,
+                "link_created_at": session.link_created_at,
+                "link_created_by": session.link_created_by,
+            }
+            for session in found
+        ],
     )
 
 

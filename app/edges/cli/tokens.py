@@ -11,7 +11,7 @@ from app.core.access.service import tokens
 from app.edges.cli.database import on_database
 from app.kit.access import COMMAND_LINE, Principal, Role
 from app.kit.cli.client import running_server_url, settings_or_exit
-from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
+from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, present, print_json, say, table
 from app.kit.state_files import write_private
 
 if TYPE_CHECKING:
@@ -58,28 +58,25 @@ def list_(as_json: AsJson = False) -> None:
     async def work(uow: UnitOfWork) -> list[Token]:
         return await tokens.list_tokens(uow, by=COMMAND_LINE)
 
-    found = on_database(settings_or_exit(), work)
-    if as_json:
-        print_json(
-            [
-                {
-                    "name": token.name,
-                    "role": token.role,
-                    "created_at": token.created_at,
-                    "created_by": token.created_by,
-                    "last_used_at": token.last_used_at,
-                    "revoked_at": token.revoked_at,
-                }
-                for token in found
-            ]
-        )
-        return
-    console.print(
-        table(
+    present(
+        lambda: on_database(settings_or_exit(), work),
+        lambda found: table(
             ("NAME", "ROLE", "CREATED", "USER", "LAST USED", "REVOKED"),
             ((t.name, t.role, ago(t.created_at), t.created_by, ago(t.last_used_at), ago(t.revoked_at)) for t in found),
             empty="No token yet: fenceline tokens create NAME --role ROLE",
-        )
+        ),
+        as_json=as_json,
+        document=lambda found: [
+            {
+                "name": token.name,
+                "role": token.role,
+                "created_at": token.created_at,
+                "created_by": token.created_by,
+                "last_used_at": token.last_used_at,
+                "revoked_at": token.revoked_at,
+            }
+            for token in found
+        ],
     )
 
 

@@ -20,17 +20,17 @@ from app.core.clusters.brokers import (
     Connection,
     GroupDescription,
     PartitionOffsets,
-    TopicPartition,
     TransactionalIds,
 )
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.core.clusters.partition import Partition
 from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
 from app.core.journals.log_look import Landmark, LogLook
 from app.core.runs.recorded_offset import TruncatedOffset
 from app.edges.kafka import cluster_client, first_contact, partition_log
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ClusterClient, Settings
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.group_client import BrokerFacts
 from app.edges.kafka.raw_client import LEAST_EXPLAINING_S
 from app.edges.kafka.raw_connections import address_of
@@ -41,12 +41,8 @@ T = TypeVar("T")
 _QUESTIONS_AT_ONCE = 32
 
 
-class KafkaBrokers:
-    """Implements app/core/clusters/brokers.py.
-
-    environment, secrets_dir: for references to secrets, which are resolved for each question.
-    allowed_addresses: the permitted addresses of brokers, advertised ones included.
-    """
+class KafkaBrokers(ClusterConnector):
+    """Implements app/core/clusters/brokers.py."""
 
     def __init__(
         self,
@@ -55,9 +51,7 @@ class KafkaBrokers:
         secrets_dir: Path | None,
         allowed_addresses: Collection[str] = ANYWHERE,
     ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+        super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
 
     async def close(self) -> None:
@@ -117,7 +111,7 @@ class KafkaBrokers:
 
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[Partition, int]:
         what = f"return the offsets of {group}"
         return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
 
@@ -125,7 +119,7 @@ class KafkaBrokers:
         self,
         connection: Connection,
         group: str,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[TruncatedOffset]:
@@ -133,13 +127,13 @@ class KafkaBrokers:
         return await self._ask(connection, timeout_s, what, lambda client: client.truncated(group, partitions))
 
     async def offsets(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets]:
         return await self._ask(connection, timeout_s, "return offsets", lambda client: client.offsets(partitions))
 
     async def offsets_of_each(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets | Refused]:
         return await self._ask(
             connection, timeout_s, "return offsets", lambda client: client.offsets_of_each(partitions)
         )
@@ -147,11 +141,11 @@ class KafkaBrokers:
     async def offsets_at(
         self,
         connection: Connection,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         timestamp_ms: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[Partition, int]:
         """As a read_committed consumer sees it: the end is the last stable offset."""
         return await self._ask(
             connection,
@@ -164,7 +158,7 @@ class KafkaBrokers:
         self,
         connection: Connection,
         group: str,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[Partition, int],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
@@ -175,7 +169,7 @@ class KafkaBrokers:
     async def read_partition_log(
         self,
         connection: Connection,
-        at: TopicPartition,
+        at: Partition,
         *,
         start: int | Landmark,
         limit: int,

@@ -17,8 +17,9 @@ from kafka.protocol.admin import DescribeConfigsRequest  # pyright: ignore[repor
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import Broker, ClusterDescription, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Broker, ClusterDescription, PartitionOffsets
 from app.core.clusters.cluster import TopicFacts
+from app.core.clusters.partition import Partition
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.group_client import GroupClient
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
@@ -97,12 +98,10 @@ class ClusterClient(LeaderClient, GroupClient):
             if topic.error_code == 0 and not topic.is_internal
         }
 
-    def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
+    def offsets(self, partitions: Collection[Partition]) -> dict[Partition, PartitionOffsets]:
         return self._told(self.offsets_of_each(partitions))
 
-    def offsets_of_each(
-        self, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+    def offsets_of_each(self, partitions: Collection[Partition]) -> dict[Partition, PartitionOffsets | Refused]:
         return {
             at: ends
             if isinstance(ends, Refused)
@@ -112,19 +111,19 @@ class ClusterClient(LeaderClient, GroupClient):
             for at, ends in self.ends(partitions).items()
         }
 
-    def offsets_at(self, partitions: Collection[TopicPartition], *, timestamp_ms: int) -> dict[TopicPartition, int]:
+    def offsets_at(self, partitions: Collection[Partition], *, timestamp_ms: int) -> dict[Partition, int]:
         """Return the first offset at or after the timestamp, or the last stable one."""
         # Negative timestamps are names in Kafka: -1 is the end, -2 the beginning.
         at_time = self._offsets(partitions, max(0, timestamp_ms), FetchIsolation.READ_COMMITTED)
         end = self._told(self._offsets(partitions, LATEST, FetchIsolation.READ_COMMITTED))
         return {at: offset if offset >= 0 else end[at] for at, offset in self._told(at_time).items()}
 
-    def _told(self, answers: Mapping[TopicPartition, T | Refused]) -> dict[TopicPartition, T]:
+    def _told(self, answers: Mapping[Partition, T | Refused]) -> dict[Partition, T]:
         """Return all of them, or raise UnavailableError with the first refusal."""
-        found: dict[TopicPartition, T] = {}
+        found: dict[Partition, T] = {}
         for at, answer in answers.items():
             if isinstance(answer, Refused):
-                raise self._attempt.refused(f"return the offsets of {at.topic}-{at.partition}", answer.error)
+                raise self._attempt.refused(f"return the offsets of {at}", answer.error)
             found[at] = answer
         return found
 

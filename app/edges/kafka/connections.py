@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ssl
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from app.core.clusters import secret_reference
@@ -51,6 +52,25 @@ def resolve(
     if allowed_addresses != ANYWHERE:
         resolved[_ALLOWED] = ",".join(allowed_addresses)
     return resolved
+
+
+class ClusterConnector:
+    """Connects to clusters by their entries.
+
+    environment, secrets_dir: for references to secrets, which are resolved for each connection.
+    allowed_addresses: the permitted addresses of brokers, advertised ones included.
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
 
 
 def is_allowed(resolved: Mapping[str, str], address: str) -> bool:

@@ -17,11 +17,14 @@ from kafka.protocol.consumer import (  # pyright: ignore[reportMissingTypeStubs]
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
-from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingTypeStubs]
-from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
+from kafka.structs import (
+    OffsetAndMetadata,  # pyright: ignore[reportMissingTypeStubs]
+    TopicPartition,  # pyright: ignore[reportMissingTypeStubs]
+)
 
-from app.core.clusters.brokers import SHARE, GroupDescription, TopicPartition
+from app.core.clusters.brokers import SHARE, GroupDescription
 from app.core.clusters.cluster import GroupMember
+from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Feature
 from app.core.runs.recorded_offset import TruncatedOffset
 from app.edges.kafka.raw_client import RawClient, error_of, errors
@@ -141,22 +144,22 @@ class GroupClient(RawClient):
                 found[group] = self.describe(group)
         return found
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
+    def committed(self, group: str) -> dict[Partition, int]:
         """Return committed offsets, stable or not: those of an open transaction are not included."""
         found = self._client.list_group_offsets({group: None})[group]
         return {
-            TopicPartition(at.topic, at.partition): committed.offset
+            Partition(at.topic, at.partition): committed.offset
             for at, committed in found.items()
             if committed.offset >= 0
         }
 
-    def truncated(self, group: str, partitions: Collection[TopicPartition]) -> list[TruncatedOffset]:
+    def truncated(self, group: str, partitions: Collection[Partition]) -> list[TruncatedOffset]:
         """Return partitions whose leader epoch ended before the committed offset: the log was truncated (KIP-320).
 
         A partition whose leader does not answer now is left out: the worker's client asks again.
         """
         committed = {
-            TopicPartition(at.topic, at.partition): (found.offset, found.leader_epoch)
+            Partition(at.topic, at.partition): (found.offset, found.leader_epoch)
             for at, found in self._client.list_group_offsets({group: None})[group].items()
             if found.offset >= 0 and found.leader_epoch is not None and found.leader_epoch >= 0
         }
@@ -171,9 +174,7 @@ class GroupClient(RawClient):
                     )
         return sorted(found, key=lambda one: (one.topic, one.partition))
 
-    def _epoch_ends(
-        self, broker_id: int, epochs: Mapping[TopicPartition, int]
-    ) -> Iterator[tuple[TopicPartition, int, int]]:
+    def _epoch_ends(self, broker_id: int, epochs: Mapping[Partition, int]) -> Iterator[tuple[Partition, int, int]]:
         """Return the end of each epoch, of this broker's partitions; -1 if their logs have no epoch so old."""
         message: Any = OffsetForLeaderEpochRequest
         of_topic = message.OffsetForLeaderTopic
@@ -192,11 +193,11 @@ class GroupClient(RawClient):
         )
         for topic in answer.topics:
             for partition in topic.partitions:
-                at = TopicPartition(topic.topic, partition.partition)
+                at = Partition(topic.topic, partition.partition)
                 if partition.error_code == 0:
                     yield at, epochs[at], partition.end_offset
 
-    def alter(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def alter(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Raise ConflictError while the group has members or an open transaction has pending offsets of it."""
         description = self.describe(group)
         if description.members:
@@ -207,22 +208,22 @@ class GroupClient(RawClient):
             )
         pending = self.unstable(group, offsets)
         if pending:
-            where = ", ".join(f"{at.topic}-{at.partition}" for at in pending)
+            where = ", ".join(str(at) for at in pending)
             raise ConflictError(
                 f"an open transaction has pending offsets of {group} on {where}. Wait for its end, "
                 "as it could commit them later"
             )
         answers = self._client.alter_group_offsets(
-            group, {LibraryPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+            group, {TopicPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
         )
         for at, error in answers.items():
             if error is not errors.NoError:
                 # A member has joined since: the coordinator itself rejects commits of other clients.
                 if error.__name__ in _HAS_MEMBERS:
                     raise ConflictError(f"the group {group} has a member again: stop it before you move its offsets")
-                raise error(f"the offset of {at.topic}-{at.partition}")
+                raise error(f"the offset of {at}")
 
-    def unstable(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    def unstable(self, group: str, partitions: Collection[Partition]) -> list[Partition]:
         """Return the partitions with pending offsets.
 
         Requested by name and as "stable" offsets: an answer to "all" omits partitions without a committed offset.
@@ -254,7 +255,7 @@ class GroupClient(RawClient):
         if found.error_code != 0:
             raise error_of(found.error_code, f"the offsets of {group}")
         return [
-            TopicPartition(topic.name, partition.partition_index)
+            Partition(topic.name, partition.partition_index)
             for topic in found.topics
             for partition in topic.partitions
             if partition.error_code == _UNSTABLE_OFFSET_COMMIT

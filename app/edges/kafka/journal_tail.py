@@ -10,12 +10,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.ids.transactional_id import transaction_log_partition
 from app.core.journals import group_records, transaction_state
 from app.core.journals.live_groups import LiveGroup
@@ -24,7 +23,7 @@ from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_b
 from app.core.observing.journals import AdminAnswers, FetchOutcome, LogAnswer, Stamp, Tail, TopicLook
 from app.edges.kafka import coordinated_groups, open_transactions
 from app.edges.kafka.attempt import ConnectionAttempt
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.edges.kafka.raw_fetch import EARLIEST, FetchIsolation, RawFetcher, offset_after
 from app.kit.errors import UnavailableError
@@ -47,15 +46,15 @@ class _LeaderAnswer(NamedTuple):
     """The result from one leader: the message or an error."""
 
     broker_id: int
-    positions: dict[TopicPartition, int]
+    positions: dict[Partition, int]
     sent_at: float
     heard_at: float
     message: Any
     error: Exception | None
 
 
-class KafkaJournals:
-    """Implements app/core/observing/journals.py. Secrets are resolved for each connection."""
+class KafkaJournals(ClusterConnector):
+    """Implements app/core/observing/journals.py."""
 
     def __init__(
         self,
@@ -65,9 +64,7 @@ class KafkaJournals:
         topics: Collection[str],
         allowed_addresses: Collection[str] = ANYWHERE,
     ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+        super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._topics = frozenset(topics)
 
     def open(self, connection: Mapping[str, str], *, timeout_s: float) -> AbstractContextManager[Tail]:
@@ -87,9 +84,9 @@ class JournalTail(RawFetcher):
     ) -> None:
         super().__init__(resolved, attempt)
         self._timeout_s = timeout_s
-        self._positions: dict[TopicPartition, int] = {}
+        self._positions: dict[Partition, int] = {}
         # The leader that reported the end of its log at the newest request.
-        self._at_end: dict[TopicPartition, tuple[int, float]] = {}
+        self._at_end: dict[Partition, tuple[int, float]] = {}
         self._in_flight: set[int] = set()
         self._not_before: dict[int, float] = {}
         self._answered: SimpleQueue[_LeaderAnswer] = SimpleQueue()
@@ -122,7 +119,7 @@ class JournalTail(RawFetcher):
         return TopicLook(frozenset(), refusal)
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
-        self._positions[TopicPartition(topic, partition)] = offset
+        self._positions[Partition(topic, partition)] = offset
 
     def leave(self, topic: str) -> None:
         for at in [at for at in self._positions if at.topic == topic]:
@@ -196,7 +193,7 @@ class JournalTail(RawFetcher):
 
     def _send(self) -> None:
         """Poll every leader without a pending request."""
-        led: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        led: defaultdict[int, dict[Partition, int]] = defaultdict(dict)
         is_led = True
         for at, offset in self._positions.items():
             leader = self._cluster.leader_for_partition(at)
@@ -212,7 +209,7 @@ class JournalTail(RawFetcher):
                 self._in_flight.add(broker_id)
                 self._manager.call_soon(self._ask, broker_id, positions)
 
-    async def _ask(self, broker_id: int, positions: dict[TopicPartition, int]) -> None:
+    async def _ask(self, broker_id: int, positions: dict[Partition, int]) -> None:
         sent_at = time.monotonic()
         message, problem = None, None
         try:
@@ -247,14 +244,14 @@ class JournalTail(RawFetcher):
         found: list[LogAnswer] = []
         for topic in answer.message.responses:
             for part in topic.partitions:
-                at = TopicPartition(topic.topic, part.partition_index)
+                at = Partition(topic.topic, part.partition_index)
                 # A partition that was left or has moved meanwhile is not followed any more.
                 if self._positions.get(at) == answer.positions.get(at):
                     found += self._heard(at, part, answer)
         self._not_before[answer.broker_id] = answer.sent_at + (_PACE_S if found else 0.0)
         return found
 
-    def _heard(self, at: TopicPartition, part: Any, answer: _LeaderAnswer) -> list[LogAnswer]:
+    def _heard(self, at: Partition, part: Any, answer: _LeaderAnswer) -> list[LogAnswer]:
         code: int = part.error_code
         if code == 0:
             batches = tuple(split_batches(bytes(part.records or b"")))
@@ -271,7 +268,7 @@ class JournalTail(RawFetcher):
             start = self._earliest(at)
             self._positions[at] = start
             return [LogAnswer(FetchOutcome.GONE, at.topic, at.partition, (), start, -1)]
-        error = error_of(code, f"{at.topic}-{at.partition}")
+        error = error_of(code, str(at))
         if code in _NOT_ALLOWED:
             return [LogAnswer(FetchOutcome.REFUSED, at.topic, at.partition, (), -1, -1, str(error))]
         # After a leader's move, or another error of one partition, the others continue.
@@ -280,7 +277,7 @@ class JournalTail(RawFetcher):
 
     def _stamp(
         self,
-        at: TopicPartition,
+        at: Partition,
         batches: tuple[RecordBatch | UnreadableBatch, ...],
         answer: _LeaderAnswer,
         *,
@@ -295,12 +292,12 @@ class JournalTail(RawFetcher):
         stamps = [batch.max_timestamp_ms for batch in batches if isinstance(batch, RecordBatch)]
         return Stamp(max(stamps), before[1], answer.heard_at) if stamps and max(stamps) >= 0 else None
 
-    def _earliest(self, at: TopicPartition) -> int:
+    def _earliest(self, at: Partition) -> int:
         self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s)
         try:
             return self.list_offsets([at], EARLIEST)[at]
         except errors.KafkaError as error:
-            raise failure(self._attempt, f"return the first offset of {at.topic}-{at.partition}", error) from error
+            raise failure(self._attempt, f"return the first offset of {at}", error) from error
 
     def _note_failure(self, broker_id: int, reason: str) -> None:
         self.last_failure = reason

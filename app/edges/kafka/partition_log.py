@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from app.core.clusters.brokers import TopicPartition, TransactionalIds
+from app.core.clusters.brokers import TransactionalIds
+from app.core.clusters.partition import Partition
 from app.core.journals import transaction_state
 from app.core.journals.log_look import AbortedTransaction, Landmark, LogBounds, LogLook, first_offset_of
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, read_records
@@ -24,7 +25,7 @@ _MAX_WAIT_MS = 100
 
 
 def read_partition_log(
-    resolved: Mapping[str, str], attempt: ConnectionAttempt, at: TopicPartition, *, start: int | Landmark, limit: int
+    resolved: Mapping[str, str], attempt: ConnectionAttempt, at: Partition, *, start: int | Landmark, limit: int
 ) -> LogLook:
     """Return at least `limit` batches from `start` on; fewer at the log's end, or if they are very large.
 
@@ -52,16 +53,16 @@ def read_partition_log(
         raise failure(attempt, f"return records of {at.topic}", error) from error
 
 
-def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, limit: int) -> LogLook:
+def _look(fetcher: RawFetcher, at: Partition, *, start: int | Landmark, limit: int) -> LogLook:
     bounds = _bounds(fetcher, at)
-    first = position = first_offset_of(start, bounds, limit=limit, name=f"{at.topic}-{at.partition}")
+    first = position = first_offset_of(start, bounds, limit=limit, name=str(at))
     last_stable, high_watermark = bounds.last_stable_offset, bounds.high_watermark
     decided_until = first
     batches: list[RecordBatch | UnreadableBatch] = []
     aborted: set[AbortedTransaction] = set()
     size_bytes = 0
     while position < high_watermark and len(batches) < limit and size_bytes < MAX_LOOK_BYTES:
-        fetcher.raise_if_late(f"offset {position} of {at.topic}-{at.partition}")
+        fetcher.raise_if_late(f"offset {position} of {at}")
         isolation = FetchIsolation.READ_COMMITTED if position < last_stable else FetchIsolation.READ_UNCOMMITTED
         found = fetcher.fetch({at: position}, max_wait_ms=_MAX_WAIT_MS, isolation=isolation).get(at)
         if found is None:
@@ -89,7 +90,7 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
     )
 
 
-def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
+def _bounds(fetcher: RawFetcher, at: Partition) -> LogBounds:
     # In this order: records between the last two are behind a transaction that was open, also with many writes in
     # between (ADR 0018).
     earliest = fetcher.list_offsets([at], EARLIEST)[at]

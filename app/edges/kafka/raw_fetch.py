@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest  # pyright: ignore[reportMissingTypeStubs]
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.journals.log_look import AbortedTransaction
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
 from app.edges.kafka.attempt import ConnectionAttempt
@@ -84,7 +84,7 @@ def read_logs(
     what = f"return records of {topic}"
     try:
         with RawFetcher(resolved, attempt) as fetcher, reading_answers():
-            chosen = [TopicPartition(topic, number) for number in fetcher.partitions(topic)]
+            chosen = [Partition(topic, number) for number in fetcher.partitions(topic)]
             # The present end: on a busy cluster a reader that waits for "no more" never ends. Not the high watermark of
             # a fetch, which is too low at a new leader; ListOffsets waits until it is right.
             ends = fetcher.list_offsets(chosen, LATEST)
@@ -116,7 +116,7 @@ class RawFetcher(RawClient):
     def partitions(self, topic: str) -> frozenset[int]:
         """Raise a KafkaError of the library's if the topic is missing or may not be described."""
         while True:
-            self._leaders([TopicPartition(topic, 0)])
+            self._leaders([Partition(topic, 0)])
             if found := self._manager.cluster.partitions_for_topic(topic):
                 return frozenset(found)
             self.raise_if_late(f"the partitions of {topic}")
@@ -129,11 +129,11 @@ class RawFetcher(RawClient):
 
     def fetch(
         self,
-        positions: Mapping[TopicPartition, int],
+        positions: Mapping[Partition, int],
         *,
         max_wait_ms: int = 100,
         isolation: FetchIsolation = FetchIsolation.READ_UNCOMMITTED,
-    ) -> dict[TopicPartition, FetchedLog]:
+    ) -> dict[Partition, FetchedLog]:
         """Return one answer of each leader, after `max_wait_ms` at the latest. Partitions without a leader are missing.
 
         Raises a KafkaError of the library's for errors that a retry does not fix.
@@ -142,7 +142,7 @@ class RawFetcher(RawClient):
             broker_id: self._request({at: positions[at] for at in led}, max_wait_ms, isolation)
             for broker_id, led in self._leaders(positions).items()
         }
-        found: dict[TopicPartition, FetchedLog] = {}
+        found: dict[Partition, FetchedLog] = {}
         for answer in self._manager.run(self._answers, requests):
             found |= self._fetched(answer, positions)
         if len(found) < len(positions):
@@ -151,16 +151,16 @@ class RawFetcher(RawClient):
 
     def list_offsets(
         self,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         which: int,
         *,
         isolation: FetchIsolation = FetchIsolation.READ_UNCOMMITTED,
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[Partition, int]:
         """Return the EARLIEST or LATEST offset of each, LATEST being the high watermark, or the last stable offset.
 
         Version 5 (KIP-207): a new leader whose high watermark is still below its predecessor's returns an error.
         """
-        found: dict[TopicPartition, int] = {}
+        found: dict[Partition, int] = {}
         while len(found) < len(partitions):
             missing = [at for at in partitions if at not in found]
             requests = {
@@ -169,7 +169,7 @@ class RawFetcher(RawClient):
             for answer in self._manager.run(self._answers, requests):
                 for topic in answer.topics:
                     for part in topic.partitions:
-                        at = TopicPartition(topic.name, part.partition_index)
+                        at = Partition(topic.name, part.partition_index)
                         if self._is_answer(at, part.error_code):
                             found[at] = int(part.offset)
             if len(found) < len(partitions):
@@ -177,7 +177,7 @@ class RawFetcher(RawClient):
                 self._forget_leaders()
         return found
 
-    def _list_request(self, partitions: Collection[TopicPartition], which: int, isolation: FetchIsolation) -> Any:
+    def _list_request(self, partitions: Collection[Partition], which: int, isolation: FetchIsolation) -> Any:
         message = ListOffsetsMessage
         topic = message.ListOffsetsTopic
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
@@ -193,17 +193,17 @@ class RawFetcher(RawClient):
             max_version=_LIST_OFFSETS_VERSION,
         )
 
-    def _is_answer(self, at: TopicPartition, error_code: int) -> bool:
+    def _is_answer(self, at: Partition, error_code: int) -> bool:
         """Return False for errors that a retry may fix; raise a KafkaError of the library's for others."""
         if error_code == 0:
             return True
-        error = error_of(error_code, f"{at.topic}-{at.partition}")
+        error = error_of(error_code, str(at))
         if not is_transient(error):
             raise error
         self.last_failure = str(error)
         return False
 
-    def _request(self, positions: Mapping[TopicPartition, int], max_wait_ms: int, isolation: FetchIsolation) -> Any:
+    def _request(self, positions: Mapping[Partition, int], max_wait_ms: int, isolation: FetchIsolation) -> Any:
         topic = FetchMessage.FetchTopic
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
         for at, offset in positions.items():
@@ -245,15 +245,15 @@ class RawFetcher(RawClient):
                 self.last_failure = str(error)
         return answers
 
-    def _fetched(self, answer: Any, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchedLog]:
+    def _fetched(self, answer: Any, positions: Mapping[Partition, int]) -> dict[Partition, FetchedLog]:
         if answer.error_code != 0:
             raise error_of(answer.error_code, "the fetch")
         parts = [
-            (TopicPartition(topic.topic, part.partition_index), part)
+            (Partition(topic.topic, part.partition_index), part)
             for topic in answer.responses
             for part in topic.partitions
         ]
-        found: dict[TopicPartition, FetchedLog] = {}
+        found: dict[Partition, FetchedLog] = {}
         for at, part in parts:
             if part.error_code == _OFFSET_OUT_OF_RANGE:
                 start = self.list_offsets([at], EARLIEST)[at]
@@ -273,13 +273,13 @@ class RawFetcher(RawClient):
                 )
         return found
 
-    def _leaders(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    def _leaders(self, partitions: Collection[Partition]) -> dict[int, list[Partition]]:
         """Return the leaders of these partitions; those without a leader are missing."""
         topics = {at.topic for at in partitions}
         if not topics <= self._topics:
             self._topics |= topics
             self._manager.run(self._refresh)
-        led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        led: defaultdict[int, list[Partition]] = defaultdict(list)
         for at in partitions:
             leader = self._manager.cluster.leader_for_partition(at)
             if leader is not None and leader >= 0:

@@ -1,16 +1,18 @@
-"""The `list` of a noun that belongs to pipelines: newest first, of all pipelines or of one."""
+"""The commands that list items of the REST API."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import RenderableType
 
-from app.kit.cli.client import connect
+from app.kit.cli.client import as_record
 from app.kit.cli.names import names_of
 from app.kit.cli.output import present, table
+
+T = TypeVar("T")
 
 OfPipeline = Annotated[
     str | None,
@@ -20,20 +22,22 @@ Limit = Annotated[int, typer.Option(min=1, help="Maximum number of items, newest
 
 
 def show_list(
-    path: str,
+    read: Callable[[], Iterable[Any]],
     columns: Sequence[str],
-    row: Callable[[Any], Sequence[RenderableType | str | None]],
+    row: Callable[[T], Sequence[RenderableType | str | None]],
     *,
+    record: type[T],
     empty: str,
-    pipeline: str | None,
-    limit: int,
     as_json: bool,
-    watch_it: bool,
+    watch_it: bool = False,
 ) -> None:
-    """Print the API's items at `path`, each by `row` under `columns`; `empty` is the first step without any."""
-    client = connect()
+    """Print the items that `read` gets, each as a `record` by `row` under `columns`.
 
-    def items() -> list[Any]:
-        return list(client.items(path, limit=limit, pipeline=pipeline))
-
-    present(items, lambda: table(columns, map(row, items()), empty=empty), as_json=as_json, watch_it=watch_it)
+    empty: the first step, shown if there are no items.
+    """
+    present(
+        lambda: list(read()),
+        lambda items: table(columns, (row(as_record(item, record)) for item in items), empty=empty),
+        as_json=as_json,
+        watch_it=watch_it,
+    )

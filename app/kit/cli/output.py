@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, TypeVar
 
 import orjson
 import typer
@@ -21,6 +21,8 @@ from app.kit.cli.errors import CommandError
 from app.kit.cli.watching import is_away
 from app.kit.patience import Patience
 from app.kit.printable import ascii_escapes, harmless, one_line
+
+T = TypeVar("T")
 
 _UNBOUNDED = 1_000_000
 """The width without a terminal: a file, or the next program of a pipe, gets every line uncut."""
@@ -151,14 +153,24 @@ def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = l
             live.update(shown, refresh=True)
 
 
-def present(data: Callable[[], Any], render: Callable[[], RenderableType], *, as_json: bool, watch_it: bool) -> None:
-    """Print the data of a read-only command: once as JSON, once as text, or as text until Ctrl-C."""
+def present(
+    read: Callable[[], T],
+    render: Callable[[T], RenderableType],
+    *,
+    as_json: bool,
+    watch_it: bool = False,
+    document: Callable[[T], Any] = lambda found: found,
+) -> None:
+    """Print the answer of a read-only command: once as JSON, once as text, or as text until Ctrl-C.
+
+    document: makes the JSON of an answer that is not JSON itself.
+    """
     if as_json:
-        print_json(data())
+        print_json(document(read()))
     elif watch_it:
-        watch(render)
+        watch(lambda: render(read()))
     else:
-        console.print(render())
+        console.print(render(read()))
 
 
 def confirm_or_exit(question: str, *, is_confirmed: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.runs.api.run_schemas import Reason
 from app.core.wiring import WiringDep
 from app.kit import access
@@ -61,7 +61,7 @@ async def start_audit(
 @router.get("/audits", responses=refusals(404))
 async def list_audits(
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
@@ -75,7 +75,7 @@ async def get_audit(
     audit_id: IdInPath,
     uow: Uow,
     wiring: WiringDep,
-    by: Annotated[Principal, may(Verb.VIEW)],
+    by: Viewer,
     *,
     with_ids: Annotated[
         bool, Query(description="Include the ids of the examples. Requires the role operator, and is logged.")
@@ -111,7 +111,7 @@ async def stop_audit(
 
 
 @router.get("/pipelines/{name}/audit-plan", responses=refusals(404))
-async def get_audit_plan(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[AuditPlan]:
+async def get_audit_plan(name: NameInPath, uow: Uow, _: Viewer) -> Shown[AuditPlan]:
     """Return the pipeline's audit plan: the id of its records, and the schedule."""
     return await planning.get_plan(uow, name)
 

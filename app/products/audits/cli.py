@@ -18,7 +18,7 @@ from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.listing import Limit, OfPipeline, show_list
 from app.kit.cli.moments import moment_option
 from app.kit.cli.names import PipelineName
-from app.kit.cli.output import AsJson, Watch, Why, ago, console, present, print_json, say, state, table
+from app.kit.cli.output import AsJson, Watch, Why, ago, present, print_json, say, state, table
 from app.kit.cli.watching import watching
 from app.kit.moments import WordsError, span_of, span_text
 from app.kit.words import number
@@ -99,10 +99,7 @@ def audit(
     deadline_s = time.monotonic() + wait
     with watching(deadline_s=deadline_s):
         item = _wait(client, str(item["id"]), deadline_s=deadline_s)
-    if as_json:
-        print_json(item)
-    else:
-        console.print(shown(item))
+    present(lambda: item, shown, as_json=as_json)
     if item["verdict"] not in ("clean", "empty"):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -110,19 +107,19 @@ def audit(
 @app.command("list")
 def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """List audits, newest first."""
+    client = connect()
     show_list(
-        "/audits",
+        lambda: client.items("/audits", limit=limit, pipeline=pipeline),
         ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "REQUESTED", "USER"),
         _row,
         empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
-        pipeline=pipeline,
-        limit=limit,
+        record=dict[str, Any],
         as_json=as_json,
         watch_it=watch_it,
     )
 
 
-def _row(item: Any) -> Sequence[RenderableType | str | None]:
+def _row(item: dict[str, Any]) -> Sequence[RenderableType | str | None]:
     return (
         item["id"],
         item["pipeline"],
@@ -150,7 +147,7 @@ def show(
     def data() -> Any:
         return client.get(f"/audits/{audit_id}", with_ids="true" if ids else None)
 
-    present(data, lambda: shown(data()), as_json=as_json, watch_it=watch_it)
+    present(data, shown, as_json=as_json, watch_it=watch_it)
 
 
 @app.command()

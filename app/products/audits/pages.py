@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi import APIRouter, Form, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.wiring import Wiring, WiringDep
 from app.kit import access
 from app.kit.access import Principal, Verb
@@ -19,6 +20,7 @@ from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of
+from app.kit.web.pages.paging import After, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.products.audits.chart import audits_chart_of
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, next_due_at, time_window
@@ -30,8 +32,6 @@ from app.products.audits.telling import audit_sentence, figure
 from app.products.audits.words import id_place_of, id_place_text, id_place_words, window_words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
-After = Annotated[str | None, Query(max_length=1000)]
 Words = Annotated[str, Form(max_length=1000)]
 _PAGE = 50
 _OF_WINDOW = {"id_place": "id_place", "window.start": "from", "window.end": "to", "padding_s": "padding"}
@@ -59,7 +59,7 @@ def looking_at_all(
             "audits": found.items,
             "living": next((audit for audit in found.items if not audit.has_ended), None),
             "chart": audits_chart_of(found.items),
-            "older": screen.url_of("pipelines", name, "audits", after=found.next_cursor) if found.next_cursor else None,
+            "pages": links_of(found.next_cursor, partial(screen.url_of, "pipelines", name, "audits")),
             "plan": plan,
             "next_due_at": None if plan is None else next_due_at(plan),
             "values": {**_defaults(plan), **(values or {})},

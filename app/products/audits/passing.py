@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-Partition = tuple[str, int]
+from app.core.clusters.partition import Partition
+
 _NAMED = 3
 
 
@@ -22,8 +23,8 @@ def beyond(window_ends: Mapping[Partition, int], log_ends: Mapping[Partition, in
 
     log_ends: the end of each source partition.
     """
-    for (topic, partition), end in sorted(window_ends.items()):
-        log_end = log_ends.get((topic, partition))
+    for at, end in sorted(window_ends.items()):
+        (topic, partition), log_end = at, log_ends.get(at)
         if log_end is None:
             return NotPassed(reason=f"the pipeline does not read a partition {topic}-{partition}", is_final=True)
         if end > log_end:

@@ -206,18 +206,16 @@ def fencing(
         transactional_id=transactional_id, cause=cause, hours=hours, with_what_is_none=with_what_is_none, limit=limit
     )
 
-    def data() -> Any:
-        found = source.events(wanted)
+    def document(found: Sequence[ToldEvent]) -> Any:
         return {"source": source.source, "remark": source.remark, "items": as_document(found)}
 
-    def render() -> RenderableType:
-        found = source.events(wanted)
+    def render(found: Sequence[ToldEvent]) -> RenderableType:
         remark = f"; {source.remark}" if source.remark else ""
         said = Text(f"{count(len(found), 'event')}, from {source.source}{remark}", style="dim")
         shown = _table(found) if transactional_id is None or not found else _details(found)
         return Group(shown, said)
 
-    present(data, render, as_json=as_json, watch_it=watch_it)
+    present(lambda: source.events(wanted), render, as_json=as_json, watch_it=watch_it, document=document)
 
 
 def _table(found: Sequence[ToldEvent]) -> RenderableType:

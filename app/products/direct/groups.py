@@ -85,11 +85,11 @@ def groups(
         of_server = ServedCluster(connect(), cluster)
         if group is not None:
             one = partial(of_server.one, "groups", group)
-            present(one, lambda: group_detail(one()), as_json=as_json, watch_it=watch_it)
+            present(one, group_detail, as_json=as_json, watch_it=watch_it)
             return
         pending = "true" if only_pending else None
         listed = partial(of_server.list, "groups", limit=limit, search=match or None, has_pending=pending)
-        present(listed, lambda: groups_table(listed()), as_json=as_json, watch_it=watch_it)
+        present(listed, groups_table, as_json=as_json, watch_it=watch_it)
         return
 
     def is_wanted(name: str) -> bool:
@@ -97,35 +97,28 @@ def groups(
 
     look = GroupLook(DirectCluster(bootstrap_server, config), timeout_s=timeout, is_wanted=is_wanted)
 
-    def read() -> dict[str, LiveGroup]:
+    def read() -> list[LiveGroup]:
         found = answered(look.groups)
-        if group is not None and group not in found:
+        if group is None:
+            return [one for _, one in sorted(found.items()) if one.pending or not only_pending]
+        if group not in found:
             raise CommandError(f"the group {group} was not found on this cluster ({look.source})")
-        return found
+        return [found[group]]
 
-    def chosen() -> tuple[list[LiveGroup], int]:
-        found = [one for _, one in sorted(read().items()) if one.pending or not only_pending]
-        return found[:limit], len(found)
-
-    def remark() -> str:
-        return f"; {look.remark}" if look.remark else ""
-
-    def data() -> Any:
-        one = read()[group] if group is not None else None
-        found, matching = ([], 0) if one is not None else chosen()
+    def document(found: list[LiveGroup]) -> Any:
         head = {"source": look.source, "remark": look.remark, "read_at_ms": now_ms()}
-        if one is not None:
-            return {**head, **_document(one, is_whole=True)}
-        return {**head, "matching": matching, "items": [_document(each) for each in found]}
-
-    def render() -> RenderableType:
         if group is not None:
-            return Group(_detail(read()[group], now_ms()), Text(f"from {look.source}{remark()}", style="dim"))
-        found, matching = chosen()
-        said = f"{len(found)} of {count(matching, 'group')}, from {look.source}{remark()}"
-        return Group(_table(found, now_ms()), Text(said, style="dim"))
+            return {**head, **_document(found[0], is_whole=True)}
+        return {**head, "matching": len(found), "items": [_document(one) for one in found[:limit]]}
 
-    present(data, render, as_json=as_json, watch_it=watch_it)
+    def render(found: list[LiveGroup]) -> RenderableType:
+        source = f"from {look.source}{f'; {look.remark}' if look.remark else ''}"
+        if group is not None:
+            return Group(_detail(found[0], now_ms()), Text(source, style="dim"))
+        said = f"{len(found[:limit])} of {count(len(found), 'group')}, {source}"
+        return Group(_table(found[:limit], now_ms()), Text(said, style="dim"))
+
+    present(read, render, as_json=as_json, watch_it=watch_it, document=document)
 
 
 def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:

@@ -105,7 +105,7 @@ def transactions(
         of_server = ServedCluster(connect(), cluster)
         if transactional_id is not None:
             one = partial(of_server.one, "transactional-ids", transactional_id)
-            present(one, lambda: transaction_detail(one()), as_json=as_json, watch_it=watch_it)
+            present(one, transaction_detail, as_json=as_json, watch_it=watch_it)
             return
         listed = partial(
             of_server.list,
@@ -121,10 +121,11 @@ def transactions(
         )
         hanging_there = ServerOperations(cluster).hanging
         present(
-            lambda: {**listed(), "hanging": as_document(hanging_there())},
-            lambda: Group(*beside_ids(hanging_there()), transactions_table(listed())),
+            lambda: (listed(), hanging_there()),
+            lambda found: Group(*beside_ids(found[1]), transactions_table(found[0])),
             as_json=as_json,
             watch_it=watch_it,
+            document=lambda found: {**found[0], "hanging": as_document(found[1])},
         )
         return
     if owner is not None or pipeline is not None:
@@ -155,34 +156,33 @@ def transactions(
             if after is None or len(found) >= limit:
                 return found, page.matching
 
-    def data() -> Any:
-        if transactional_id is not None:
-            document = _document(ids()[transactional_id], is_whole=True)
-            return {"source": look.source, "remark": look.remark, "read_at_ms": now_ms(), **document}
-        found, matching = chosen()
-        items = [_document(one) for one in found]
-        return {
-            "source": look.source,
-            "remark": look.remark,
-            "read_at_ms": now_ms(),
-            "matching": matching,
-            "items": items,
-            "hanging": None if search is None else as_document(search()),
-        }
+    def head() -> dict[str, Any]:
+        return {"source": look.source, "remark": look.remark, "read_at_ms": now_ms()}
 
-    def render() -> RenderableType:
-        if transactional_id is not None:
-            detail = _detail(ids()[transactional_id], now_ms())
-            remark = f"; {look.remark}" if look.remark else ""
-            return Group(detail, Text(f"from {look.source}{remark}", style="dim"))
-        found, matching = chosen()
-        said = f"{len(found)} of {count(matching, 'id')}, from {look.source}"
-        remark = f"; {look.remark}" if look.remark else ""
+    def source() -> str:
+        return f"from {look.source}{f'; {look.remark}' if look.remark else ''}"
+
+    if transactional_id is not None:
+        present(
+            lambda: ids()[transactional_id],
+            lambda found: Group(_detail(found, now_ms()), Text(source(), style="dim")),
+            as_json=as_json,
+            watch_it=watch_it,
+            document=lambda found: {**head(), **_document(found, is_whole=True)},
+        )
+        return
+
+    def document(found: tuple[list[LiveTransaction], int]) -> Any:
+        items = {"matching": found[1], "items": [_document(one) for one in found[0]]}
+        return {**head(), **items, "hanging": None if search is None else as_document(search())}
+
+    def render(found: tuple[list[LiveTransaction], int]) -> RenderableType:
+        said = f"{len(found[0])} of {count(found[1], 'id')}, {source()}"
         unsearched = "; --hanging finds hanging transactions" if search is None else ""
         above = [] if search is None else beside_ids(search())
-        return Group(*above, _table(found, now_ms()), Text(f"{said}{remark}{unsearched}", style="dim"))
+        return Group(*above, _table(found[0], now_ms()), Text(f"{said}{unsearched}", style="dim"))
 
-    present(data, render, as_json=as_json, watch_it=watch_it)
+    present(chosen, render, as_json=as_json, watch_it=watch_it, document=document)
 
 
 def _table(found: Sequence[LiveTransaction], at_ms: int) -> RenderableType:

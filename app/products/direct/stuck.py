@@ -54,22 +54,14 @@ def stuck(
     """Diagnose blocked consumers: the open transaction, its owner, its end, and the recommended action."""
     operations = operations_of(bootstrap_server, config, cluster)
     if target is None:
-        present(
-            lambda: as_document(operations.hanging()),
-            lambda: hanging.rendered(operations.hanging()),
-            as_json=as_json,
-            watch_it=watch_it,
-        )
+        present(operations.hanging, hanging.rendered, as_json=as_json, watch_it=watch_it, document=as_document)
         return
-
-    def ask() -> Explanation:
-        return operations.explain(target, kind)
-
     present(
-        lambda: {"looked_at_ms": now_ms(), **as_document(ask())},
-        lambda: chain(ask(), now_ms()),
+        lambda: operations.explain(target, kind),
+        lambda found: chain(found, now_ms()),
         as_json=as_json,
         watch_it=watch_it,
+        document=lambda found: {"looked_at_ms": now_ms(), **as_document(found)},
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
 from app.core.wiring import WiringDep
@@ -59,7 +59,7 @@ async def begin_drill(
 @router.get("/drills", responses=refusals(404))
 async def list_drills(
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
@@ -69,7 +69,7 @@ async def list_drills(
 
 
 @router.get("/drills/{drill_id}", responses=refusals(404))
-async def get_drill(drill_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Drill]:
+async def get_drill(drill_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Drill]:
     """Return one drill with its expectations, its events so far, and its result at the end."""
     return await drills.get_drill(uow, drill_id)
 

@@ -117,7 +117,7 @@ def show(drill: DrillId, as_json: AsJson = False, watch_it: Watch = False) -> No
     client = connect()
     present(
         lambda: client.get(f"/drills/{drill}"),
-        lambda: _shown(as_record(client.get(f"/drills/{drill}"), Drill)),
+        lambda item: _shown(as_record(item, Drill)),
         as_json=as_json,
         watch_it=watch_it,
     )
@@ -126,20 +126,19 @@ def show(drill: DrillId, as_json: AsJson = False, watch_it: Watch = False) -> No
 @app.command("list")
 def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """List drills, newest first."""
+    client = connect()
     show_list(
-        "/drills",
+        lambda: client.items("/drills", limit=limit, pipeline=pipeline),
         ("DRILL", "PIPELINE", "KIND", "INSTANCE#", "STATE", "STARTED", "USER", "RESULT"),
         _row,
         empty="No drills yet: fenceline drill freeze PIPELINE",
-        pipeline=pipeline,
-        limit=limit,
+        record=Drill,
         as_json=as_json,
         watch_it=watch_it,
     )
 
 
-def _row(item: Any) -> Sequence[RenderableType | str | None]:
-    one = as_record(item, Drill)
+def _row(one: Drill) -> Sequence[RenderableType | str | None]:
     return (
         one.id,
         one.pipeline,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi import APIRouter, Form, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.run import Run
 from app.core.runs.store.runs import RunStore
@@ -18,13 +19,12 @@ from app.kit.errors import FencelineError
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import After, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.products.drills.drill import DEFAULT_S, LONGEST_S, SHORTEST_S, Drill, DrillKind, TargetState
 from app.products.drills.service import drills
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
-After = Annotated[str | None, Query(max_length=1000)]
 Why = Annotated[str, Form(max_length=1000)]
 _PAGE = 25
 _LOOK_AGAIN_S = 0.5
@@ -42,9 +42,7 @@ def looking_at_list(pipeline: str, after: str | None = None) -> Look:
             "is_allowed": run is not None and await _is_allowed(uow, run),
             "open_one": open_one,
             "lines": [(one, drills.sentence_of(one)) for one in found.items],
-            "older": screen.url_of("pipelines", pipeline, "drills", after=found.next_cursor)
-            if found.next_cursor
-            else None,
+            "pages": links_of(found.next_cursor, partial(screen.url_of, "pipelines", pipeline, "drills")),
             "kinds": DrillKind,
             "default_s": f"{DEFAULT_S:g}",
             "shortest_s": f"{SHORTEST_S:g}",

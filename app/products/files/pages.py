@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -20,6 +21,7 @@ from app.kit.errors import FencelineError, InvalidError
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import After, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.products.files.charts import file_records_chart_of, file_sizes_chart_of
 from app.products.files.checkpoint import CheckpointPhase, FileCheckpoint
@@ -37,7 +39,6 @@ _LONGEST_WORD = 4_000
 _LONGEST_JSON = 20_000
 
 Words = Annotated[list[str], Query(max_length=20)]
-After = Annotated[str | None, Query(max_length=1000)]
 Why = Annotated[str, Form(max_length=1000)]
 
 
@@ -84,13 +85,12 @@ def looking_at(name: str, words: Sequence[str], after: str | None) -> Look:
         )
         sink = found.pipeline.definition.files
         columns = [] if sink is None else [column.name for column in sink.partition_by]
-        cursor = found.files.next_cursor
         context = {
             "name": name,
             "pipeline": found.pipeline,
             "sink": sink,
             "records": found.files.items,
-            "older": None if cursor is None else address_of(name, words, cursor),
+            "pages": links_of(found.files.next_cursor, partial(address_of, name, words)),
             "standing": found.totals.standing,
             "totals": found.totals,
             "partitions": bars_of(name, found.totals.partitions, columns),
@@ -168,7 +168,7 @@ def _percent(part: int, whole: int) -> float:
 async def show(
     request: Request,
     wiring: WiringDep,
-    by: Annotated[Principal, may(Verb.VIEW)],
+    by: Viewer,
     name: str,
     partition: Words = [],  # noqa: B006 - FastAPI takes it as the default and does not change it
     after: After = None,

@@ -6,72 +6,39 @@ the time of a commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
-from app.core.clusters.brokers import TopicPartition
-from app.edges.kafka.attempt import ConnectionAttempt
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
-from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
+from app.core.clusters.partition import Partition
+from app.edges.kafka.raw_client import error_of, errors
 from app.edges.kafka.raw_fetch import FetchedLog, FetchIsolation, RawFetcher
-from app.edges.kafka.transactions.asking import AskingClient
+from app.edges.kafka.transactions.lasting import LastingClient, LastingConnector
 from app.products.files.committed import committed_messages
 from app.products.files.reading import Portion
 from app.products.files.topic_ports import DescribedTopic, ReferenceConnection, TopicPortions
 
-T = TypeVar("T")
-
 # The last version in which brokers return names with topic ids, and errors by topic.
 _METADATA_VERSION = 12
-_GONE_AGAIN_MS = 1_000
 _NO_ID = UUID(int=0)
 
 _Metadata: Any = MetadataRequest
 
 
-class KafkaReferenceTopics:
-    """Implement app/products/files/topic_ports.py. Secrets are resolved for each connection."""
-
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str],
-        secrets_dir: Path | None,
-        allowed_addresses: Collection[str] = ANYWHERE,
-    ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+class KafkaReferenceTopics(LastingConnector):
+    """Implement app/products/files/topic_ports.py."""
 
     def open_topics(
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[ReferenceConnection]:
-        resolved = self._resolve(connection)
-        attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
-        try:
-            return ReferenceClient(resolved, attempt, timeout_s=timeout_s)
-        except errors.KafkaError as error:
-            raise failure(attempt, "let references be read", error) from error
+        return self._opened(ReferenceClient, connection, timeout_s=timeout_s, what="let references be read")
 
 
-class ReferenceClient(RawFetcher, AskingClient):
-    """Implement ReferenceConnection. Close it as a context manager."""
-
-    def __init__(self, resolved: Mapping[str, str], attempt: ConnectionAttempt, *, timeout_s: float) -> None:
-        super().__init__(resolved, attempt)
-        # The library requests a deleted topic again and again, by default ten times a second.
-        self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
-        self._timeout_s = timeout_s
-
-    @property
-    def kafka_cluster_id(self) -> str:
-        return str(self._manager.cluster.cluster_id)
+class ReferenceClient(LastingClient, RawFetcher):
+    """Implement ReferenceConnection."""
 
     def describe(self, topic: str) -> DescribedTopic:
         return self._asked(f"describe {topic}", lambda: self._described(topic))
@@ -86,15 +53,6 @@ class ReferenceClient(RawFetcher, AskingClient):
                 return TopicPortions((), _not_there(topic))
 
         return self._asked(f"let {topic} be read", question)
-
-    def _asked(self, what: str, question: Callable[[], T]) -> T:
-        """Send a request with its own time limit."""
-        self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s)
-        try:
-            with reading_answers():
-                return question()
-        except errors.KafkaError as error:
-            raise failure(self._attempt, what, error) from error
 
     def _described(self, topic: str) -> DescribedTopic:
         answer = self._ask_any(
@@ -120,7 +78,7 @@ class ReferenceClient(RawFetcher, AskingClient):
 
     def _read(self, topic: str, positions: Mapping[int, int], most_messages: int) -> TopicPortions:
         self.last_failure = ""
-        wanted = {TopicPartition(topic, number): position for number, position in positions.items()}
+        wanted = {Partition(topic, number): position for number, position in positions.items()}
         if self._led(wanted) < len(wanted):
             # Partitions were added, or leaders elected, since the last request for leaders.
             self._forget_leaders()
@@ -134,7 +92,7 @@ class ReferenceClient(RawFetcher, AskingClient):
             silent = f"the leader of {names} does not answer: {self.last_failure or 'there is none now'}"
         return TopicPortions(tuple(sorted(portions, key=lambda one: one.partition)), silent)
 
-    def _led(self, partitions: Collection[TopicPartition]) -> int:
+    def _led(self, partitions: Collection[Partition]) -> int:
         """Return the number of these partitions with a leader."""
         return sum(len(led) for led in self._leaders(partitions).values())
 

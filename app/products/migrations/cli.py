@@ -49,11 +49,7 @@ ASK_EVERY_S = 1.0
 def plan(pipeline: PipelineName, goal: Goal = Mode.V2, as_json: AsJson = False) -> None:
     """Show the preflight and the steps of a migration. Changes nothing."""
     client = connect()
-
-    def data() -> Any:
-        return client.get(f"/pipelines/{pipeline}/migrations/plan", goal=goal)
-
-    present(data, lambda: _plan(data()), as_json=as_json, watch_it=False)
+    present(lambda: client.get(f"/pipelines/{pipeline}/migrations/plan", goal=goal), _plan, as_json=as_json)
 
 
 @app.command()
@@ -90,19 +86,19 @@ def status(target: Target, as_json: AsJson = False, watch_it: Watch = False) -> 
             "alarms": client.get(f"{path}/alarms")["items"],
         }
 
-    present(data, lambda: _shown(data()), as_json=as_json, watch_it=watch_it)
+    present(data, _shown, as_json=as_json, watch_it=watch_it)
 
 
 @app.command("list")
 def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """Migrations, newest first."""
+    client = connect()
     show_list(
-        "/migrations",
+        lambda: client.items("/migrations", limit=limit, pipeline=pipeline),
         ("MIGRATION", "PIPELINE", "TO", "STAGE", "STATE", "STARTED", "USER", "MISSING"),
         _row,
         empty="No migration yet: fenceline migrate plan PIPELINE",
-        pipeline=pipeline,
-        limit=limit,
+        record=Migration,
         as_json=as_json,
         watch_it=watch_it,
     )
@@ -204,8 +200,7 @@ def _waived(text: str) -> tuple[str, str]:
     return name.strip(), reason.strip()
 
 
-def _row(item: Any) -> Sequence[RenderableType | str | None]:
-    one = as_record(item, Migration)
+def _row(one: Migration) -> Sequence[RenderableType | str | None]:
     return (
         one.id,
         one.pipeline,

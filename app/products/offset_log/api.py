@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
 from app.kit.web.api.words import Moment, NameInPath
@@ -21,7 +20,7 @@ router = APIRouter(prefix="/pipelines/{name}/offset-log", tags=["pipelines"])
 
 
 @router.get("", responses=refusals(404))
-async def get_offset_log(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[OffsetLog]:
+async def get_offset_log(name: NameInPath, uow: Uow, _: Viewer) -> Shown[OffsetLog]:
     """Return the newest live check, and every contradiction that is kept."""
     return await offset_log.look(uow, pipeline=name)
 
@@ -31,7 +30,7 @@ async def check_offset_log(
     name: NameInPath,
     uow: Uow,
     wiring: WiringDep,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     since: Annotated[
         Moment | None, Query(description="Start of the range; by default all that is kept, 14 days.")
     ] = None,

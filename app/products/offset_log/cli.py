@@ -13,7 +13,7 @@ from app.kit.cli.client import as_record, connect
 from app.kit.cli.errors import ExitCode
 from app.kit.cli.moments import moment_option
 from app.kit.cli.names import PipelineName
-from app.kit.cli.output import AsJson, console, print_json, table
+from app.kit.cli.output import AsJson, present, table
 from app.kit.words import number
 from app.products.offset_log.check import OffsetFinding, OffsetSide
 from app.products.offset_log.verdict import OffsetLogStanding
@@ -41,10 +41,7 @@ def verify(
     found = connect().get(
         f"/pipelines/{pipeline}/offset-log/check", since=None if moment is None else moment.isoformat()
     )
-    if as_json:
-        print_json(found)
-    else:
-        console.print(rendered(pipeline, found))
+    present(lambda: found, lambda check: rendered(pipeline, check), as_json=as_json)
     match found["standing"]:
         case OffsetLogStanding.CONSISTENT:
             return

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
@@ -47,7 +47,7 @@ def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
 async def show(
     request: Request,
     wiring: WiringDep,
-    by: Annotated[Principal, may(Verb.VIEW)],
+    by: Viewer,
     name: str,
     hours: Annotated[int | None, Query(ge=1, le=336)] = None,
 ) -> Response:

@@ -6,10 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.journals.log_look import Landmark, parse_start
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
 from app.kit.page import MAX_LIMIT
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
@@ -26,7 +25,7 @@ async def look_into_partition_log(
     topic: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,249}$")],
     partition: Annotated[int, Path(ge=0, lt=2**31)],
     wiring: WiringDep,
-    by: Annotated[Principal, may(Verb.VIEW)],
+    by: Viewer,
     start: Annotated[
         str,
         Query(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.journals.log_entries import LogEntry
 from app.core.journals.log_look import Landmark, parse_start
@@ -27,7 +27,6 @@ from app.products.partition_log.service import PartitionLog
 from app.products.partition_log.web_looks import AskedIds, look_for
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 # Each refresh asks the broker, so it may take only a small part of the time.
 _RHYTHM = Rhythm(frames_per_s=10, share_of_time=0.2)
 # Only transactions are announced; this is the interval for other writes.

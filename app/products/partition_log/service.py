@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 
-from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TopicPartition, TransactionalIds
+from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TransactionalIds
+from app.core.clusters.partition import Partition
 from app.core.journals.log_entries import LogEntry, entries_of, named
 from app.core.journals.log_look import Landmark, LogBounds
 from app.kit.errors import UnavailableError
@@ -51,7 +52,7 @@ async def look_into_log(
 
     Raises NotFoundError, InvalidError for an offset outside of the log, and the errors of app/core/clusters/brokers.py.
     """
-    at = TopicPartition(topic, partition)
+    at = Partition(topic, partition)
     look = await brokers.read_partition_log(
         connection, at, start=start, limit=checked_limit(limit), timeout_s=timeout_s
     )

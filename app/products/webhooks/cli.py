@@ -10,9 +10,10 @@ import typer
 
 from app.core.alerts.alert import AlertKind
 from app.core.alerts.webhook import Delivery
-from app.kit.cli.client import as_record, connect
+from app.kit.cli.client import connect
+from app.kit.cli.listing import show_list
 from app.kit.cli.names import names_of
-from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, state, table
+from app.kit.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, print_json, say, state
 from app.products.webhooks.signature import PREFIX
 
 app = typer.Typer(help="Webhooks: the receivers of signed alerts, and their deliveries.", no_args_is_help=True)
@@ -27,27 +28,22 @@ Kind = Annotated[list[AlertKind] | None, typer.Option("--kind", "-k", help="Kind
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List all webhooks."""
-    items = connect().get("/webhooks")["items"]
-    if as_json:
-        print_json(items)
-        return
-    console.print(
-        table(
-            ("NAME", "ADDRESS", "ALERTS", "PENDING#", "DELIVERED#", "NOT DELIVERED#", "STATE"),
-            (
-                (
-                    one["name"],
-                    one["address"],
-                    ", ".join(one["kinds"]) or "all",
-                    str(one["pending"]),
-                    str(one["delivered"]),
-                    str(one["given_up"]),
-                    f"paused: {one['pause_reason']}" if one["paused_at"] else "active",
-                )
-                for one in items
-            ),
-            empty="No webhook yet: fenceline webhooks add NAME --url URL --secret env:FENCELINE_SECRET_…",
-        )
+    client = connect()
+    show_list(
+        lambda: client.get("/webhooks")["items"],
+        ("NAME", "ADDRESS", "ALERTS", "PENDING#", "DELIVERED#", "NOT DELIVERED#", "STATE"),
+        lambda one: (
+            one["name"],
+            one["address"],
+            ", ".join(one["kinds"]) or "all",
+            str(one["pending"]),
+            str(one["delivered"]),
+            str(one["given_up"]),
+            f"paused: {one['pause_reason']}" if one["paused_at"] else "active",
+        ),
+        record=dict[str, Any],
+        empty="No webhook yet: fenceline webhooks add NAME --url URL --secret env:FENCELINE_SECRET_…",
+        as_json=as_json,
     )
 
 
@@ -131,26 +127,21 @@ def deliveries(
     as_json: AsJson = False,
 ) -> None:
     """List its deliveries with the receiver's answers."""
-    items = list(connect().items(f"/webhooks/{name}/deliveries", limit=limit))
-    if as_json:
-        print_json(items)
-        return
-    console.print(
-        table(
-            ("CREATED", "ALERT", "STATE", "ATTEMPTS#", "ANSWER", "ID"),
-            (
-                (
-                    ago(one.written_at),
-                    one.type,
-                    state(one.state),
-                    str(one.attempts),
-                    one.error or (str(one.answer_status) if one.answer_status else "–"),
-                    one.id,
-                )
-                for one in (as_record(item, Delivery) for item in items)
-            ),
-            empty="No deliveries yet.",
-        )
+    client = connect()
+    show_list(
+        lambda: client.items(f"/webhooks/{name}/deliveries", limit=limit),
+        ("CREATED", "ALERT", "STATE", "ATTEMPTS#", "ANSWER", "ID"),
+        lambda one: (
+            ago(one.written_at),
+            one.type,
+            state(one.state),
+            str(one.attempts),
+            one.error or (str(one.answer_status) if one.answer_status else "–"),
+            one.id,
+        ),
+        record=Delivery,
+        empty="No deliveries yet.",
+        as_json=as_json,
     )
 
 

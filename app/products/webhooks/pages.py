@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import may
 from app.core.alerts.alert import AlertKind
@@ -19,13 +20,13 @@ from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of
+from app.kit.web.pages.paging import After, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.words import words
 from app.products.webhooks import service as webhooks
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW_WEBHOOKS)]
-After = Annotated[str | None, Query(max_length=1000)]
 _FIELDS = ("name", "url", "secrets", "kinds")
 _KINDS = tuple((kind, words(kind)) for kind in AlertKind if kind is not AlertKind.TEST)
 _PAGE = 50
@@ -58,7 +59,7 @@ def looking_at_one(
         context = {
             "line": line,
             "deliveries": found.items,
-            "older": screen.url_of("webhooks", name, after=found.next_cursor) if found.next_cursor else None,
+            "pages": links_of(found.next_cursor, partial(screen.url_of, "webhooks", name)),
             "kinds": _KINDS,
             "values": values or before,
             "problems": problems or {},

@@ -18,6 +18,7 @@ from app.core.blocked.facts import (
 )
 from app.core.blocked.stretch import LogStretch
 from app.core.clocks.clock_offset import ClockOffset
+from app.core.clusters.partition import Partition
 
 NOW_MS = 1_700_000_100_000
 ID = "orders-7"
@@ -44,7 +45,7 @@ def known(
     state: str = "Ongoing",
     age_ms: int = 7_000,
     timeout_ms: int = 10_000,
-    partitions: Sequence[tuple[str, int]] = (("orders", 0), ("__consumer_offsets", 12)),
+    partitions: Sequence[Partition] = (Partition("orders", 0), Partition("__consumer_offsets", 12)),
     producer_epoch: int = 2,
     clock: ClockOffset | None = IN_STEP,
 ) -> KnownTransaction:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, dead_producer, left_by, why_gone
 from app.core.blocked.facts import KnownTransaction
+from app.core.clusters.partition import Partition
 from app.core.runs.instance import ENDED, Instance, InstanceState
 from app.core.runs.observation import MasterWord, Observation, ProcessWord
 from app.core.runs.task import TaskReport, TaskState
@@ -23,7 +24,7 @@ from tests.support.reconciliation import (
 from tests.support.reports import REPORT
 
 S = InstanceState
-KNOWN = KnownTransaction("tx", 1, "Ongoing", 7, 4, 10_000, 0, frozenset({("out", 0)}))
+KNOWN = KnownTransaction("tx", 1, "Ongoing", 7, 4, 10_000, 0, frozenset({Partition("out", 0)}))
 
 
 def over(state: InstanceState = S.FAILED, *, ended_s: float = 60) -> Instance:

@@ -11,6 +11,7 @@ from app.core.blocked.chain import as_text
 from app.core.blocked.diagnosis import AdviceVerdict, AnswerSource, Diagnosis, diagnose_partition, explain_topic
 from app.core.blocked.facts import LogEnds, Refused, TaskOwner
 from app.core.clocks.clock_offset import ClockOffset
+from app.core.clusters.partition import Partition
 from tests.core.blocked.answers import ID, NOW_MS, asked, held, known, opened, read_through
 
 REFUSED = Refused("DescribeProducers of orders-0", "TOPIC_AUTHORIZATION_FAILED", "READ on the topic of orders-0")
@@ -113,7 +114,7 @@ def test_wait_is_recommended_while_markers_are_written(state: str) -> None:
         known(state="CompleteAbort", partitions=()),
         known(state="Empty", partitions=(), producer_epoch=3),
         # The id's open transaction does not have this partition.
-        known(partitions=(("payments", 0),)),
+        known(partitions=(Partition("payments", 0),)),
     ],
     ids=["unknown producer id", "completed", "initialised again", "open elsewhere"],
 )

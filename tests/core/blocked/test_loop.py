@@ -15,6 +15,7 @@ from app.core.access.service import command_log
 from app.core.blocked.brokers import FencedProducer, NotEnded, TransactionBrokers
 from app.core.blocked.facts import KnownTransaction, Refused
 from app.core.blocked.loop import DeadTasks
+from app.core.clusters.partition import Partition
 from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore
@@ -31,7 +32,7 @@ from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock, task_
 
 GONE = Observation(process=ProcessWord.GONE, master=MasterWord.FINISHED)
 ID = "fl.t.flights.0.0"
-OPEN = KnownTransaction(ID, 1, "Ongoing", 7, 4, 10_000, 0, frozenset({("out", 0)}))
+OPEN = KnownTransaction(ID, 1, "Ongoing", 7, 4, 10_000, 0, frozenset({Partition("out", 0)}))
 
 
 @dataclass

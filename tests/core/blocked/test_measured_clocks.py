@@ -15,7 +15,8 @@ from app.core.blocked.facts import Coordinators, KnownTransaction, LogEnds, Open
 from app.core.blocked.service import operating
 from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clocks.clock_offset import ClockOffset
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.core.observing.service.observations import Observations
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
 
@@ -31,14 +32,14 @@ class OlderBrokers:
     def __init__(self, plane: ControlPlane, *, age_ms: int, timeout_ms: int) -> None:
         began_ms = int(plane.now.timestamp() * 1000) - age_ms
         self.known = KnownTransaction(
-            "tx", BROKER, "Ongoing", 7, 3, timeout_ms, began_ms - BEHIND_MS, frozenset({("orders", 0)})
+            "tx", BROKER, "Ongoing", 7, 3, timeout_ms, began_ms - BEHIND_MS, frozenset({Partition("orders", 0)})
         )
 
     async def describe_transaction(self, *_: Any) -> KnownTransaction:
         return self.known
 
-    async def partitions_of(self, _: Connection, topic: str) -> Sequence[TopicPartition]:
-        return [TopicPartition(topic, 0)]
+    async def partitions_of(self, _: Connection, topic: str) -> Sequence[Partition]:
+        return [Partition(topic, 0)]
 
     async def look_at_partitions(self, *_: Any) -> list[PartitionFacts]:
         return [

@@ -15,6 +15,7 @@ from app.core.blocked.facts import KnownTransaction, LogEnds, OpenTransaction, P
 from app.core.blocked.service import operating
 from app.core.blocked.service.ending import EndedTransaction, FenceResult
 from app.core.clocks.clock_offset import Age
+from app.core.clusters.partition import Partition
 from app.core.observing.service.observations import Observations
 from app.kit.access import Principal, Role
 from app.kit.errors import ActOutcomeUnknownError, BrokerUnreachableError
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 OLIVIA = Principal(name="olivia", role=Role.OPERATOR)
 KNOWN = KnownTransaction(
-    "tx", 1, "Ongoing", 7, 3, 600_000, 0, frozenset({("orders", 0)}), Age(least_ms=60_000, most_ms=60_000)
+    "tx", 1, "Ongoing", 7, 3, 600_000, 0, frozenset({Partition("orders", 0)}), Age(least_ms=60_000, most_ms=60_000)
 )
 TARGET = OpenTransaction(7, 3, 0, 0, 0, 5)
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from app.core.blocked.facts import LogEnds, PartitionFacts
-from app.core.clusters.brokers import TopicPartition
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.cases import case_of_command
 from app.core.fencing.evidence import CommandVerb, CommandWord, MarkerRecord
@@ -36,7 +36,7 @@ from tests.support.observing import cluster as live_cluster
 from tests.support.observing import hear
 
 CLUSTER = "kafka-1"
-AT = TopicPartition("orders", 0)
+AT = Partition("orders", 0)
 
 
 class Clock:
@@ -55,7 +55,7 @@ class Brokers:
 
     def __init__(self, clock: Clock, *, partitions: int = 1) -> None:
         self._clock = clock
-        self.there = tuple(TopicPartition("orders", number) for number in range(partitions))
+        self.there = tuple(Partition("orders", number) for number in range(partitions))
         self.kafka_cluster_id = CLUSTER
         self.opened = 0
         self.asked: list[int] = []
@@ -71,24 +71,24 @@ class Brokers:
             raise BrokerUnreachableError(connection["bootstrap.servers"], "refused", 5.0)
         yield self
 
-    def all_partitions(self) -> tuple[TopicPartition, ...]:
+    def all_partitions(self) -> tuple[Partition, ...]:
         return self.there
 
-    def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+    def stable_ends(self, partitions: Collection[Partition]) -> Ends:
         self.asked.append(len(partitions))
         if self.is_away:
             raise BrokerUnreachableError("localhost:9092", "refused", 5.0)
         waits = StableEnd(20, 20) if self.is_ended else StableEnd(10, 14)
         return Ends({at: waits if at == AT else StableEnd(7, 7) for at in partitions}, ("broker 2 does not answer",))
 
-    def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+    def look(self, partitions: Collection[Partition]) -> list[PartitionFacts]:
         assert list(partitions) == [AT]
         facts = msgspec.structs.replace(held(None, is_corroborated=False), open_at_ms=self._clock.now_s * 1000)
         ended = msgspec.structs.replace(read_through(facts), ends=LogEnds(0, 20, 20))
         return [ended if self.is_ended else facts]
 
     def find_marker(
-        self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
+        self, at: Partition, *, producer_id: int, from_offset: int, until_offset: int | None = None
     ) -> MarkerRecord | None:
         del producer_id, from_offset, until_offset
         if self.replicas_are_late:
@@ -245,7 +245,7 @@ async def test_another_cluster_at_the_address_is_not_searched(searched: Searched
 
 
 async def test_very_many_partitions_are_checked_in_parts(searched: Searched) -> None:
-    searched.brokers.there = tuple(TopicPartition("orders", number) for number in range(2 * PARTITIONS_A_REQUEST + 1))
+    searched.brokers.there = tuple(Partition("orders", number) for number in range(2 * PARTITIONS_A_REQUEST + 1))
     for _ in range(3):
         await searched.loop.turn()
     assert searched.brokers.asked == [PARTITIONS_A_REQUEST, PARTITIONS_A_REQUEST, 1]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from app.core.blocked.facts import PartitionFacts, Refused
+from app.core.clusters.partition import Partition
 from app.core.hanging.accounting import BEHIND_MS, LARGEST_TIMEOUT_MS, OVERDUE_MS, SKEW_MS, Accounts
 from app.core.hanging.hanging_transaction import HangingEnding, HangingTransaction
 from app.core.hanging.search import AGAIN, FOUND_AGAIN_MS, PartitionSearch, StableEnd
@@ -14,7 +15,7 @@ from tests.core.blocked.answers import ID, held, known, opened, read_through
 from tests.support.observing import NOW_MS, cluster, hear, state_of, transaction_batch
 
 CLUSTER = "kafka-1"
-AT = ("orders", 0)
+AT = Partition("orders", 0)
 GRACE_MS = 10_000
 AWAY = Refused("ListTransactions of broker 2", "KafkaTimeoutError")
 
@@ -37,7 +38,7 @@ def searching(*, asks_per_s: float = 10, found: tuple[HangingTransaction, ...] =
     return PartitionSearch(CLUSTER, asks_per_s=asks_per_s, known=found)
 
 
-def stand(search: PartitionSearch, *, until_ms: int, at: tuple[str, int] = AT, last_stable: int = 10) -> None:
+def stand(search: PartitionSearch, *, until_ms: int, at: Partition = AT, last_stable: int = 10) -> None:
     """It is blocked from NOW_MS on."""
     search.note_ends({at: StableEnd(last_stable, 14)}, now_ms=NOW_MS)
     search.note_ends({at: StableEnd(last_stable, 15)}, now_ms=until_ms)
@@ -58,7 +59,7 @@ def test_unexplained_block_is_checked() -> None:
 def test_moved_and_checked_partitions_are_no_suspects() -> None:
     search = searching()
     stand(search, until_ms=NOW_MS + GRACE_MS)
-    stand(search, until_ms=NOW_MS + GRACE_MS - 1, at=("payments", 0))
+    stand(search, until_ms=NOW_MS + GRACE_MS - 1, at=Partition("payments", 0))
     assert search.suspects(for_ms=GRACE_MS, now_ms=NOW_MS + GRACE_MS) == (AT,)
     search.note_look(held(known()), now_ms=NOW_MS + GRACE_MS)
     assert search.suspects(for_ms=GRACE_MS, now_ms=NOW_MS + GRACE_MS) == ()
@@ -107,9 +108,9 @@ def test_without_the_journal_explained_blocks_are_not_checked() -> None:
 def test_explained_blocks_are_checked_after_unexplained_ones() -> None:
     search = searching(asks_per_s=1)
     stand(search, until_ms=NOW_MS + BEHIND_MS)
-    search.note_ends({("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + GRACE_MS)
-    search.note_ends({("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + BEHIND_MS)
-    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS) == [("payments", 0)]
+    search.note_ends({Partition("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + GRACE_MS)
+    search.note_ends({Partition("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + BEHIND_MS)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS) == [Partition("payments", 0)]
     search.note_look(msgspec.structs.replace(held(None, rows=()), topic="payments"), now_ms=NOW_MS + BEHIND_MS)
     assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS + 1_000) == [AT]
 
@@ -162,10 +163,10 @@ def test_without_the_journal_the_largest_timeout_explains_a_block(phase: Reading
 def test_rate_bounds_the_checks_the_longest_first() -> None:
     search = searching(asks_per_s=10)
     for number in range(1_000):
-        search.note_ends({("many", number): StableEnd(0, 1)}, now_ms=NOW_MS + number)
+        search.note_ends({Partition("many", number): StableEnd(0, 1)}, now_ms=NOW_MS + number)
     late_ms = NOW_MS + GRACE_MS + 1_000
-    search.note_ends({("many", number): StableEnd(0, 1) for number in range(1_000)}, now_ms=late_ms)
-    asked: list[tuple[str, int]] = []
+    search.note_ends({Partition("many", number): StableEnd(0, 1) for number in range(1_000)}, now_ms=late_ms)
+    asked: list[Partition] = []
     for turn in range(101):
         # A turn comes twice a second; what was not used is not saved up for later.
         now_ms = late_ms + (turn * 500 if turn < 100 else 3_600_000)
@@ -176,7 +177,7 @@ def test_rate_bounds_the_checks_the_longest_first() -> None:
             search.note_look(facts, now_ms=now_ms)
         asked += due
         if turn == 0:
-            assert due == [("many", number) for number in range(10)]
+            assert due == [Partition("many", number) for number in range(10)]
     assert len(asked) <= 10 + 99 * 5 + 10
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from app.core.blocked.brokers import HeldBackPartitions, TransactionBrokers
 from app.core.blocked.facts import PartitionFacts
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.core.hanging.report import SearchReport
 from app.core.hanging.search import StableEnd
 from app.core.hanging.search_once import search_once
@@ -20,10 +21,10 @@ CONNECTION = {"bootstrap.servers": "b1:9092"}
 
 async def searched(*, held_back: int, limit: int) -> SearchReport:
     """Every blocked partition has a transaction that no coordinator knows."""
-    there = {("orders", number): StableEnd(10, 14) for number in range(held_back)}
+    there = {Partition("orders", number): StableEnd(10, 14) for number in range(held_back)}
 
     async def look(
-        _: Connection, partitions: Collection[TopicPartition], *, with_waiting: bool, timeout_s: float
+        _: Connection, partitions: Collection[Partition], *, with_waiting: bool, timeout_s: float
     ) -> list[PartitionFacts]:
         assert (with_waiting, timeout_s > 0) == (False, True)
         return [msgspec.structs.replace(held(None), partition=at.partition) for at in partitions]
@@ -36,7 +37,7 @@ async def searched(*, held_back: int, limit: int) -> SearchReport:
 
 async def test_hanging_transactions_are_found_in_one_search() -> None:
     report = await searched(held_back=2, limit=10)
-    assert [one.at for one in report.hanging] == [("orders", 0), ("orders", 1)]
+    assert [one.at for one in report.hanging] == [Partition("orders", 0), Partition("orders", 1)]
     assert (report.partitions, report.held_back, report.asked) == (50, 2, 2)
     assert report.silent == ("broker 2 does not answer",)
 

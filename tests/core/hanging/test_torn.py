@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from app.core.blocked.facts import LogEnds, PartitionFacts, Refused
+from app.core.clusters.partition import Partition
 from app.core.fencing.cases import case_of_torn
 from app.core.fencing.cause import judge_case
 from app.core.fencing.evidence import MarkerRecord
@@ -19,7 +20,7 @@ from app.core.observing.snapshot import ReadingPhase, Snapshot
 from tests.core.blocked.answers import held, opened
 from tests.support.observing import NOW_MS, cluster, hear, state_of, transaction_batch
 
-AT = ("orders", 0)
+AT = Partition("orders", 0)
 ID = "the first"
 PRODUCER = 7
 LOOKED_MS = NOW_MS + 20_000
@@ -144,7 +145,7 @@ def test_transaction_first_known_after_the_block_proves_nothing() -> None:
 def test_suspicions_are_bounded() -> None:
     search = PartitionSearch("kafka-1", asks_per_s=10)
     numbers = tuple(range(MOST_SUSPECTS + 10))
-    many = [("orders", number) for number in numbers]
+    many = [Partition("orders", number) for number in numbers]
     state = msgspec.structs.replace(OPEN, partitions=(TopicPartitions("orders", numbers),))
     for last_stable, now_ms in ((10, 0), (10, 10_000), (10, 15_000), (16, 19_000)):
         search.note_ends({at: StableEnd(last_stable, 16) for at in many}, now_ms=NOW_MS + now_ms)

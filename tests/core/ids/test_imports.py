@@ -56,8 +56,7 @@ async def import_into(
 
 
 async def assigned(plane: ControlPlane, pipeline: str = "flights") -> dict[str, tuple[str | None, IdOrigin | None]]:
-    async with plane.uow() as uow:
-        found = await mappings.list_mappings(uow, pipeline)
+    found = await plane.mappings(pipeline)
     return {f"{one.topic}-{one.partition}": (one.assigned_id, one.origin) for one in found}
 
 

@@ -7,20 +7,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.core.ids.store.transactional_ids import TransactionalIdStore
-from app.core.mappings import service as mappings
-from app.core.mappings.mapping import AssignedId, IdKind, IdOrigin, PartitionMapping
+from app.core.mappings.mapping import AssignedId, IdKind, IdOrigin
 from app.core.mappings.store.mappings import MappingStore
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.runs.service.specifications import specification_for
 from app.core.runs.task import PartitionProgress
 from app.kit.access import RunTokenScope
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
-
-
-async def listed(plane: ControlPlane) -> list[PartitionMapping]:
-    async with plane.uow() as uow:
-        return await mappings.list_mappings(uow, "flights")
-
 
 V1: dict[str, Any] = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}
 
@@ -40,7 +33,7 @@ async def test_partitions_of_exactly_once_have_an_id_and_a_producer_each(plane: 
     run = await plane.running(**V1)
     beat = replace(task_heartbeat(run.id, generation=3), transactional_id=None)
     await plane.beat(replace(beat, partitions=(of_producer(0), of_producer(1))))
-    assert [(m.transactional_id, m.assigned_id, m.producer_id, m.epoch) for m in await listed(plane)] == [
+    assert [(m.transactional_id, m.assigned_id, m.producer_id, m.epoch) for m in await plane.mappings()] == [
         ("fl.p.flights-group.in.0", "fl.p.flights-group.in.0", 4000, 0),
         ("fl.p.flights-group.in.1", "fl.p.flights-group.in.1", 4001, 1),
     ]
@@ -83,7 +76,7 @@ async def test_known_id_is_not_changed_by_a_tasks_report(plane: ControlPlane) ->
         )
         await uow.commit()
     await plane.beat(replace(task_heartbeat(run.id), transactional_id=None, partitions=(of_producer(0),)))
-    (mapping,) = await listed(plane)
+    (mapping,) = await plane.mappings()
     assert (mapping.assigned_id, mapping.transactional_id) == ("app-0_0", "fl.p.flights-group.in.0")
 
 
@@ -100,6 +93,6 @@ async def test_id_of_another_pipeline_does_not_reject_the_tasks_reports(plane: C
         await uow.commit()
     answer = await plane.beat(replace(task_heartbeat(run.id), transactional_id=None, partitions=(of_producer(0),)))
     assert answer.is_current
-    (mapping,) = await listed(plane)
+    (mapping,) = await plane.mappings()
     assert (mapping.assigned_id, mapping.transactional_id) == (None, None), "what others own is not told of here"
     assert mapping.owner is not None

@@ -10,35 +10,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import (
-    AssignedId,
-    IdKind,
-    IdOrigin,
     OwnershipFilter,
-    PartitionMapping,
     PartitionOwnership,
 )
 from app.core.mappings.store.mappings import MappingStore
-from app.core.pipelines.store import PipelineStore
 from app.core.runs.instance import InstanceState
 from app.core.runs.service.heartbeats import report_of
 from app.core.runs.service.ownership import RETAKE_EVERY
-from app.core.runs.service.specifications import specification_for
-from app.kit.access import RunTokenScope
-from app.kit.errors import ConflictError, InvalidError
-from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
+from app.kit.errors import InvalidError
+from tests.support.control_plane import ControlPlane, task_heartbeat
 
 
 async def now_held(plane: ControlPlane) -> dict[int, tuple[int, int] | None]:
     """By partition: (ordinal, task) of its owner."""
-    return {m.partition: None if m.owner is None else (m.owner.ordinal, m.owner.task) for m in await listed(plane)}
-
-
-async def listed(plane: ControlPlane) -> list[PartitionMapping]:
-    async with plane.uow() as uow:
-        return await mappings.list_mappings(uow, "flights")
+    return {m.partition: None if m.owner is None else (m.owner.ordinal, m.owner.task) for m in await plane.mappings()}
 
 
 async def history(plane: ControlPlane, **wanted: Any) -> list[PartitionOwnership]:
@@ -49,7 +36,7 @@ async def history(plane: ControlPlane, **wanted: Any) -> list[PartitionOwnership
 async def test_assigned_partitions_get_their_owner_id_and_offsets(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=3))
-    first, second = await listed(plane)
+    first, second = await plane.mappings()
     assert (first.topic, first.partition, second.partition) == ("in", 0, 1)
     assert (first.transactional_id, first.generation, first.since) == ("fl.t.flights.0.0", 3, plane.now)
     assert first.owner is not None
@@ -61,9 +48,9 @@ async def test_the_producer_is_shown_as_soon_as_it_is_known(plane: ControlPlane)
     run = await plane.running()
     first = task_heartbeat(run.id, partitions=[("in", 0)])
     await plane.beat(first)
-    assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(None, None)]
+    assert [(m.producer_id, m.epoch) for m in await plane.mappings()] == [(None, None)]
     await plane.beat(replace(first, sequence=2, producer_id=4012, producer_epoch=6))
-    assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(4012, 6)]
+    assert [(m.producer_id, m.epoch) for m in await plane.mappings()] == [(4012, 6)]
     (stretch,) = await history(plane)
     assert (stretch.producer_id, stretch.epoch, stretch.until) == (4012, 6, None)
 
@@ -96,7 +83,7 @@ async def test_a_zombie_attempt_takes_no_partition(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, attempt=1, partitions=[("in", 0)], generation=2))
     await plane.beat(task_heartbeat(run.id, attempt=0, partitions=[("in", 0), ("in", 1)], generation=9))
-    (mapping,) = await listed(plane)
+    (mapping,) = await plane.mappings()
     assert mapping.owner is not None
     assert mapping.owner.attempt == 1
 
@@ -233,7 +220,7 @@ async def test_next_run_takes_over_even_if_the_groups_generations_start_again(pl
     await plane.submit(run.id, 0, 2)
     await plane.claim(run.id, 0, 2)
     await plane.beat(task_heartbeat(run.id, lease=2, partitions=[("in", 0)], generation=1))
-    (mapping,) = await listed(plane)
+    (mapping,) = await plane.mappings()
     assert mapping.owner is not None
     assert (mapping.owner.lease, mapping.generation) == (2, 1)
 
@@ -251,7 +238,7 @@ async def test_each_producer_epoch_and_generation_of_an_owner_has_its_own_interv
     stretches = await history(plane)
     assert [(s.producer_id, s.epoch, s.generation) for s in stretches] == [(9, 0, 2), (7, 1, 2), (7, 1, 1), (7, 0, 1)]
     assert [s.until - s.since for s in stretches if s.until] == [timedelta(seconds=s) for s in (10, 10, 20)]
-    (mapping,) = await listed(plane)
+    (mapping,) = await plane.mappings()
     assert mapping.since == stretches[-1].since, "the owner is the same all the time"
 
 
@@ -307,101 +294,6 @@ async def test_history_is_paged_and_asked_for_by_cluster(plane: ControlPlane) ->
         assert other.items == ()
         with pytest.raises(InvalidError, match="cursor"):
             await mappings.list_owner_history_of_cluster(uow, "test", OwnershipFilter(), after="WyJ4IiwieSJd")
-
-
-async def test_assigned_id_stays_with_any_owner_and_any_other_id(plane: ControlPlane) -> None:
-    run = await plane.running()
-    await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
-    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1))
-    by_partition = {one.partition: one for one in await listed(plane)}
-    assert {at: (one.transactional_id, one.assigned_id, one.origin) for at, one in by_partition.items()} == {
-        0: ("fl.t.flights.0.0", "app-0_0", IdOrigin.IMPORTED),
-        1: ("fl.t.flights.0.0", None, None),
-        5: (None, "app-0_5", IdOrigin.IMPORTED),
-    }
-    async with plane.uow() as uow:
-        assert await uow.of(MappingStore).unowned(["flights"]) == {}, "a partition that was never read is not missed"
-        scope = RunTokenScope(run_id=run.id, ordinal=0, lease=1)
-        told = await specification_for(uow, scope, run_token="t", fenceline_version="1", server_urls=())
-    assert {(one.partition, one.transactional_id) for one in told.mappings} == {(0, "app-0_0"), (5, "app-0_5")}
-
-
-async def test_an_assigned_id_is_never_replaced(plane: ControlPlane) -> None:
-    await plane.pipeline()
-    await assign(plane, ("in", 0, "app-0_0"))
-    await assign(plane, ("in", 0, "app-0_0"))
-    with pytest.raises(ConflictError, match="in-0 of the group flights-group has been assigned another"):
-        await assign(plane, ("in", 0, "another"))
-
-
-async def test_an_assigned_id_belongs_to_the_pipeline_of_its_partition(plane: ControlPlane) -> None:
-    await plane.pipeline()
-    await plane.pipeline("other", group_id="other")
-    await assign(plane, ("in", 0, "app-0_0"))
-    async with plane.uow() as uow:
-        await uow.of(MappingStore).assign(
-            pipeline="other",
-            kafka_cluster_id=KAFKA_CLUSTER_ID,
-            group="other",
-            ids=[AssignedId(topic="in", partition=0, transactional_id="app-0_0")],
-            origin=IdOrigin.IMPORTED,
-            now=plane.now,
-        )
-        with pytest.raises(ConflictError, match="assigned id belongs to no pipeline, or to another one"):
-            await uow.commit()
-
-
-async def test_imported_ids_are_removed_with_their_assignments(plane: ControlPlane) -> None:
-    run = await plane.running()
-    await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
-    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
-    async with plane.uow() as uow:
-        assert await uow.of(MappingStore).unassign(pipeline="flights", origin=IdOrigin.IMPORTED) == 2
-        assert await uow.of(TransactionalIdStore).release(pipeline="flights", kind=IdKind.IMPORTED) == [
-            "app-0_0",
-            "app-0_5",
-        ]
-        await uow.commit()
-    (mapping,) = await listed(plane)
-    assert (mapping.partition, mapping.assigned_id, mapping.owner is not None) == (0, None, True)
-
-
-async def test_a_pipeline_goes_with_its_assigned_ids(plane: ControlPlane) -> None:
-    await plane.pipeline()
-    await assign(plane, ("in", 0, "app-0_0"))
-    async with plane.uow() as uow:
-        await uow.of(PipelineStore).remove("flights")
-        await uow.commit()
-    async with plane.uow() as uow:
-        assert await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
-        assert await uow.of(MappingStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
-
-
-async def test_a_task_never_gets_an_id_that_was_imported(plane: ControlPlane) -> None:
-    await plane.pipeline()
-    await assign(plane, ("in", 0, "fl.t.flights.0.0"))
-    with pytest.raises(ConflictError, match=r"fl\.t\.flights\.0\.0 was imported for pipeline flights"):
-        await plane.run()
-
-
-async def assign(plane: ControlPlane, *ids: tuple[str, int, str]) -> None:
-    """As an import does."""
-    async with plane.uow() as uow:
-        await uow.of(TransactionalIdStore).claim_for_partitions(
-            pipeline="flights",
-            kafka_cluster_id=KAFKA_CLUSTER_ID,
-            ids=[name for _, _, name in ids],
-            kind=IdKind.IMPORTED,
-        )
-        await uow.of(MappingStore).assign(
-            pipeline="flights",
-            kafka_cluster_id=KAFKA_CLUSTER_ID,
-            group="flights-group",
-            ids=[AssignedId(topic=topic, partition=number, transactional_id=name) for topic, number, name in ids],
-            origin=IdOrigin.IMPORTED,
-            now=plane.now,
-        )
-        await uow.commit()
 
 
 def no_overlap(stretches: list[PartitionOwnership]) -> bool:

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from app.core.clusters.brokers import Brokers, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Brokers, PartitionOffsets
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.observing.service.held_back import HeldBack
 from app.kit.errors import UnavailableError
 
-AT = TopicPartition("orders", 0)
+AT = Partition("orders", 0)
 CLUSTER = Cluster(
     name="c",
     kafka_cluster_id="kafka-1",
@@ -34,15 +35,15 @@ class Asked:
         self.held = HeldBack(monotonic=lambda: self.now_s)
 
     async def offsets(
-        self, connection: Mapping[str, str], partitions: Collection[TopicPartition], **_: Any
-    ) -> dict[TopicPartition, PartitionOffsets]:
+        self, connection: Mapping[str, str], partitions: Collection[Partition], **_: Any
+    ) -> dict[Partition, PartitionOffsets]:
         self.asked += 1
         if self.is_away:
             raise UnavailableError("no broker answers")
         last_stable, end = self.ends
         return {at: PartitionOffsets(earliest=0, last_stable=last_stable, high_watermark=end) for at in partitions}
 
-    async def look(self, *, ends: tuple[int, int] | None = None, after_s: float = 1.0) -> Mapping[TopicPartition, int]:
+    async def look(self, *, ends: tuple[int, int] | None = None, after_s: float = 1.0) -> Mapping[Partition, int]:
         """The count of a view after the answer to the previous view."""
         self.ends = ends or self.ends
         self.now_s += after_s

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from app.core.clusters.brokers import Brokers, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Brokers, PartitionOffsets
+from app.core.clusters.partition import Partition
 from app.core.journals import group_records
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.service.held_back import HeldBack
@@ -23,8 +24,8 @@ class Ends:
     """Brokers where 1,204 offsets of every partition wait."""
 
     async def offsets(
-        self, connection: Mapping[str, str], partitions: Collection[TopicPartition], **_: Any
-    ) -> dict[TopicPartition, PartitionOffsets]:
+        self, connection: Mapping[str, str], partitions: Collection[Partition], **_: Any
+    ) -> dict[Partition, PartitionOffsets]:
         return {at: PartitionOffsets(earliest=0, last_stable=10, high_watermark=1_214) for at in partitions}
 
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from app.core.access.store.commands import CommandStore
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
 from app.core.wiring import Wiring
@@ -64,7 +64,7 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
     assert await wiring.brokers.committed_offsets(connection, group) == {}
     done = await browser.post("/pipelines/flights/offsets/reset", data={"kind": "recorded", "why": "it expired"})
     assert (done.status_code, done.headers["location"]) == (303, "/pipelines/flights?said=offsets-set")
-    assert await wiring.brokers.committed_offsets(connection, group) == {TopicPartition(topic, 0): 7}
+    assert await wiring.brokers.committed_offsets(connection, group) == {Partition(topic, 0): 7}
     started = await browser.post("/pipelines/flights/start", data={"why": "go"})
     assert started.headers["location"].endswith("said=started")
     async with plane.uow() as uow:

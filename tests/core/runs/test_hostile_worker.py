@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.core.blocked.brokers import FencedProducer, TransactionBrokers
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.loop import DeadTasks
+from app.core.clusters.partition import Partition
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.store import FencingStore
 from app.core.ids.store.transactional_ids import TransactionalIdStore
@@ -65,7 +66,7 @@ class Coordinators:
     ended: set[str] = field(default_factory=set[str])
 
     async def describe_transaction(self, _: object, name: str, **__: Any) -> KnownTransaction:
-        return KnownTransaction(name, 1, "Ongoing", 7, 3, 10_000, 0, frozenset({("out", 0)}))
+        return KnownTransaction(name, 1, "Ongoing", 7, 3, 10_000, 0, frozenset({Partition("out", 0)}))
 
     async def can_end_transactions(self, *_: object, **__: Any) -> bool:
         return True
@@ -144,7 +145,7 @@ async def world_of(wiring: Wiring, guarantee: ProcessingGuarantee) -> World:
     secret = await plane.submit(run.id)
     await plane.claim(run.id)
     victim = await plane.running("victim", tasks_per_instance=2)
-    beat = task_heartbeat(victim.id, partitions=[("in", 0)])
+    beat = task_heartbeat(victim.id, partitions=[Partition("in", 0)])
     own = {"transactional_id": "fl.t.victim.0.0", "producer_id": 7, "producer_epoch": 3}
     await plane.beat(msgspec.structs.replace(beat, **own))
     for task in (0, 1):

@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from app.core.allow_lists.options import AllowedOptions
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Connection, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Connection, PartitionOffsets
+from app.core.clusters.partition import Partition
 from app.core.runs.offset_reset import OffsetTarget, OffsetTargetKind, PartitionOffset
 from app.core.runs.recorded_offset import LostOffsetsError
 from app.core.runs.service import offsets, runs
@@ -29,15 +30,15 @@ class WithoutLeader(KafkaBrokers):
     """Partition 1 has no leader: its offsets are unknown, and a request for all of them is refused."""
 
     async def offsets(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets]:
         if any(at.partition == 1 for at in partitions):
             raise UnavailableError("partition 1 has no leader")
         return await super().offsets(connection, partitions, timeout_s=timeout_s)
 
     async def offsets_of_each(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionOffsets | Refused]:
         found = await super().offsets_of_each(connection, partitions, timeout_s=timeout_s)
         return {at: Refused("ListOffsets", "no leader") if at.partition == 1 else ends for at, ends in found.items()}
 
@@ -109,7 +110,7 @@ async def test_partition_whose_only_broker_is_stopped(plane: ControlPlane, kafka
     cluster = await plane.registered(brokers, servers)
     await plane.pipeline(cluster="real", source_topics=(topic,), sink_topic=sink, group_id=unique_name("g"))
     connection, group = await group_of(plane)
-    await brokers.alter_offsets(connection, group, {TopicPartition(topic, 2): 0})
+    await brokers.alter_offsets(connection, group, {Partition(topic, 2): 0})
     async with plane.uow() as uow:
         await uow.of(RecordedOffsetStore).replace(
             recorded.confirmed((topic, 0, 4), (topic, 1, 3), is_final=True),

@@ -6,19 +6,20 @@ from datetime import UTC, datetime
 
 import pytest
 
+from app.core.clusters.partition import Partition
 from app.core.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset, ResetBounds, plan
 from app.kit.errors import Problem
 
 BOUNDS = {
-    ("b", 0): ResetBounds(earliest=5, end=9),
-    ("a", 1): ResetBounds(earliest=0, end=3),
-    ("a", 0): ResetBounds(earliest=2, end=2),
+    Partition("b", 0): ResetBounds(earliest=5, end=9),
+    Partition("a", 1): ResetBounds(earliest=0, end=3),
+    Partition("a", 0): ResetBounds(earliest=2, end=2),
 }
 K = OffsetTargetKind
 
 
 def changes(target: OffsetTarget) -> list[tuple[str, int, int, int]]:
-    planned = plan(target, committed={("b", 0): 7}, bounds=BOUNDS, at_timestamp={("b", 0): 6})
+    planned = plan(target, committed={Partition("b", 0): 7}, bounds=BOUNDS, at_timestamp={Partition("b", 0): 6})
     return [(c.topic, c.partition, c.target, c.records) for c in planned if isinstance(c, OffsetChange)]
 
 
@@ -37,25 +38,25 @@ def test_named_offsets_move_nothing_else() -> None:
     assert changes(target) == [("a", 1, 2, 1)]
 
 
-def resumed(committed: dict[tuple[str, int], int]) -> list[OffsetChange] | list[Problem]:
+def resumed(committed: dict[Partition, int]) -> list[OffsetChange] | list[Problem]:
     return plan(
         OffsetTarget(kind=K.RECORDED),
         committed=committed,
         bounds=BOUNDS,
         at_timestamp={},
-        recorded={("b", 0): 6, ("a", 1): 3},
+        recorded={Partition("b", 0): 6, Partition("a", 1): 3},
     )
 
 
 @pytest.mark.parametrize("kept", [5, 8], ids=["set back on purpose", "committed after the last report"])
 def test_a_resume_moves_only_partitions_without_a_committed_offset(kept: int) -> None:
-    [change] = resumed({("b", 0): kept})
+    [change] = resumed({Partition("b", 0): kept})
     assert isinstance(change, OffsetChange)
     assert (change.topic, change.partition, change.target) == ("a", 1, 3)
 
 
 def test_a_resume_of_a_group_that_has_lost_nothing_is_refused() -> None:
-    [problem] = resumed({("b", 0): 5, ("a", 1): 1})
+    [problem] = resumed({Partition("b", 0): 5, Partition("a", 1): 1})
     assert isinstance(problem, Problem)
     assert "has a committed offset for each recorded partition" in problem.message
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
 from app.core.access.store.commands import CommandStore
-from app.core.clusters import brokers
+from app.core.clusters.partition import Partition
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset
 from app.core.runs.service import offsets
@@ -35,7 +35,7 @@ async def source(plane: ControlPlane, kafka: KafkaCluster, make_topic: MakeTopic
             producer.produce(topic, str(number).encode(), partition=partition, timestamp=1_000_000 + number)
     producer.flush(10)
     connection = {"bootstrap.servers": kafka.bootstrap_servers}
-    await BROKERS.alter_offsets(connection, group, {brokers.TopicPartition(topic, 0): 4})
+    await BROKERS.alter_offsets(connection, group, {Partition(topic, 0): 4})
     await plane.registered(BROKERS, kafka.bootstrap_servers)
     await plane.pipeline(cluster="real", source_topics=(topic,), group_id=group)
     return topic

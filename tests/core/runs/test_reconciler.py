@@ -6,90 +6,22 @@ Spark is a recorder here; the same loop on real Spark is in tests/faults.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 
 import pytest
 import sqlalchemy as sa
 
-from app.core.access.store.commands import CommandStore
-from app.core.pipelines.pipeline import PipelineDefinition
-from app.core.runs.instance import Instance, InstanceOutcome, InstanceState
-from app.core.runs.launcher import Submitted
+from app.core.runs.instance import InstanceOutcome, InstanceState
 from app.core.runs.loops.reconciler import Reconciler
 from app.core.runs.observation import MasterWord, Observation, ProcessWord
-from app.core.runs.run import DesiredRunState, RunState
+from app.core.runs.run import RunState
 from app.core.runs.service import runs
-from app.core.wire.specification import InstanceSpecification
 from app.edges.db.database import Database
 from app.edges.kafka.admin import KafkaBrokers
-from app.kit.errors import UnavailableError
-from tests.support.control_plane import ANNA, ControlPlane, PlaneClock, driver_heartbeat
+from tests.core.runs.conftest import GONE, RecordingSpark, make_reconciler, settle, states
+from tests.support.control_plane import ANNA, ControlPlane, driver_heartbeat
 
-ALIVE = Observation(process=ProcessWord.ALIVE, master=MasterWord.NOT_ASKED)
-GONE = Observation(process=ProcessWord.GONE, master=MasterWord.FINISHED, log_tail="ERROR out of luck\n")
 S = InstanceState
 BROKERS = KafkaBrokers(environment={}, secrets_dir=None)
-
-
-@dataclass
-class RecordingSpark:
-    """Says what the test says of every application, and remembers what it was asked to do."""
-
-    plane: ControlPlane
-    seen: dict[int, Observation] = field(default_factory=dict[int, Observation])
-    submitted: list[InstanceSpecification] = field(default_factory=list[InstanceSpecification])
-    states_when_submitted: list[InstanceState] = field(default_factory=list[InstanceState])
-    stopped: list[int] = field(default_factory=list[int])
-    killed: list[int] = field(default_factory=list[int])
-    refusal: str | None = None
-
-    async def submit(self, specification: InstanceSpecification) -> Submitted:
-        run = await self.plane.get_run(specification.run_id)
-        self.states_when_submitted.append(run.instances[specification.ordinal].state)
-        if self.refusal is not None:
-            raise UnavailableError(self.refusal)
-        self.submitted.append(specification)
-        return Submitted(host="w1", jvm_pid=100, started_at=self.plane.now, log_path="/log")
-
-    async def observe(self, instance: Instance, definition: PipelineDefinition) -> Observation:
-        return self.seen.get(instance.ordinal, ALIVE)
-
-    async def stop(self, instance: Instance) -> None:
-        self.stopped.append(instance.ordinal)
-
-    async def kill(self, instance: Instance) -> None:
-        self.killed.append(instance.ordinal)
-
-
-@pytest.fixture
-def spark(plane: ControlPlane) -> RecordingSpark:
-    return RecordingSpark(plane)
-
-
-@pytest.fixture
-def reconciler(plane: ControlPlane, spark: RecordingSpark) -> Reconciler:
-    return make_reconciler(plane, spark)
-
-
-def make_reconciler(plane: ControlPlane, spark: RecordingSpark) -> Reconciler:
-    return Reconciler(
-        unit_of_work=plane.uow,
-        launcher=spark,
-        clock=PlaneClock(plane),
-        host="w1",
-        version="0.1.0",
-        server_urls=lambda: ("http://127.0.0.1:8701",),
-    )
-
-
-async def states(plane: ControlPlane, run_id: str) -> list[tuple[int, InstanceState]]:
-    return [(one.lease, one.state) for one in (await plane.get_run(run_id)).instances]
-
-
-async def settle(plane: ControlPlane, reconciler: Reconciler) -> None:
-    """A first turn, and the time in which nothing is started."""
-    await reconciler.turn()
-    plane.pass_time(21)
 
 
 async def test_a_run_that_begins_under_its_eyes_is_submitted_at_once(
@@ -304,58 +236,6 @@ async def test_a_bounce_moves_one_instance_at_a_time(
     assert found.state is RunState.RUNNING
 
 
-async def test_a_kill_is_done_by_the_launcher_and_ends_the_run(
-    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
-) -> None:
-    run = await plane.running()
-    await settle(plane, reconciler)
-    async with plane.uow() as uow:
-        await runs.kill_run(uow, run_id=run.id, by=ANNA, why="a test", now=plane.now)
-        await uow.commit()
-    await reconciler.turn()
-    assert spark.killed == [0]
-    spark.seen[0] = GONE
-    await reconciler.turn()
-    found = await plane.get_run(run.id)
-    assert (found.state, found.desired) == (RunState.STOPPED, DesiredRunState.KILL)
-
-
-async def test_a_driver_that_ignores_its_drain_gets_one_signal_one_kill_and_a_line_for_each(
-    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
-) -> None:
-    run = await plane.running()
-    await settle(plane, reconciler)
-    await plane.move(run.id, 0, S.UNREACHABLE, reason="no heartbeat arrives")
-    async with plane.uow() as uow:
-        await runs.drain_run(uow, run_id=run.id, by=ANNA, why=None, now=plane.now)
-        await uow.commit()
-    for _ in range(260):
-        await reconciler.turn()
-        plane.pass_time(0.5)
-    assert (spark.stopped, spark.killed) == ([0], [0])
-    async with plane.uow() as uow:
-        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=50)
-    told = [command.outcome for command in log.items if command.who == "reconciler"]
-    assert told == [
-        f"run {run.id}: SIGKILL to the driver of instance 0, lease 1",
-        f"run {run.id}: SIGTERM to the driver of instance 0, lease 1",
-    ]
-
-
-async def test_one_of_two_servers_that_decide_at_once_signals(plane: ControlPlane, spark: RecordingSpark) -> None:
-    run = await plane.running()
-    pair = [make_reconciler(plane, spark) for _ in range(2)]
-    for one in pair:
-        await one.turn()
-    plane.pass_time(21)
-    async with plane.uow() as uow:
-        await runs.drain_run(uow, run_id=run.id, by=ANNA, why=None, now=plane.now)
-        await uow.commit()
-    await pair[0].turn()
-    await asyncio.gather(*(one.turn() for one in pair))
-    assert spark.stopped == [0]
-
-
 async def test_a_clock_that_goes_back_keeps_no_run_from_being_started(
     plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
 ) -> None:
@@ -365,28 +245,6 @@ async def test_a_clock_that_goes_back_keeps_no_run_from_being_started(
     await plane.run()
     await reconciler.turn()
     assert [one.lease for one in spark.submitted] == [1]
-
-
-async def test_a_signal_of_an_earlier_drain_does_not_count_for_this_one(
-    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
-) -> None:
-    """It got SIGTERM, became unreachable, sent heartbeats as running again, and drains once more."""
-    run = await plane.running()
-    await settle(plane, reconciler)
-    await plane.move(run.id, 0, S.DRAINING)
-    await reconciler.turn()
-    assert spark.stopped == [0]
-    for state in (S.UNREACHABLE, S.RUNNING):
-        await plane.move(run.id, 0, state)
-    plane.pass_time(300)
-    await plane.drive(driver_heartbeat(run.id))
-    await plane.move(run.id, 0, S.DRAINING)
-    await reconciler.turn()
-    assert spark.killed == []
-    plane.pass_time(16)
-    await plane.drive(driver_heartbeat(run.id))
-    await reconciler.turn()
-    assert (spark.stopped, spark.killed) == ([0, 0], [])
 
 
 async def test_bug_in_one_run_keeps_no_other_from_being_reconciled(

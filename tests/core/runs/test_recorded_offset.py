@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import StartPosition
 from app.core.runs.offset_reset import ResetBounds
 from app.core.runs.recorded_offset import (
@@ -18,8 +19,8 @@ from app.core.runs.recorded_offset import (
     lost_sentence,
 )
 
-BOUNDS: dict[tuple[str, int], ResetBounds | str] = {
-    ("in", number): ResetBounds(earliest=2, end=10) for number in range(3)
+BOUNDS: dict[Partition, ResetBounds | str] = {
+    Partition("in", number): ResetBounds(earliest=2, end=10) for number in range(3)
 }
 
 
@@ -28,11 +29,11 @@ def of(
     *recorded: RecordedOffset,
     start: StartPosition = StartPosition.EARLIEST,
     topic_id: str | None = "a",
-    bounds: dict[tuple[str, int], ResetBounds | str] | None = None,
+    bounds: dict[Partition, ResetBounds | str] | None = None,
 ) -> Compared:
     return compare(
         recorded,
-        committed={("in", number): offset for number, offset in committed.items()},
+        committed={Partition("in", number): offset for number, offset in committed.items()},
         partitions=BOUNDS.keys(),
         bounds=BOUNDS if bounds is None else bounds,
         topic_ids={"in": topic_id},
@@ -97,9 +98,9 @@ def test_an_offset_that_the_group_still_has_of_a_deleted_topic_is_not_read_from(
 
 
 def test_a_partition_without_a_leader_says_so_and_hides_nothing_of_the_others() -> None:
-    bounds: dict[tuple[str, int], ResetBounds | str] = {
-        ("in", 1): "no leader",
-        ("in", 2): ResetBounds(earliest=2, end=10),
+    bounds: dict[Partition, ResetBounds | str] = {
+        Partition("in", 1): "no leader",
+        Partition("in", 2): ResetBounds(earliest=2, end=10),
     }
     found = of({0: 7}, at(0, 7), at(1, 8), at(2, 9), bounds=bounds)
     assert found == Compared(

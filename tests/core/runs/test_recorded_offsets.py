@@ -15,7 +15,7 @@ from app.core.alerts.store.deliveries import DeliveryStore
 from app.core.alerts.store.webhooks import WebhookStore
 from app.core.alerts.webhook import Webhook
 from app.core.allow_lists.options import AllowedOptions
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.service.validation import validate_pipeline
 from app.core.pipelines.store import PipelineStore
@@ -157,7 +157,7 @@ async def group_of(plane: ControlPlane) -> tuple[dict[str, str], str]:
 
 async def commit(plane: ControlPlane, topic: str, *offsets: int) -> None:
     connection, group = await group_of(plane)
-    wanted = {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
+    wanted = {Partition(topic, number): offset for number, offset in enumerate(offsets)}
     await BROKERS.alter_offsets(connection, group, wanted)
 
 
@@ -253,8 +253,8 @@ async def test_a_start_of_a_group_that_forgot_is_refused_with_numbers_and_two_wa
     await reset(plane, RECORDED, "the group expired")
     connection, group = await group_of(plane)
     assert await BROKERS.committed_offsets(connection, group) == {
-        TopicPartition(source, 0): 8,
-        TopicPartition(source, 1): 5,
+        Partition(source, 0): 8,
+        Partition(source, 1): 5,
     }
     assert await warnings(plane) == []
     await start(plane)
@@ -304,8 +304,8 @@ async def test_the_advised_way_out_leaves_partitions_alone_that_have_lost_nothin
     await reset(plane, RECORDED, "one offset expired")
     connection, group = await group_of(plane)
     assert await BROKERS.committed_offsets(connection, group) == {
-        TopicPartition(source, 0): kept,
-        TopicPartition(source, 1): 5,
+        Partition(source, 0): kept,
+        Partition(source, 1): 5,
     }
     with pytest.raises(InvalidError, match="has a committed offset for each recorded partition"):
         await reset(plane, RECORDED, "once more")

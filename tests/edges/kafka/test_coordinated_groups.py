@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.core.journals import group_records
 from app.core.journals.live_groups import GroupKind, GroupState, LiveGroup
 from app.core.observing.group_list import ListedMember, members_of
@@ -38,13 +39,13 @@ def test_coordinators_say_of_members_and_offsets_what_the_journal_says(
     topic, group = make_topic(partitions=3), unique_name("g")
     writer = Writer(connection)
     writer.begin(topic, records=1)
-    writer.send_offset(group, TopicPartition(topic, 0), 1)
+    writer.send_offset(group, Partition(topic, 0), 1)
     writer.commit()
     members.join(group, topic, protocol=protocol, client_id="one")
     # One partition with a stored offset, one without: the transaction has written both.
     writer.begin(topic, records=1)
     for partition in (0, 1):
-        writer.send_offset(group, TopicPartition(topic, partition), 7)
+        writer.send_offset(group, Partition(topic, partition), 7)
     wait_for(lambda: ask(kafka, group)[group].state is GroupState.STABLE, 20, "a stable group")
     polled = ask(kafka, group)[group]
     with watching(kafka, tmp_path) as watched:
@@ -72,7 +73,7 @@ def test_group_with_offsets_only_and_an_unwanted_group(
     writer = Writer(connection)
     writer.begin(topic, records=1)
     for group in (stored, other):
-        writer.send_offset(group, TopicPartition(topic, 0), 4)
+        writer.send_offset(group, Partition(topic, 0), 4)
     writer.commit()
     found = ask(kafka, stored)
     assert set(found) == {stored}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from app.core.clusters.brokers import Connection, GroupDescription, TopicPartition
+from app.core.clusters.brokers import Connection, GroupDescription
+from app.core.clusters.partition import Partition
 from app.edges.kafka.admin import KafkaBrokers
 from app.kit.errors import ConflictError
 from tests.conftest import MakeTopic
@@ -47,7 +48,7 @@ async def test_committed_offsets_are_without_what_an_open_transaction_has_pendin
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic, group = make_topic(), unique_name("g")
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     await brokers.alter_offsets(connection, group, {at: 1})
     writer.begin(topic, records=1)
     writer.send_offset(group, at, 9)
@@ -66,7 +67,7 @@ async def test_offsets_are_not_moved_while_the_group_has_members(
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, members: Members, protocol: Protocol
 ) -> None:
     topic, group = make_topic(), unique_name("g")
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     members.join(group, topic, protocol=protocol, client_id="still-here")
     with pytest.raises(ConflictError, match=r"still-here on 127\.0\.0\.1"):
         await brokers.alter_offsets(connection, group, {at: 0})
@@ -79,7 +80,7 @@ async def test_offsets_are_not_moved_under_an_open_transaction(
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic, group = make_topic(), unique_name("g")
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     writer.begin(topic, records=1)
     writer.send_offset(group, at, 9)
     with pytest.raises(ConflictError, match=f"open transaction.*{topic}-0"):

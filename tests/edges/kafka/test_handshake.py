@@ -15,7 +15,7 @@ from socket import create_server
 import pytest
 import trustme
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.edges.kafka import handshake
 from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.transactions.brokers import KafkaTransactions
@@ -82,7 +82,7 @@ async def through_the_brokers_port(connection: Settings) -> None:
 
 async def through_the_transactions_port(connection: Settings) -> None:
     transactions = KafkaTransactions(environment={}, secrets_dir=None)
-    await transactions.look_at_partitions(connection, [TopicPartition("t", 0)], timeout_s=3)
+    await transactions.look_at_partitions(connection, [Partition("t", 0)], timeout_s=3)
 
 
 through_each_port = pytest.mark.parametrize(

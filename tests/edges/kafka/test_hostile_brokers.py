@@ -20,7 +20,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.core.observing.live_cluster import JOURNALS
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
@@ -103,8 +104,8 @@ class Place(NamedTuple):
     group: str
 
     @property
-    def partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, 0)
+    def partition(self) -> Partition:
+        return Partition(self.topic, 0)
 
 
 Question = Callable[[Place], Awaitable[object]]

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import Connection, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Connection, PartitionOffsets
+from app.core.clusters.partition import Partition
 from app.edges.kafka.admin import KafkaBrokers
 from app.kit.errors import UnavailableError
 from tests.conftest import MakeTopic
@@ -17,7 +18,7 @@ async def test_last_stable_offset_stays_behind_an_open_transaction(
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic()
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     write(connection, topic, records=3)
     writer.begin(topic, records=2)
     open_ = (await brokers.offsets(connection, [at]))[at]
@@ -37,18 +38,18 @@ async def test_offsets_of_a_partition_that_is_not_there_are_refused_by_name(
 ) -> None:
     topic = make_topic()
     with pytest.raises(UnavailableError, match=f"{topic}-7"):
-        await brokers.offsets(connection, [TopicPartition(topic, 0), TopicPartition(topic, 7)])
+        await brokers.offsets(connection, [Partition(topic, 0), Partition(topic, 7)])
     assert await brokers.offsets(connection, []) == {}
-    each = await brokers.offsets_of_each(connection, [TopicPartition(topic, 0), TopicPartition(topic, 7)])
-    assert isinstance(each[TopicPartition(topic, 0)], PartitionOffsets)
-    assert isinstance(each[TopicPartition(topic, 7)], Refused)
+    each = await brokers.offsets_of_each(connection, [Partition(topic, 0), Partition(topic, 7)])
+    assert isinstance(each[Partition(topic, 0)], PartitionOffsets)
+    assert isinstance(each[Partition(topic, 7)], Refused)
 
 
 async def test_offset_at_a_timestamp_is_the_first_at_or_after_it(
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     now_ms = int(time.time() * 1000) - 60_000
     write(connection, topic, records=4, timestamp_ms=now_ms)
     expected = {now_ms + 1000: 1, now_ms + 1001: 2, now_ms + 3001: 4, 0: 0, -1: 0}

@@ -11,7 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._records import DeletedRecords
 
-from app.core.clusters.brokers import TopicPartition as PortPartition
+from app.core.clusters.partition import Partition
 from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.attempt import ConnectionAttempt
@@ -80,7 +80,7 @@ def test_open_transaction_holds_the_last_stable_offset_back(kafka: KafkaCluster,
     topic = make_topic(partitions=1)
     produce(kafka.bootstrap_servers, topic, ["plain"])
     still_open = produce(kafka.bootstrap_servers, topic, ["pending", "pending"], transactional_id=unique_name())
-    at = PortPartition(topic, 0)
+    at = Partition(topic, 0)
     with RawFetcher({"bootstrap.servers": kafka.bootstrap_servers}, ConnectionAttempt("", _TIMEOUT_S)) as fetcher:
         found = fetcher.fetch({at: 0})[at]
         assert (found.log_start_offset, found.last_stable_offset, found.high_watermark, found.next_offset) == (

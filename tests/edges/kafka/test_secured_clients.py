@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.observing.fold_files import FoldFiles
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.snapshot import ReadingPhase
@@ -60,7 +61,7 @@ class Door:
 async def through_the_brokers_port(door: Door) -> None:
     """Questions about the cluster, its groups and its logs."""
     brokers = KafkaBrokers(environment=door.secrets, secrets_dir=None)
-    group, at = door.pipeline.definition.group_id, TopicPartition(door.pipeline.source, 0)
+    group, at = door.pipeline.definition.group_id, Partition(door.pipeline.source, 0)
     try:
         found = await brokers.facts(door.connection, topics=[at.topic], groups=[group], timeout_s=door.timeout_s)
         assert found.topics[at.topic].min_insync_replicas == 1
@@ -75,7 +76,7 @@ async def through_the_brokers_port(door: Door) -> None:
 
 async def through_the_transactions_port(door: Door) -> None:
     transactions = KafkaTransactions(environment=door.secrets, secrets_dir=None)
-    at = TopicPartition(door.pipeline.sink, 0)
+    at = Partition(door.pipeline.sink, 0)
     (facts,) = await transactions.look_at_partitions(door.connection, [at], timeout_s=door.timeout_s)
     assert facts.coordinators.unanswered == ()
     fenced = await transactions.fence(door.connection, unique_name("fenced"), timeout_s=door.timeout_s)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
 from app.kit.errors import BrokerUnreachableError, InvalidError
@@ -33,7 +34,7 @@ def unreachable(request: pytest.FixtureRequest) -> Generator[Unreachable]:
 
 
 Question = Callable[[KafkaBrokers, Connection, float], Awaitable[object]]
-AT = TopicPartition("t", 0)
+AT = Partition("t", 0)
 QUESTIONS: dict[str, Question] = {
     "describe_cluster": lambda b, c, s: b.describe_cluster(c, timeout_s=s),
     "facts": lambda b, c, s: b.facts(c, topics=["t"], groups=["g"], timeout_s=s),

@@ -13,6 +13,7 @@ from app.kit import access
 from app.kit.access import Role, Verb
 from app.kit.moments import span_text
 from app.kit.web.pages import screen
+from app.kit.web.pages.paging import ListLinks
 from app.products.audits.audit import Audit, AuditProgress, AuditState
 from app.products.audits.chart import audits_chart_of
 from app.products.audits.plan import next_due_at
@@ -59,7 +60,7 @@ def test_every_state_can_be_shown(state: AuditState) -> None:
         audits=[shown],
         living=None if shown.has_ended else shown,
         chart=None,
-        older=None,
+        pages=ListLinks(None, None),
         plan=plan(),
         next_due_at=next_due_at(plan()),
     )
@@ -125,7 +126,14 @@ def test_progress_is_a_bar_and_a_text() -> None:
 
 def test_empty_history_names_the_next_step() -> None:
     html = rendered(
-        "audits/_list", name="flights", audits=[], living=None, chart=None, older=None, plan=None, next_due_at=None
+        "audits/_list",
+        name="flights",
+        audits=[],
+        living=None,
+        chart=None,
+        pages=ListLinks(None, None),
+        plan=None,
+        next_due_at=None,
     )
     assert "No audits yet" in html
     assert "Start one below." in html

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.edges.embedded.kafka import KafkaCluster
 from tests.edges.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
@@ -78,7 +78,7 @@ def test_stuck_reads_as_a_chain_and_ends_with_what_to_do(scene: Scene, fenceline
 
 def test_hanging_transaction_is_shown_then_ended(scene: Scene, fenceline: Command) -> None:
     topic = scene.topic()
-    make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"))
+    make_hanging(scene.bootstrap_servers, Partition(topic, 0), unique_name("late"))
     shown = fenceline("end", topic, "0")
     assert shown.returncode == 0, shown.stderr
     assert "nothing was changed; --execute executes the plan" in shown.stdout
@@ -146,7 +146,7 @@ def test_groups_show_what_is_committed_and_what_is_pending(scene: Scene, fenceli
     topic, group = scene.topic(), unique_name("g")
     writer = Writer(scene.connection)
     writer.begin(topic, records=1)
-    writer.send_offset(group, TopicPartition(topic, 0), 4)
+    writer.send_offset(group, Partition(topic, 0), 4)
     found = document(fenceline("groups", group, "--json"))
     (position,) = found["positions"]
     assert position["committed"] is None

@@ -7,8 +7,7 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import IsolationLevel, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
 from app.core.clusters.brokers import Connection
@@ -64,7 +63,7 @@ def wait_until_decided(connection: Connection, topic: str, *, partitions: int = 
     admin = AdminClient({**connection, **QUIET})
 
     def ends(isolation: IsolationLevel) -> list[int]:
-        wanted: Any = {ClientPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        wanted: Any = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
         futures: dict[Any, Future[Any]] = cast("Any", admin).list_offsets(wanted, isolation_level=isolation)
         return [future.result(_TIMEOUT_S).offset for future in futures.values()]
 
@@ -181,7 +180,7 @@ def test_what_was_deleted_is_passed_and_told(
     Writing(connection, topic).transaction("gone", "gone", "there")
     wait_until_decided(connection, topic)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    deleted = cast("dict[Any, Future[Any]]", cast(Any, admin).delete_records([ClientPartition(topic, 0, 2)]))
+    deleted = cast("dict[Any, Future[Any]]", cast(Any, admin).delete_records([TopicPartition(topic, 0, 2)]))
     for future in deleted.values():
         future.result(_TIMEOUT_S)
     (one,) = reader.read(topic, {0: 1}, most_messages=9).portions

@@ -13,7 +13,8 @@ import httpx
 import msgspec
 import pytest
 
-from app.core.clusters.brokers import Brokers, TopicPartition, TransactionalIds
+from app.core.clusters.brokers import Brokers, TransactionalIds
+from app.core.clusters.partition import Partition
 from app.core.journals.log_content import Content, LogRecord
 from app.core.journals.log_entries import EntryState
 from app.core.journals.log_look import LogLook
@@ -69,9 +70,7 @@ class Logs:
         self.written.data(7, epoch=5)
         self.asked_whose = 0
 
-    async def read_partition_log(
-        self, connection: object, at: TopicPartition, *, start: object, **_: object
-    ) -> LogLook:
+    async def read_partition_log(self, connection: object, at: Partition, *, start: object, **_: object) -> LogLook:
         if start == 99:
             raise InvalidError(f"offset 99 is out of range: {at.topic}-{at.partition} has offsets 0 to 3")
         return self.written.look()

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import pytest
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import FileSink
 from app.products.audits.result import AuditSide, GapReason, RangeRead
 from app.products.audits.specification import AuditBounds, Everything, OffsetRange, OffsetWindow, TimeWindow, Window
 from tests.support.audits import a_specification
-from workers.audit.cluster import Partition, TopicSettings, UnresolvableError
+from workers.audit.cluster import TopicSettings, UnresolvableError
 from workers.audit.resolving import resolve
 from workers.audit.splits import SplitPlan
 
-IN, OUT = ("in", 0), ("out", 0)
+IN, OUT = Partition("in", 0), Partition("out", 0)
 
 
 class Log(msgspec.Struct):
@@ -30,7 +31,11 @@ class FakeBrokers:
     """`stabilises_after`: how often a last stable offset is asked for until it has reached the high watermark."""
 
     def __init__(self, *, stabilises_after: int | None = None, **logs: Log) -> None:
-        self.logs = {("in", 0): Log(), ("out", 0): Log(), **{(topic, 0): log for topic, log in logs.items()}}
+        self.logs = {
+            Partition("in", 0): Log(),
+            Partition("out", 0): Log(),
+            **{(topic, 0): log for topic, log in logs.items()},
+        }
         self.group: dict[Partition, int | None] = {}
         self.topics: dict[str, TopicSettings | None] = {}
         self.asked: list[str] = []

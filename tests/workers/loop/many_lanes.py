@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from confluent_kafka import KafkaError, Message
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from workers.loop.checkpoint_size import CheckpointSize
@@ -15,7 +16,7 @@ from workers.loop.errors import RetriableError
 from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.member_metadata import MemberMetadata
 from workers.loop.group.membership import CommittedPosition, Hold, Membership
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.lane import Lane
 from workers.loop.lane_of_each import LaneOfEach
 from workers.loop.lanes import Batch, Lanes, OneLane
@@ -34,7 +35,7 @@ from workers.loop.telling.progress import ProgressReporter
 from workers.loop.telling.tally import WorkTally
 from workers.transforms.identity import IdentityTransform
 
-NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1), ("t", 2))
+NAMES: tuple[Partition, ...] = (Partition("t", 0), Partition("t", 1), Partition("t", 2))
 NO_CONSUMER: Any = None
 
 
@@ -192,18 +193,18 @@ class Many:
         self.group.ownership.assigned(names)
 
     def lane(self, number: int) -> Lane:
-        found = self.lanes.lane_of(("t", number))
+        found = self.lanes.lane_of(Partition("t", number))
         assert found is not None
         return found
 
     def batch(self, number: int) -> Batch:
         message = Message(topic="t", partition=number, offset=0, value=b"x")
-        return Batch(self.lane(number), [message], {("t", number): 1})
+        return Batch(self.lane(number), [message], {Partition("t", number): 1})
 
     def open(self, *numbers: int) -> list[Lane]:
         """A checkpoint of ten records in each of these."""
         for number in numbers:
-            self.lane(number).add({("t", number): 10}, records=10)
+            self.lane(number).add({Partition("t", number): 10}, records=10)
         return [self.lane(number) for number in numbers]
 
     def settle(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
+from app.core.clusters.partition import Partition
 from app.kit.errors import IllegalTransitionError
 from workers.loop.checkpoint import Checkpoint, CheckpointState
 from workers.loop.control import ProducerIdentity
@@ -99,17 +100,17 @@ NO_CONSUMER: Any = None
 
 def opened(producer: ScriptedProducer) -> tuple[Checkpoint, Ownership]:
     ownership = Ownership()
-    ownership.assigned([("t", 0), ("t", 1)])
+    ownership.assigned([Partition("t", 0), Partition("t", 1)])
     checkpoint = Checkpoint(producer, ownership)
-    checkpoint.add({("t", 0): 5}, records=5)
-    checkpoint.add({("t", 0): 8, ("t", 1): 2}, records=5)
+    checkpoint.add({Partition("t", 0): 5}, records=5)
+    checkpoint.add({Partition("t", 0): 8, Partition("t", 1): 2}, records=5)
     return checkpoint, ownership
 
 
 def test_commit_flushes_then_sends_the_latest_offsets_then_commits() -> None:
     producer = ScriptedProducer()
     checkpoint, _ = opened(producer)
-    checkpoint.commit(NO_CONSUMER, patience=PATIENCE, metadata={("t", 1): "note"})
+    checkpoint.commit(NO_CONSUMER, patience=PATIENCE, metadata={Partition("t", 1): "note"})
     assert producer.calls == ["begin", "flush", "send_offsets", "commit"]
     assert [(o.topic, o.partition, o.offset, o.metadata) for o in producer.offsets] == [
         ("t", 0, 8, ""),
@@ -131,8 +132,8 @@ def test_patience_is_for_all_steps_together() -> None:
 def test_changed_ownership_sends_nothing() -> None:
     producer = ScriptedProducer()
     checkpoint, ownership = opened(producer)
-    ownership.given_up([("t", 1)])
-    ownership.assigned([("t", 1)])
+    ownership.given_up([Partition("t", 1)])
+    ownership.assigned([Partition("t", 1)])
     with pytest.raises(OwnershipChangedError, match="t-1"):
         checkpoint.commit(NO_CONSUMER, patience=PATIENCE)
     assert producer.calls == ["begin", "flush"]
@@ -144,9 +145,9 @@ def test_records_added_after_the_change_do_not_heal_it() -> None:
     """The number is that of the partition's first batch in the checkpoint."""
     producer = ScriptedProducer()
     checkpoint, ownership = opened(producer)
-    ownership.given_up([("t", 1)])
-    ownership.assigned([("t", 1)])
-    checkpoint.add({("t", 1): 9}, records=7)
+    ownership.given_up([Partition("t", 1)])
+    ownership.assigned([Partition("t", 1)])
+    checkpoint.add({Partition("t", 1): 9}, records=7)
     with pytest.raises(OwnershipChangedError):
         checkpoint.commit(NO_CONSUMER, patience=PATIENCE)
 
@@ -186,4 +187,4 @@ def test_ended_checkpoint_takes_no_more_records() -> None:
     checkpoint, _ = opened(ScriptedProducer())
     checkpoint.abort(patience=PATIENCE)
     with pytest.raises(IllegalTransitionError):
-        checkpoint.add({("t", 0): 9}, records=1)
+        checkpoint.add({Partition("t", 0): 9}, records=1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
+from app.core.clusters.partition import Partition
 from workers.loop.checkpoint_size import STILL_AFTER_TIMEOUTS, CheckpointSize
 from workers.loop.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
 
 TIMEOUT_S = 10.0
-PARTITION = "t", 0
+PARTITION = Partition("t", 0)
 
 
 class Output:
@@ -102,9 +103,9 @@ def test_revoked_partitions_are_no_lack_of_progress() -> None:
     output = Output(records_per_s=0.01)
     for _ in range(STILL_AFTER_TIMEOUTS):
         output.checkpoint()
-    output.size.retain({PARTITION, ("t", 1)})
+    output.size.retain({PARTITION, Partition("t", 1)})
     assert output.size.still_s is not None
-    output.size.retain({("t", 1)})
+    output.size.retain({Partition("t", 1)})
     assert output.size.still_s is None
     output.size.failed((), opened_at=0.0)
     assert output.size.still_s is None

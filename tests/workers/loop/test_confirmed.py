@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from app.core.clusters.partition import Partition
 from workers.loop.errors import RetriableError
 from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.ownership import Ownership
 
-NAME = ("t", 0)
+NAME = Partition("t", 0)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_answer_below_a_confirmed_commit_is_requested_again(
     confirmed: ConfirmedOffsets, answer: int | None, reported: str
 ) -> None:
     with pytest.raises(RetriableError, match=f"t-0: the coordinator reports {reported} as committed, but 500 was"):
-        confirmed.refuse_older({("t", 1): 3, NAME: answer})
+        confirmed.refuse_older({Partition("t", 1): 3, NAME: answer})
 
 
 @pytest.mark.parametrize("answer", [500, 501])
@@ -52,5 +53,5 @@ def test_partition_that_went_and_came_back_may_have_any_offset(
 def test_partition_that_nothing_was_committed_for_may_have_any_offset(
     confirmed: ConfirmedOffsets, ownership: Ownership
 ) -> None:
-    ownership.assigned([("t", 1)])
-    confirmed.refuse_older({("t", 1): None, NAME: 500})
+    ownership.assigned([Partition("t", 1)])
+    confirmed.refuse_older({Partition("t", 1): None, NAME: 500})

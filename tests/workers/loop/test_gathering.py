@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import DesiredTaskState
 from tests.workers.loop.many_lanes import Looks, Many
 from tests.workers.loop.test_checkpoint import ScriptedProducer
@@ -28,7 +29,7 @@ def polls(monkeypatch: pytest.MonkeyPatch, *, with_record: set[int], count: int)
             many.control.wanted = DesiredTaskState.DRAIN
         if len(asked) - 1 not in with_record:
             return [], []
-        many.group.at = {("t", 0): len(asked)}
+        many.group.at = {Partition("t", 0): len(asked)}
         return [Message(topic="t", partition=0, offset=len(asked) - 1, value=b"x")], []
 
     def no_look(_membership: object) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from tests.workers.loop.test_checkpoint import ScriptedProducer
@@ -49,7 +50,7 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
     clock = [0.0]
     control = RecordingControl()
     ownership = Ownership()
-    ownership.assigned([("t", 0)])
+    ownership.assigned([Partition("t", 0)])
     tally = WorkTally()
     progress = ProgressReporter(control, tally)
     membership = Membership(
@@ -77,7 +78,7 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
     )
     producer = SlowProducer(clock, flush_takes_s)
     lane.producer = producer
-    lane.add({("t", 0): 5}, records=5)
+    lane.add({Partition("t", 0): 5}, records=5)
     with pytest.raises(AbortableError):
         lane.end_for_revoke()
     assert producer.abort_bound_s == left_s

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import DesiredTaskState, EventKind
 from tests.workers.loop.many_lanes import NAMES, Looks, Many
 from tests.workers.loop.test_checkpoint import ScriptedProducer
@@ -22,7 +23,6 @@ from workers.loop.errors import (
     SupersededError,
     TaskFailedError,
 )
-from workers.loop.group.ownership import Partition
 from workers.loop.records.trials import Trial
 from workers.loop.slices import CallPatience
 from workers.loop.vetting import Vetting
@@ -41,7 +41,7 @@ class NeverComesBack(ScriptedProducer):
 
 def test_a_call_that_does_not_come_back_is_not_waited_for_for_ever() -> None:
     stuck = NeverComesBack()
-    many = Many(lambda name: stuck if name == ("t", 1) else ScriptedProducer())
+    many = Many(lambda name: stuck if name == Partition("t", 1) else ScriptedProducer())
     many.assign()
     began_at = many.now()
     try:
@@ -126,7 +126,10 @@ def test_beginning_that_goes_wrong_in_one_lane_is_that_lanes_alone(error: LoopEr
     for _ in range(2):
         # The second time the lane is not ready.
         is_sent = many.lanes.commit_starts(
-            dict.fromkeys(NAMES, 100), for_others={("t", 3): 7}, together=True, confirmed=lambda: begun.append(True)
+            dict.fromkeys(NAMES, 100),
+            for_others={Partition("t", 3): 7},
+            together=True,
+            confirmed=lambda: begun.append(True),
         )
         assert not is_sent
     assert (many.needing, begun) == ([0], [])
@@ -139,7 +142,10 @@ def test_beginning_is_committed_whole_by_the_first_lane() -> None:
     many.assign()
     begun: list[bool] = []
     assert many.lanes.commit_starts(
-        dict.fromkeys(NAMES, 100), for_others={("t", 3): 7}, together=True, confirmed=lambda: begun.append(True)
+        dict.fromkeys(NAMES, 100),
+        for_others={Partition("t", 3): 7},
+        together=True,
+        confirmed=lambda: begun.append(True),
     )
     assert begun == [True]
     assert [[entry.offset for entry in producer.offsets] for producer in made.values()] == [[100, 100, 100, 7], [], []]

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee, StartPosition
 from workers.loop.client_config import consumer_config, idempotent_producer_config, transactional_producer_config
 from workers.loop.control import TaskSpecification
@@ -34,35 +35,35 @@ from workers.loop.telling.tally import WorkTally
 class TestOwnership:
     def test_number_grows_with_every_assign_and_every_way_of_giving_up(self) -> None:
         ownership = Ownership()
-        numbers = [ownership.number(("t", 0))]
+        numbers = [ownership.number(Partition("t", 0))]
         for change in (ownership.assigned, ownership.given_up, ownership.assigned):
-            change([("t", 0)])
-            numbers.append(ownership.number(("t", 0)))
+            change([Partition("t", 0)])
+            numbers.append(ownership.number(Partition("t", 0)))
         assert numbers == sorted(set(numbers))
 
     def test_partition_that_went_and_came_back_has_changed(self) -> None:
         ownership = Ownership()
-        ownership.assigned([("t", 0), ("t", 1)])
+        ownership.assigned([Partition("t", 0), Partition("t", 1)])
         polled_under = {name: ownership.number(name) for name in ownership.owned}
         assert ownership.changed_among(polled_under) == []
-        ownership.given_up([("t", 1)])
-        ownership.assigned([("t", 1)])
-        assert ownership.owned == {("t", 0), ("t", 1)}
-        assert ownership.changed_among(polled_under) == [("t", 1)]
+        ownership.given_up([Partition("t", 1)])
+        ownership.assigned([Partition("t", 1)])
+        assert ownership.owned == {Partition("t", 0), Partition("t", 1)}
+        assert ownership.changed_among(polled_under) == [Partition("t", 1)]
 
     def test_partition_that_is_gone_has_changed_under_every_number(self) -> None:
         ownership = Ownership()
-        ownership.assigned([("t", 0)])
-        ownership.given_up([("t", 0)])
-        assert not ownership.is_unchanged(("t", 0), ownership.number(("t", 0)))
+        ownership.assigned([Partition("t", 0)])
+        ownership.given_up([Partition("t", 0)])
+        assert not ownership.is_unchanged(Partition("t", 0), ownership.number(Partition("t", 0)))
 
     def test_assigning_others_changes_nothing_for_those_that_stay(self) -> None:
         ownership = Ownership()
-        ownership.assigned([("t", 0)])
-        number = ownership.number(("t", 0))
-        ownership.assigned([("t", 1)])
-        ownership.given_up([("t", 1)])
-        assert ownership.is_unchanged(("t", 0), number)
+        ownership.assigned([Partition("t", 0)])
+        number = ownership.number(Partition("t", 0))
+        ownership.assigned([Partition("t", 1)])
+        ownership.given_up([Partition("t", 1)])
+        assert ownership.is_unchanged(Partition("t", 0), number)
 
 
 class TestSlices:

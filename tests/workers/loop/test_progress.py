@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import TaskState
 from tests.support.tasks import RecordingControl
 from workers.loop.checkpoint_size import CheckpointSize
@@ -32,7 +33,9 @@ def test_the_lane_that_is_worst_off_says_for_how_long_nothing_was_committed() ->
     now = [0.0]
     control = RecordingControl()
     progress = ProgressReporter(control, WorkTally())
-    sizes = {("t", number): CheckpointSize(timeout_s=1.0, bound_s=1.0, clock=lambda: now[0]) for number in range(2)}
+    sizes = {
+        Partition("t", number): CheckpointSize(timeout_s=1.0, bound_s=1.0, clock=lambda: now[0]) for number in range(2)
+    }
     for partition, size in sizes.items():
         progress.watch(partition, size)
 
@@ -41,15 +44,15 @@ def test_the_lane_that_is_worst_off_says_for_how_long_nothing_was_committed() ->
         progress.publish(now=now[0], opened_at=None)
         return control.last.not_progressing_ms
 
-    sizes["t", 0].failed([("t", 0)], opened_at=0.0)
+    sizes[Partition("t", 0)].failed([Partition("t", 0)], opened_at=0.0)
     now[0] = 2.0
-    sizes["t", 1].failed([("t", 1)], opened_at=2.0)
+    sizes[Partition("t", 1)].failed([Partition("t", 1)], opened_at=2.0)
     assert said() is None
     now[0] = 5.0
     assert said() == 5_000
     assert said(TaskState.BACKING_OFF) == 5_000
     assert said(TaskState.PAUSED) is None
-    sizes["t", 0].committed(seconds=0.1)
+    sizes[Partition("t", 0)].committed(seconds=0.1)
     assert said() == 3_000
-    progress.unwatch(("t", 1))
+    progress.unwatch(Partition("t", 1))
     assert said() is None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from app.core.clusters.partition import Partition
 from app.core.runs.recorded_offset import LostOffset, RecordedOffset
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
 
-NAME: Partition = ("t", 0)
-KEPT, GIVEN_UP = NAME, ("t", 1)
+NAME: Partition = Partition("t", 0)
+KEPT, GIVEN_UP = NAME, Partition("t", 1)
 
 
 def remembered(*, by_server: int, topic_id: str = "X") -> Remembered:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import EventKind
 from tests.support.tasks import RecordingControl
 from workers.loop.errors import PipelineStopError
@@ -16,7 +17,7 @@ from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
 from workers.loop.group.source_topics import DescribedSource, SourceTopics
 
-T0, T1 = ("t", 0), ("t", 1)
+T0, T1 = Partition("t", 0), Partition("t", 1)
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import StartPosition
 from app.core.wire.offset_events import CheckpointOutcome, Positioned, StartReason
 from tests.support.offset_log import replayed
 from tests.support.tasks import RecordingControl
 from workers.loop.group.membership import CommittedPosition, Membership, PartitionBounds
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
 from workers.loop.group.starting import Starting
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
-NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1))
+NAMES: tuple[Partition, ...] = (Partition("t", 0), Partition("t", 1))
 
 
 class NewGroup(Membership):

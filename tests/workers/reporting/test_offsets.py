@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import HeartbeatAnswer, TaskState
 from app.core.wire.offset_events import CheckpointOutcome, RecordedCheckpoint
 from app.core.wire.offset_report import Init
@@ -18,7 +19,7 @@ from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.offset_teller import EVERY_S, OffsetTeller
 from workers.reporting import HEARTBEAT_PATH
 
-P = ("orders", 0)
+P = Partition("orders", 0)
 STORED = msgspec.structs.replace(answer(), offsets_stored=True, answered_ms=50)
 
 

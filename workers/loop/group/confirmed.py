@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.core.clusters.partition import Partition
 from workers.loop.errors import RetriableError
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 
 
 class ConfirmedOffsets:
@@ -35,6 +36,6 @@ class ConfirmedOffsets:
             if self._ownership.is_unchanged(partition, number) and (offset is None or offset < confirmed):
                 answer = "nothing" if offset is None else str(offset)
                 raise RetriableError(
-                    f"{partition[0]}-{partition[1]}: the coordinator reports {answer} as committed, but {confirmed} "
+                    f"{partition}: the coordinator reports {answer} as committed, but {confirmed} "
                     "was confirmed; it may be a replaced coordinator"
                 )

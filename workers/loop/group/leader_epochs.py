@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workers.loop.group.ownership import Ownership, Partition
+from app.core.clusters.partition import Partition
+from workers.loop.group.ownership import Ownership
 
 NO_EPOCH = -1
 _KEPT = 8

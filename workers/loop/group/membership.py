@@ -11,15 +11,17 @@ from typing import Protocol
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import EventKind
 from app.core.wire.offset_events import PartitionLeaving
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import FatalError, kafka_call, translated
 from workers.loop.group.confirmed import ConfirmedOffsets
 from workers.loop.group.leader_epochs import LeaderEpochs
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
 from workers.loop.group.reports import UNREADABLE, has_given_up, has_stopped, is_truncated
+from workers.loop.partitions import entries_of, partition_of, partitions_of
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
 
@@ -157,7 +159,7 @@ class Membership:
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             if has_stopped(error):
                 at = message.offset()
-                partition = message.topic() or "", message.partition() or 0
+                partition = partition_of(message)
                 self._stopped[partition] = at if at is not None and at >= 0 else None
                 if is_truncated(error):
                     self._truncated[partition] = error.str()
@@ -189,14 +191,15 @@ class Membership:
 
     def positions(self) -> dict[Partition, int]:
         """The next offset of each owned partition that has delivered anything since it was assigned or sought."""
-        owned = self.ownership.owned
+        owned = list(self.ownership.owned)
         if not owned:
             return {}
         with kafka_call("read the positions"):
-            found = self.consumer.position(_list(owned))
-        for entry in found:
-            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
-        positions = {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+            found = self.consumer.position(entries_of(owned))
+        # rd_kafka_position fills in the offsets of the given list: the order stays.
+        for partition, entry in zip(owned, found, strict=True):
+            self.epochs.note(partition, entry.offset, entry.leader_epoch)
+        positions = {at: entry.offset for at, entry in zip(owned, found, strict=True) if entry.offset >= 0}
         if self._has_read:
             self._has_read = False
             self.recorder.stands_at(positions)
@@ -209,14 +212,14 @@ class Membership:
         confirmed commit is retriable.
         """
         with kafka_call("read the committed offsets"):
-            found = self.consumer.committed(_list(partitions), timeout_s)
+            found = self.consumer.committed(entries_of(partitions), timeout_s)
         answer: dict[Partition, CommittedPosition] = {}
-        for entry in found:
+        for partition, entry in zip(partitions_of(found), found, strict=True):
             if entry.error is not None:
-                raise translated(entry.error, f"read the committed offset of {entry.topic}-{entry.partition}")
+                raise translated(entry.error, f"read the committed offset of {partition}")
             offset = entry.offset if entry.offset >= 0 else None
-            answer[entry.topic, entry.partition] = CommittedPosition(offset, entry.metadata or "")
-            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
+            answer[partition] = CommittedPosition(offset, entry.metadata or "")
+            self.epochs.note(partition, entry.offset, entry.leader_epoch)
         offsets = {name: committed.offset for name, committed in answer.items()}
         if self.confirmed is not None:
             self.confirmed.refuse_older(offsets)
@@ -241,7 +244,7 @@ class Membership:
         for entry in found:
             if entry.error is not None:
                 raise translated(entry.error, f"read beginning and end of {entry.topic}-{entry.partition}")
-        return {(entry.topic, entry.partition): entry.offset for entry in found}
+        return {name: entry.offset for name, entry in zip(partitions_of(found), found, strict=True)}
 
     def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
         """The number of partitions of each topic; 0 where the brokers do not know it."""
@@ -260,8 +263,8 @@ class Membership:
         again = [name for name in partitions if name in self.ownership.owned]
         with kafka_call("begin again at the committed offsets"):
             # Not by seek: the client refuses it for a partition that it has stopped.
-            self.consumer.incremental_unassign(_list(again))
-            self._take(self.consumer, _list(again))
+            self.consumer.incremental_unassign(entries_of(again))
+            self._take(self.consumer, entries_of(again))
         self._forget_stops(again)
         self.ownership.assigned(again)
         self.recorder.assigned(again, generation=self.generation())
@@ -275,7 +278,7 @@ class Membership:
         False: the client refuses it. It has stopped there, or is still requesting the committed offset.
         """
         try:
-            with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
+            with kafka_call(f"go back in {partition}"):
                 # With an epoch the client asks first whether the log still has the records read under it.
                 epoch = self.epochs.of_seek(partition, offset)
                 self.consumer.seek(TopicPartition(*partition, offset, leader_epoch=epoch))
@@ -291,7 +294,7 @@ class Membership:
         """Pause all partitions, later assigned ones included, and stay a member."""
         if not self._holds:
             with kafka_call("pause the partitions"):
-                self.consumer.pause(_list(self.ownership.owned))
+                self.consumer.pause(entries_of(self.ownership.owned))
         self._holds.add(reason)
 
     def release(self, reason: Hold) -> None:
@@ -300,23 +303,23 @@ class Membership:
             self._holds.remove(reason)
             if not self._holds:
                 with kafka_call("resume the partitions"):
-                    self.consumer.resume(_list(self.ownership.owned - self._held_back))
+                    self.consumer.resume(entries_of(self.ownership.owned - self._held_back))
 
     def hold_back(self, partition: Partition) -> None:
         """Pause this partition, owned or about to be, independently of the others."""
         if partition not in self._held_back:
             self._held_back.add(partition)
             if partition in self.ownership.owned and not self._holds:
-                with kafka_call(f"pause {partition[0]}-{partition[1]}"):
-                    self.consumer.pause(_list([partition]))
+                with kafka_call(f"pause {partition}"):
+                    self.consumer.pause(entries_of([partition]))
 
     def unhold(self, partition: Partition) -> None:
         """Resume this partition with the others."""
         if partition in self._held_back:
             self._held_back.remove(partition)
             if partition in self.ownership.owned and not self._holds:
-                with kafka_call(f"resume {partition[0]}-{partition[1]}"):
-                    self.consumer.resume(_list([partition]))
+                with kafka_call(f"resume {partition}"):
+                    self.consumer.resume(entries_of([partition]))
 
     @property
     def is_held(self) -> bool:
@@ -328,37 +331,38 @@ class Membership:
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
-            self._begin(_keys(partitions))
+            self._begin(partitions_of(partitions))
         with self._keeping_trouble():
             self._take(consumer, partitions)
-        self._forget_stops(_keys(partitions))
-        self.ownership.assigned(_keys(partitions))
+        self._forget_stops(partitions_of(partitions))
+        self.ownership.assigned(partitions_of(partitions))
         with self._keeping_trouble():
-            self.recorder.assigned(_keys(partitions), generation=self.generation())
+            self.recorder.assigned(partitions_of(partitions), generation=self.generation())
             self._tell(EventKind.ASSIGNED, "assigned", partitions)
 
     def on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
-            self._end_checkpoint(_keys(partitions))
-        self.ownership.given_up(_keys(partitions))
+            self._end_checkpoint(partitions_of(partitions))
+        self.ownership.given_up(partitions_of(partitions))
         with self._keeping_trouble():
-            self.recorder.given_up(_keys(partitions), PartitionLeaving.REVOKED)
+            self.recorder.given_up(partitions_of(partitions), PartitionLeaving.REVOKED)
             self._tell(EventKind.REVOKED, "revoked", partitions)
 
     def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.ownership.given_up(_keys(partitions))
+        self.ownership.given_up(partitions_of(partitions))
         with self._keeping_trouble():
-            self._lose(_keys(partitions))
+            self._lose(partitions_of(partitions))
         with self._keeping_trouble():
-            self.recorder.given_up(_keys(partitions), PartitionLeaving.LOST)
+            self.recorder.given_up(partitions_of(partitions), PartitionLeaving.LOST)
             self._tell(EventKind.LOST, "lost: the group continued without this member", partitions)
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
         # The client keeps a pause across revoke and assign: a partition revoked while paused would stay paused.
-        is_held = {_key(entry): bool(self._holds) or _key(entry) in self._held_back for entry in partitions}
-        consumer.pause([entry for entry in partitions if is_held[_key(entry)]])
-        consumer.resume([entry for entry in partitions if not is_held[_key(entry)]])
+        names = partitions_of(partitions)
+        held = {name for name in names if self._holds or name in self._held_back}
+        consumer.pause([entry for name, entry in zip(names, partitions, strict=True) if name in held])
+        consumer.resume([entry for name, entry in zip(names, partitions, strict=True) if name not in held])
 
     def _forget_stops(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
@@ -374,7 +378,7 @@ class Membership:
 
     def _tell(self, kind: EventKind, what: str, partitions: list[TopicPartition]) -> None:
         if partitions:
-            names = tuple(f"{topic}-{number}" for topic, number in sorted(_keys(partitions)))
+            names = tuple(f"{topic}-{number}" for topic, number in sorted(partitions_of(partitions)))
             self._announce(kind, f"{', '.join(names)} {what}", partitions=names, generation=self.generation())
 
 
@@ -385,15 +389,3 @@ def generation_of(group_metadata: object) -> int | None:
         return None
     # Written in the machine's byte order: it never leaves the process.
     return int.from_bytes(group_metadata[len(prefix) : len(prefix) + 4], sys.byteorder, signed=True)
-
-
-def _key(entry: TopicPartition) -> Partition:
-    return entry.topic, entry.partition
-
-
-def _keys(partitions: Iterable[TopicPartition]) -> list[Partition]:
-    return [_key(entry) for entry in partitions]
-
-
-def _list(partitions: Iterable[Partition]) -> list[TopicPartition]:
-    return [TopicPartition(topic, number) for topic, number in partitions]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-Partition = tuple[str, int]
-"""Topic and number."""
+from app.core.clusters.partition import Partition
 
 
 class Ownership:

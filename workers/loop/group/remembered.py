@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from app.core.clusters.partition import Partition
 from app.core.runs.recorded_offset import LostOffset, RecordedOffset, is_same_topic
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 
 _ASK_AGAIN_S = 10.0
 
@@ -48,17 +49,18 @@ class Remembered:
         self._ask = ask
         self._clock = clock
         self._asked_at = float("-inf")
-        self._by_others = {(one.topic, one.partition): one for one in recorded}
+        self._by_others = {Partition(one.topic, one.partition): one for one in recorded}
         self._here: dict[Partition, RecordedOffset] = {}
         self._topics: dict[str, _Known] = {}
         self._settled: frozenset[Partition] = frozenset()
 
     def note(self, committed: Mapping[Partition, int | None]) -> None:
         """Record offsets that the brokers report as committed."""
-        for (topic, number), offset in committed.items():
+        for partition, offset in committed.items():
             if offset is not None:
+                topic, number = partition
                 known = self._topics.get(topic)
-                self._here[topic, number] = RecordedOffset(
+                self._here[partition] = RecordedOffset(
                     topic=topic, partition=number, offset=offset, topic_id=None if known is None else known.topic_id
                 )
 
@@ -70,7 +72,7 @@ class Remembered:
         """Record that the name has no topic: a later one of that name is another topic."""
         self._topics.pop(topic, None)
         for offsets in (self._by_others, self._here):
-            for partition in [one for one in offsets if one[0] == topic]:
+            for partition in [one for one in offsets if one.topic == topic]:
                 del offsets[partition]
 
     def settle(self, owned: frozenset[Partition]) -> None:
@@ -101,7 +103,7 @@ class Remembered:
         if self._clock() - self._asked_at >= _ASK_AGAIN_S:
             # Also with an offset recorded here: others may have continued since this task released the partition.
             self._asked_at = self._clock()
-            self._by_others |= {(one.topic, one.partition): one for one in self._ask() or ()}
+            self._by_others |= {Partition(one.topic, one.partition): one for one in self._ask() or ()}
         found = {name: self._of(name) for name in begins}
         wanted = [name for name, ones in found.items() if any(one.offset != begins[name] for one in ones)]
         known = {topic: self._topics.get(topic) for topic, _ in wanted}
@@ -109,14 +111,14 @@ class Remembered:
             return None
         lost: list[LostOffset] = []
         for name in sorted(wanted):
-            topic = known[name[0]]
+            topic = known[name.topic]
             ones = [one for one in found[name] if topic is not None and is_same_topic(one, topic.topic_id)]
             newest = max(ones, key=lambda one: (one.offset, not one.is_final), default=None)
             if newest is not None and newest.offset != begins[name]:
                 lost.append(
                     LostOffset(
-                        topic=name[0],
-                        partition=name[1],
+                        topic=name.topic,
+                        partition=name.partition,
                         recorded=newest.offset,
                         begins=begins[name],
                         is_final=newest.is_final,

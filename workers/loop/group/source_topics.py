@@ -12,11 +12,12 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource  # pyright: ignore[reportPrivateImportUsage]
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import EventKind
 from workers.loop.client_config import Config
 from workers.loop.errors import PipelineStopError
 from workers.loop.group.membership import Announce
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,8 @@ class SourceTopics:
         if before is None or before.topic_id == topic_id:
             return
         is_kept = any(
-            name[0] == topic and self._ownership.is_unchanged(name, number) for name, number in before.numbers.items()
+            name.topic == topic and self._ownership.is_unchanged(name, number)
+            for name, number in before.numbers.items()
         )
         if is_kept or not was_missing:
             raise PipelineStopError(

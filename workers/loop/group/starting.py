@@ -8,13 +8,13 @@ from typing import Protocol
 
 from confluent_kafka import KafkaError
 
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import StartPosition
 from app.core.runs.recorded_offset import lost_sentence, ways_out
 from app.core.wire.heartbeat import EventKind
 from app.core.wire.offset_events import StartReason
 from workers.loop.errors import AbortableError, FatalError, PipelineStopError, RetriableError
 from workers.loop.group.membership import Announce, Membership, PartitionBounds
-from workers.loop.group.ownership import Partition
 from workers.loop.slices import SLICE_S
 
 _BETWEEN_LOOKS_S = 0.2
@@ -160,7 +160,7 @@ class Starting:
                 f"nothing is read yet: the task that owns {first}-0 decides where the end is, and there is no topic "
                 f"{first}. Create it, or remove it from the source topics",
             )
-        return frozenset((topic, number) for topic, count in counts.items() for number in range(count))
+        return frozenset(Partition(topic, number) for topic, count in counts.items() for number in range(count))
 
     def _begin(self, stopped: frozenset[Partition], logs: Mapping[Partition, PartitionBounds]) -> None:
         """Resolve `latest` for the group."""
@@ -180,7 +180,7 @@ class Starting:
         )
         if not is_sent:
             return
-        said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
+        said = ", ".join(f"{topic}-{number} at {end}" for (topic, number), end in sorted(ends.items()))
         self._announce(EventKind.ASSIGNED, f"the group has no committed offsets and begins at the end: {said}")
         self._membership.restart(stopped & mine)
 
@@ -208,7 +208,7 @@ class Starting:
 
     def _start(self, partition: Partition, committed: int | None, log: PartitionBounds) -> int | None:
         """The offset to commit before reading goes on; None: what is committed is good."""
-        name = f"{partition[0]}-{partition[1]}"
+        name = str(partition)
         at = self._membership.stopped_at(partition)
         if committed is None:
             if self._start_position is StartPosition.LATEST:

@@ -8,6 +8,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from app.core.avro_schemas.shape import BadValueError
 from workers.loop.errors import AbortableError, FatalError
+from workers.loop.partitions import place_of
 from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.records.failures import BadRecords
@@ -69,7 +70,7 @@ class Filing(Processing):
                 ids = None if verification is None else verification.ids([one.value for one in filed])
                 sink.add(
                     filed,
-                    source=(message.topic() or "", message.partition() or 0),
+                    source=place_of(message),
                     offset=message.offset() or 0,
                 )
             except BadValueError as error:

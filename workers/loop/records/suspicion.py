@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from app.core.clusters.partition import Partition
 from workers.loop.group.membership import CommittedPosition
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.records import trials
 from workers.loop.records.trials import UNLIMITED, Trial
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from app.core.clusters.partition import Partition
 from workers.loop.errors import LoopError
 from workers.loop.group.membership import CommittedPosition, Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.lanes import Lane, Lanes
 from workers.loop.records.trials import tells_of_a_trial
 from workers.loop.telling.progress import ProgressReporter

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from app.core.clusters.partition import Partition
 from app.core.wire.offset_events import (
     Assigned,
     CheckpointOutcome,
@@ -22,7 +23,7 @@ from app.core.wire.offset_events import (
     checkpoints_of,
 )
 from app.core.wire.offset_report import Init, ReportedPartition
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 
 KEPT = 2000
 """The limit of events not stored yet; beyond it the oldest are dropped. Their numbers stay used, so the gap shows."""
@@ -207,8 +208,8 @@ class OffsetRecorder:
                 if fresh or told.said != (told.recorded, is_open):
                     found.append(
                         ReportedPartition(
-                            topic=name[0],
-                            partition=name[1],
+                            topic=name.topic,
+                            partition=name.partition,
                             recorded=told.recorded,
                             is_open=is_open,
                             events=tuple(fresh),
@@ -220,7 +221,7 @@ class OffsetRecorder:
         """Record that the events of `untold` are stored. Later or grown events stay in the queue."""
         with self._lock:
             for entry in report:
-                told = self._told[entry.topic, entry.partition]
+                told = self._told[Partition(entry.topic, entry.partition)]
                 told.said = entry.recorded, entry.is_open
                 if not entry.events:
                     continue

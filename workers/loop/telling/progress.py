@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import PartitionProgress, TaskState
 from workers.loop.checkpoint_size import CheckpointSize
 from workers.loop.control import Control, ProducerIdentity, TaskSnapshot
 from workers.loop.group.membership import Membership
-from workers.loop.group.ownership import Partition
 from workers.loop.group.remembered import Remembered
 from workers.loop.telling.latency import LatencyWindow
 from workers.loop.telling.tally import WorkTally
@@ -106,8 +106,8 @@ class ProgressReporter:
         def progress(name: Partition) -> PartitionProgress:
             producer = self._producers.get(name, _NO_PRODUCER)
             return PartitionProgress(
-                topic=name[0],
-                partition=name[1],
+                topic=name.topic,
+                partition=name.partition,
                 position=positions.get(name, self._committed.get(name)),
                 committed=self._committed.get(name),
                 end=_later(_end(consumer, *name), self._ends.get(name)),

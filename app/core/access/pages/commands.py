@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
 from app.core.access.service import command_log
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import links_of
 from app.kit.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 _PAGE = 50
 
 
@@ -25,8 +25,8 @@ def _looking_at(target: str | None, after: str | None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now
         page = await command_log.list_commands(uow, target=target or None, after=after, limit=_PAGE)
-        older = screen.url_of("commands", target=target, after=page.next_cursor) if page.next_cursor else None
-        context = {"commands": page.items, "target": target, "older": older}
+        pages = links_of(page.next_cursor, partial(screen.url_of, "commands", target=target))
+        context = {"commands": page.items, "target": target, "pages": pages}
         return Screen(template="commands/list", title="Command log", context=context, concerns=frozenset())
 
     return look

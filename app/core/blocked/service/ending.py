@@ -13,7 +13,8 @@ from app.core.blocked.diagnosis import AdviceVerdict, Diagnosis, diagnose_partit
 from app.core.blocked.ending import EndingPlan, EndPlan, plan_end, plan_fence
 from app.core.blocked.facts import KnownTransaction, PartitionFacts, Refused
 from app.core.blocked.service.explaining import Ask, ids_in
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.kit.errors import ConflictError, UnavailableError
 
 Note = Callable[[EndingPlan], Awaitable[None]]
@@ -95,7 +96,7 @@ async def plan_ending(
 
     start_offset: its first offset; None for the one that blocks consumers.
     """
-    (facts,) = await brokers.look_at_partitions(connection, [TopicPartition(topic, partition)])
+    (facts,) = await brokers.look_at_partitions(connection, [Partition(topic, partition)])
     return plan_end(facts, start_offset, await ask(ids_in([facts])))
 
 
@@ -114,7 +115,7 @@ async def end(
 
     note, and the errors: as of `fence`.
     """
-    at = TopicPartition(topic, partition)
+    at = Partition(topic, partition)
     name = f"{topic}-{partition}"
     _raise_if_refused(planned, name, force=force)
     assert planned.target is not None  # noqa: S101 - a plan without one is impossible, and was refused
@@ -136,7 +137,7 @@ async def end(
 
 
 async def _without(
-    brokers: TransactionBrokers, connection: Connection, at: TopicPartition, identity: tuple[int, int, int]
+    brokers: TransactionBrokers, connection: Connection, at: Partition, identity: tuple[int, int, int]
 ) -> PartitionFacts:
     """Return the partition once its consumers pass the transaction: its replicas must have the marker, too."""
     deadline = time.monotonic() + _SETTLES_WITHIN_S

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.pages.incarnations import drawing_of
@@ -22,17 +23,17 @@ from app.core.observing.service import groups
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.printable import one_line
 from app.kit.storable import moment_of_ms
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.words import words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Name = Annotated[str, Query(max_length=100, pattern=r"^[^\x00]*$")]
 _PAGE = 50
 _AS_IT_SHOULD_BE = (ReadingPhase.LIVE, ReadingPhase.ABSENT)
@@ -127,7 +128,7 @@ def looking_at_list(wiring: Wiring, asked: FencingSelection) -> Look:
             "lines": found.items,
             "counts": counts,
             "total": sum(counts.values()),
-            "older": screen.url_of("fencing", **query, after=found.next_cursor) if found.next_cursor else None,
+            "pages": links_of(found.next_cursor, partial(screen.url_of, "fencing", **query)),
             "unread": _unread(wiring.observations),
             "is_filtered": asked.is_filtered,
             "clusters": [("", "all"), *((one.name, one.name) for one in await clusters.list_clusters(uow))],

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
-from app.core.clusters.brokers import TopicPartition
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.service import refuse_other_cluster
 from app.core.fencing.cases import case_of_marker, case_of_torn
 from app.core.fencing.evidence import MarkerRecord
@@ -86,9 +86,9 @@ class ClusterSearch:
         self._thread = _thread_of(cluster)
         self._failures = 0
         self._not_before = 0.0
-        self._partitions: tuple[TopicPartition, ...] = ()
+        self._partitions: tuple[Partition, ...] = ()
         self._partitions_at = float("-inf")
-        self._to_sweep: list[TopicPartition] = []
+        self._to_sweep: list[Partition] = []
         self._sweep_began = float("-inf")
         self._silent: dict[str, None] = {}
         self._is_stale = False
@@ -187,7 +187,7 @@ class ClusterSearch:
         due = search.due(accounts, now_ms=now_ms, torn=self._torn_search.due(snapshot))
         if not due:
             return
-        looked = await self._in_thread(lambda: connection.look([TopicPartition(*at) for at in due]))
+        looked = await self._in_thread(lambda: connection.look(due))
         snapshot = await self._observations.until(
             self.cluster.name,
             lambda one: not is_followed(one) or all(is_news(one, facts) for facts in looked),
@@ -304,14 +304,12 @@ def _thread_of(cluster: Cluster) -> ThreadPoolExecutor:
 
 
 def _marker_behind(connection: SearchConnection, one: HangingTransaction) -> MarkerRecord | None:
-    return connection.find_marker(
-        TopicPartition(*one.at), producer_id=one.key.producer_id, from_offset=one.high_watermark
-    )
+    return connection.find_marker(one.at, producer_id=one.key.producer_id, from_offset=one.high_watermark)
 
 
 def _foreign_marker(connection: SearchConnection, one: Torn) -> MarkerRecord | None:
     return connection.find_marker(
-        TopicPartition(one.topic, one.partition),
+        Partition(one.topic, one.partition),
         producer_id=one.producer_id,
         from_offset=one.from_offset,
         until_offset=one.until_offset,

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.ids.api.schemas import ImportGiven
 from app.core.ids.formulas import FORMULAS, IdFormula
 from app.core.ids.imported import ImportPlan
@@ -24,7 +24,7 @@ Author = Annotated[Principal, may(Verb.IMPORT_IDS)]
 
 
 @router.get("/id-formulas", responses=refusals())
-async def list_id_formulas(_: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[IdFormula]]:
+async def list_id_formulas(_: Viewer) -> Shown[Items[IdFormula]]:
     """List the formulas of Kafka Streams and spring-kafka for transactional ids."""
     return Items(tuple(FORMULAS.values()))
 

@@ -6,12 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.ids.api.schemas import Registry
 from app.core.ids.registry import IdCount, Only, RegistryQuery, RegistrySort
 from app.core.ids.service import registry as id_registry
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
@@ -26,7 +25,7 @@ async def get_id_registry(
     name: NameInPath,
     uow: Uow,
     wiring: WiringDep,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     search: Annotated[str, Query(max_length=1000, description="A part of the id.")] = "",
     only: Only | None = None,
     sort: RegistrySort = RegistrySort.ID,
@@ -49,9 +48,7 @@ async def get_id_registry(
 
 
 @router.get("/id-growth", responses=refusals(404))
-async def get_id_growth(
-    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[Items[IdCount]]:
+async def get_id_growth(name: NameInPath, uow: Uow, wiring: WiringDep, _: Viewer) -> Shown[Items[IdCount]]:
     """Return the number of ids of the last 30 days, and of the managed ones."""
     growth = await id_registry.get_growth(uow, cluster=name, now=wiring.clock.now())
     return Items(growth)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.ids.formulas import FORMULAS
 from app.core.ids.imported import MAX_CSV_CHARACTERS, ImportPlan, ImportWish
 from app.core.ids.service import imports as id_imports
@@ -25,7 +25,6 @@ from app.kit.web.pages.form_errors import by_field, problems_of
 from app.kit.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Author = Annotated[Principal, may(Verb.IMPORT_IDS)]
 Words = Annotated[str, Form(max_length=1000)]
 _VALUES = ("application_id", "subtopology", "process_id", "prefix", "group")

@@ -8,23 +8,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.core.access.signed_in import may
-from app.core.clusters import service as clusters
+from app.core.access.signed_in import Viewer
 from app.core.ids.pages.chart import id_growth_chart_of
 from app.core.ids.registry import Only, Orphan, RegisteredId, RegistryQuery, RegistrySort
 from app.core.ids.service import registry as id_registry
+from app.core.observing.pages.listing import ListSelection
 from app.core.observing.pages.reading import reading_of
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import AfterName
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.words import duration, moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 PAGE_SIZE = 50
 _LOOK_AGAIN_S = 10.0
 
@@ -50,8 +49,9 @@ _ORPHANED = {
 }
 
 
-class RegistrySelection:
-    """The values of the page's form; a value that is not chosen is an empty string there."""
+class RegistrySelection(ListSelection):
+    path = ("mappings", "ids")
+    fields = ("only", "sort")
 
     def __init__(
         self,
@@ -59,31 +59,14 @@ class RegistrySelection:
         search: Annotated[str, Query(max_length=1000)] = "",
         only: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _ONLY))] = "",
         sort: RegistrySort = RegistrySort.ID,
-        after: Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+        after: AfterName = None,
     ) -> None:
-        self.cluster = cluster
-        self.search = search.strip()
+        super().__init__(cluster, search, after)
         self.only = only
         self.sort = sort
-        self.after = after
-
-    @property
-    def is_filtered(self) -> bool:
-        return bool(self.search or self.only)
 
     def query(self) -> RegistryQuery:
         return RegistryQuery(search=self.search, only=Only(self.only) if self.only else None, sort=self.sort)
-
-    def url(self, cluster: str, *, after: str | None) -> str:
-        return screen.url_of(
-            "mappings",
-            "ids",
-            cluster=cluster,
-            search=self.search or None,
-            only=self.only or None,
-            sort=self.sort.value,
-            after=after,
-        )
 
 
 WantedDep = Annotated[RegistrySelection, Depends()]
@@ -92,15 +75,8 @@ WantedDep = Annotated[RegistrySelection, Depends()]
 def looking_at_list(wiring: Wiring, wanted: RegistrySelection) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        registered = [one.name for one in await clusters.list_clusters(uow)]
-        cluster = wanted.cluster or (registered[0] if registered else "")
-        context: dict[str, Any] = {
-            "clusters": registered,
-            "cluster": cluster,
-            "wanted": wanted,
-            "choices": {"only": _ONLY, "sort": _SORTS},
-            "found": None,
-        }
+        context = await wanted.form(uow, {"only": _ONLY, "sort": _SORTS})
+        cluster = context["cluster"]
         # The brokers' data change all the time, and owners change rarely.
         shown = Screen(
             template="id_registry/list",
@@ -123,15 +99,11 @@ def looking_at_list(wiring: Wiring, wanted: RegistrySelection) -> Look:
         )
         growth = await id_registry.get_growth(uow, cluster=cluster, now=now)
         context |= {
-            "found": found,
-            "rows": [_row(one) for one in found.items],
+            **wanted.page(cluster, found, [_row(one) for one in found.items]),
             "expires_after": None if found.expiration_ms is None else duration(found.expiration_ms),
             "growth": growth,
             "growth_chart": id_growth_chart_of(growth),
             "reading": reading_of(wiring.observations.of(cluster), found.journal, now=now),
-            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
-            "first_url": wanted.after and wanted.url(cluster, after=None),
-            "all_url": screen.url_of("mappings", "ids", cluster=cluster),
             "contested_url": screen.url_of("mappings", "ids", cluster=cluster, only=Only.CONTESTED.value),
         }
         return shown

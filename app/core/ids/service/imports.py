@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from app.core.access.service import command_log
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.ids.imported import ImportFacts, ImportLine, ImportPlan, ImportWish, lines_of, plan_of
 from app.core.ids.store.transactional_ids import TransactionalIdStore
@@ -153,7 +154,7 @@ async def _plan(
             group=group,
             partitions=partitions,
             assigned={
-                (one.topic, one.partition): one.assigned_id
+                Partition(one.topic, one.partition): one.assigned_id
                 for one in mappings
                 if one.assigned_id is not None and one.pipeline == record.name
             },

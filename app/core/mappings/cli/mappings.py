@@ -13,9 +13,10 @@ from app.core.ids.registry import Only, RegistrySort
 from app.core.mappings.cli.tables import import_plan, mappings, registry, stretches, written
 from app.kit.cli.client import Client, connect
 from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.listing import show_list
 from app.kit.cli.moments import moment_option
 from app.kit.cli.names import PipelineName, names_of
-from app.kit.cli.output import AsJson, Watch, Why, Yes, confirm_or_exit, console, present, print_json, say, table
+from app.kit.cli.output import AsJson, Watch, Why, Yes, confirm_or_exit, present, say
 from app.kit.page import MAX_LIMIT
 
 app = typer.Typer(
@@ -50,11 +51,7 @@ def list_(cluster: Cluster = None, as_json: AsJson = False, watch_it: Watch = Fa
     """List every partition that a pipeline reads, with its transactional id and its owner."""
     client = connect()
     path = f"/clusters/{_cluster(client, cluster)}/mappings"
-
-    def found() -> Any:
-        return client.get(path)["items"]
-
-    present(found, lambda: mappings(found()), as_json=as_json, watch_it=watch_it)
+    present(lambda: client.get(path)["items"], mappings, as_json=as_json, watch_it=watch_it)
 
 
 @app.command()
@@ -77,10 +74,8 @@ def owner(
         at=moment.isoformat(),
         limit=MAX_LIMIT,
     )["items"]
-    if as_json:
-        print_json(found)
-    else:
-        console.print(stretches(found, empty=f"No task of Fenceline owned {partition} at {written(moment)}."))
+    empty = f"No task of Fenceline owned {partition} at {written(moment)}."
+    present(lambda: found, lambda owners: stretches(owners, empty=empty), as_json=as_json)
     if not found:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -100,44 +95,35 @@ def history(
     client = connect()
     topic, number_ = _partition(partition)
     now = datetime.now(UTC)
-    found = list(
-        client.items(
-            f"/clusters/{_cluster(client, cluster)}/mappings/history",
-            limit=limit,
-            topic=topic,
-            partition=number_,
-            since=None if since is None else moment_option(since, "--since", now=now).isoformat(),
-            until=None if until is None else moment_option(until, "--until", now=now).isoformat(),
-        )
+    found = client.items(
+        f"/clusters/{_cluster(client, cluster)}/mappings/history",
+        limit=limit,
+        topic=topic,
+        partition=number_,
+        since=None if since is None else moment_option(since, "--since", now=now).isoformat(),
+        until=None if until is None else moment_option(until, "--until", now=now).isoformat(),
     )
-    if as_json:
-        print_json(found)
-    else:
-        console.print(stretches(found, empty=f"No task of Fenceline owned {partition} in this time; 30 days are kept."))
+    empty = f"No task of Fenceline owned {partition} in this time; 30 days are kept."
+    present(lambda: list(found), lambda owners: stretches(owners, empty=empty), as_json=as_json)
 
 
 @app.command()
 def formulas(as_json: AsJson = False) -> None:
     """Show how Kafka Streams and spring-kafka name their ids, and the values that each formula needs."""
-    items = connect().get("/id-formulas")["items"]
-    if as_json:
-        print_json(items)
-        return
-    console.print(
-        table(
-            ("FORMULA", "APPLICATION", "ID", "VALUES"),
-            (
-                (
-                    one["name"],
-                    one["title"],
-                    one["pattern"],
-                    "; ".join(f"{name}: {meaning}" for name, meaning in one["meanings"].items())
-                    + ("; --count" if one["counts"] else ""),
-                )
-                for one in items
-            ),
-            empty="none",
-        )
+    client = connect()
+    show_list(
+        lambda: client.get("/id-formulas")["items"],
+        ("FORMULA", "APPLICATION", "ID", "VALUES"),
+        lambda one: (
+            one["name"],
+            one["title"],
+            one["pattern"],
+            "; ".join(f"{name}: {meaning}" for name, meaning in one["meanings"].items())
+            + ("; --count" if one["counts"] else ""),
+        ),
+        record=dict[str, Any],
+        empty="none",
+        as_json=as_json,
     )
 
 
@@ -167,10 +153,13 @@ def import_(
     plan = client.post(f"/pipelines/{pipeline}/imported-ids/preview", body)
     if execute and plan["is_valid"]:
         plan = client.post(f"/pipelines/{pipeline}/imported-ids", body)
-    if as_json:
-        print_json({"executed": execute and plan["is_valid"], **plan})
-    else:
-        console.print(import_plan(plan, pipeline, is_done=execute and plan["is_valid"]))
+    is_done = execute and plan["is_valid"]
+    present(
+        lambda: plan,
+        lambda found: import_plan(found, pipeline, is_done=is_done),
+        as_json=as_json,
+        document=lambda found: {"executed": is_done, **found},
+    )
     if not plan["is_valid"]:
         raise typer.Exit(ExitCode.INVALID)
 
@@ -196,11 +185,8 @@ def ids(
     """List every transactional id of the cluster: its owner, use, expiry, and other clients that use it."""
     client = connect()
     path = f"/clusters/{_cluster(client, cluster)}/id-registry"
-
-    def found() -> Any:
-        return client.get(path, search=search, only=only, sort=sort, limit=min(limit, MAX_LIMIT))
-
-    present(found, lambda: registry(found()), as_json=as_json, watch_it=watch_it)
+    query = {"search": search, "only": only, "sort": sort, "limit": min(limit, MAX_LIMIT)}
+    present(lambda: client.get(path, **query), registry, as_json=as_json, watch_it=watch_it)
 
 
 def _partition(text: str) -> tuple[str, int | None]:

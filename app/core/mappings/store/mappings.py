@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from app.core.clusters.partition import Partition
 from app.core.ids.store.transactional_ids import archived_of
 from app.core.mappings.mapping import (
     AssignedId,
@@ -56,7 +57,7 @@ _UNREAD = (
 class MappingStore(DatabaseStore):
     async def take(
         self, mappings: Sequence[PartitionMapping], *, heard: datetime | None = None
-    ) -> frozenset[tuple[str, int]]:
+    ) -> frozenset[Partition]:
         """Make this owner the owner of the mappings, and close the earlier intervals; return those that it got.
 
         All are of one group, owner, generation and time. A partition with a newer owner stays with it. An interval
@@ -82,7 +83,7 @@ class MappingStore(DatabaseStore):
             "now": first.since,
         }
         rows = await self._db.rows(TAKE, {**one_taker, **_arrays(mappings)})
-        got = frozenset((row.topic, row.partition) for row in rows)
+        got = frozenset(Partition(row.topic, row.partition) for row in rows)
         if got:
             parameters = {**one_taker, **_arrays([one for one in mappings if (one.topic, one.partition) in got])}
             await self._db.execute(CLOSE_CHANGED, {**parameters, "heard_at": heard})
@@ -90,7 +91,7 @@ class MappingStore(DatabaseStore):
                 await self._db.execute(statement, parameters)
         return got
 
-    async def held_by(self, owner: TaskReport) -> frozenset[tuple[str, int]]:
+    async def held_by(self, owner: TaskReport) -> frozenset[Partition]:
         """Return topics and partitions that this attempt of the task owns, as committed; waits for no lock."""
         rows = await self._db.rows(
             sa.select(_M.topic, _M.partition).where(
@@ -101,13 +102,13 @@ class MappingStore(DatabaseStore):
                 _M.owner_attempt == owner.attempt,
             )
         )
-        return frozenset((row.topic, row.partition) for row in rows)
+        return frozenset(Partition(row.topic, row.partition) for row in rows)
 
     async def release(
         self,
         *,
         owner_of: TaskReport,
-        keep: Sequence[tuple[str, int]],
+        keep: Sequence[Partition],
         now: datetime,
         heard: datetime | None = None,
     ) -> None:

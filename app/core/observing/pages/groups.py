@@ -9,32 +9,32 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.fencing.fencing_event import FencingKind
 from app.core.fencing.record import kept_id
 from app.core.fencing.service.feed import FencingLine, GroupFencings
 from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState, LiveGroup
 from app.core.observing.group_list import GroupQuery, members_of
+from app.core.observing.pages.listing import ListSelection
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.service import groups
 from app.core.observing.service.observations import notice_of
 from app.core.observing.snapshot import Snapshot
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
-from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import AfterName
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, timeline_of
 from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Cluster = Annotated[str, Query(max_length=100)]
 Name = Annotated[str, Query(alias="name", max_length=32_767)]
 PAGE_SIZE = 50
@@ -52,8 +52,9 @@ _KINDS = (("", "any"), *((kind.value, words) for kind, words in _KIND_WORDS.item
 _PENDING = (("", "any"), ("yes", "pending"), ("no", "none pending"))
 
 
-class GroupSelection:
-    """The values of the page's form; a value that is not chosen is an empty string there."""
+class GroupSelection(ListSelection):
+    path = ("groups",)
+    fields = ("state", "kind", "pending")
 
     def __init__(
         self,
@@ -62,18 +63,12 @@ class GroupSelection:
         state: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _STATES))] = "",
         kind: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _KINDS))] = "",
         pending: Annotated[str, Query(pattern=r"^(yes|no)?$")] = "",
-        after: Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+        after: AfterName = None,
     ) -> None:
-        self.cluster = cluster
-        self.search = search.strip()
+        super().__init__(cluster, search, after)
         self.state = state
         self.kind = kind
         self.pending = pending
-        self.after = after
-
-    @property
-    def is_filtered(self) -> bool:
-        return bool(self.search or self.state or self.kind or self.pending)
 
     def query(self) -> GroupQuery:
         return GroupQuery(
@@ -83,18 +78,6 @@ class GroupSelection:
             has_pending=None if not self.pending else self.pending == "yes",
         )
 
-    def url(self, cluster: str, *, after: str | None) -> str:
-        """Return the address of another page of the same list."""
-        return screen.url_of(
-            "groups",
-            cluster=cluster,
-            search=self.search or None,
-            state=self.state or None,
-            kind=self.kind or None,
-            pending=self.pending or None,
-            after=after,
-        )
-
 
 WantedDep = Annotated[GroupSelection, Depends()]
 
@@ -102,15 +85,8 @@ WantedDep = Annotated[GroupSelection, Depends()]
 def looking_at_list(wiring: Wiring, wanted: GroupSelection) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        registered = [one.name for one in await clusters.list_clusters(uow)]
-        cluster = wanted.cluster or (registered[0] if registered else "")
-        context: dict[str, Any] = {
-            "clusters": registered,
-            "cluster": cluster,
-            "wanted": wanted,
-            "choices": {"state": _STATES, "kind": _KINDS, "pending": _PENDING},
-            "found": None,
-        }
+        context = await wanted.form(uow, {"state": _STATES, "kind": _KINDS, "pending": _PENDING})
+        cluster = context["cluster"]
         shown = Screen(template="groups/list", title="Groups", context=context, concerns=frozenset())
         if not cluster:
             return shown
@@ -119,12 +95,8 @@ def looking_at_list(wiring: Wiring, wanted: GroupSelection) -> Look:
             uow, wiring.observations, cluster=cluster, query=wanted.query(), after=wanted.after, limit=PAGE_SIZE
         )
         context |= {
-            "found": found,
-            "rows": [row_of(group) for group in found.items],
+            **wanted.page(cluster, found, [row_of(group) for group in found.items]),
             "reading": reading_of(snapshot, snapshot.group_journal, now=now),
-            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
-            "first_url": wanted.after and wanted.url(cluster, after=None),
-            "all_url": screen.url_of("groups", cluster=cluster),
         }
         return replace(shown, concerns=frozenset({notice_of(cluster)}), rhythm=OBSERVED)
 

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.hanging.pending import pending_holds
 from app.core.hanging.service import HangingLine
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.pages.charts import age_chart_of, open_chart_of, pace_chart_of
+from app.core.observing.pages.listing import ListSelection
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import epochs_of, fencing_url, generations_of
 from app.core.observing.service import transactions
@@ -27,21 +28,19 @@ from app.core.observing.transaction_list import IdOwnership, TransactionQuery, T
 from app.core.overview.service import LIST_LIMIT
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
-from app.kit.page import LONGEST_CURSOR
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import AfterName
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, Tone, timeline_of
 from app.kit.words import moment, words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Cluster = Annotated[str, Query(max_length=100)]
-After = Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")]
 Id = Annotated[str, Query(alias="id", max_length=32_767)]
 PAGE_SIZE = 50
 
@@ -59,8 +58,9 @@ _SORTS = (
 )
 
 
-class TransactionSelection:
-    """The values of the page's form; a value that is not chosen is an empty string there."""
+class TransactionSelection(ListSelection):
+    path = ("transactions",)
+    fields = ("state", "min_open_s", "owner", "sort")
 
     def __init__(
         self,
@@ -70,19 +70,13 @@ class TransactionSelection:
         min_open_s: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "",
         owner: Annotated[str, Query(pattern=rf"^(ours|foreign|{_OF}[A-Za-z0-9_-]{{1,100}})?$")] = "",
         sort: TransactionSort = TransactionSort.LONG_OPEN,
-        after: After = None,
+        after: AfterName = None,
     ) -> None:
-        self.cluster = cluster
-        self.search = search.strip()
+        super().__init__(cluster, search, after)
         self.state = state
         self.min_open_s = min_open_s
         self.owner = owner
         self.sort = sort
-        self.after = after
-
-    @property
-    def is_filtered(self) -> bool:
-        return bool(self.search or self.state or self.min_open_s or self.owner)
 
     @property
     def pipeline(self) -> str | None:
@@ -98,19 +92,6 @@ class TransactionSelection:
             sort=self.sort,
         )
 
-    def url(self, cluster: str, *, after: str | None) -> str:
-        """Return the address of another page of the same list."""
-        return screen.url_of(
-            "transactions",
-            cluster=cluster,
-            search=self.search or None,
-            state=self.state or None,
-            min_open_s=self.min_open_s or None,
-            owner=self.owner or None,
-            sort=self.sort.value,
-            after=after,
-        )
-
 
 WantedDep = Annotated[TransactionSelection, Depends()]
 
@@ -123,15 +104,8 @@ def looking_at_list(wiring: Wiring, wanted: TransactionSelection) -> Look:
         del principal
         # The form is outside of the streamed region, so a stream need not query it again.
         choosable = choosable or await _owners(uow)
-        registered = [one.name for one in await clusters.list_clusters(uow)]
-        cluster = wanted.cluster or (registered[0] if registered else "")
-        context: dict[str, Any] = {
-            "clusters": registered,
-            "cluster": cluster,
-            "wanted": wanted,
-            "choices": {"state": _STATES, "owner": choosable, "min_open_s": _AGES, "sort": _SORTS},
-            "found": None,
-        }
+        context = await wanted.form(uow, {"state": _STATES, "owner": choosable, "min_open_s": _AGES, "sort": _SORTS})
+        cluster = context["cluster"]
         if not cluster:
             return Screen(template="transactions/list", title="Transactions", context=context)
         snapshot = wiring.observations.of(cluster)
@@ -152,17 +126,13 @@ def looking_at_list(wiring: Wiring, wanted: TransactionSelection) -> Look:
             "hangs": [HangingLine(cluster=cluster, transaction=one) for one in search.hanging],
             "blocked": [one for one in holds if one.is_hanging],
             "search_problem": search.warning(now_ms),
-            "found": found,
-            "rows": [row_of(item) for item in found.items],
+            **wanted.page(cluster, found, [row_of(item) for item in found.items]),
             "oldest": found.tally.oldest and row_of(ObservedTransaction(live=found.tally.oldest, owner=None)),
             "reading": reading_of(snapshot, snapshot.transaction_journal, now=now),
             "pace": found.pace[-1] if found.pace else None,
             "open_chart": open_chart_of(found.pace),
             "age_chart": age_chart_of(found.pace),
             "pace_chart": pace_chart_of(found.pace),
-            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
-            "first_url": wanted.after and wanted.url(cluster, after=None),
-            "all_url": screen.url_of("transactions", cluster=cluster),
         }
         return Screen(
             template="transactions/list",

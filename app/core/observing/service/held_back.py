@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from app.core.clusters.brokers import Brokers, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Brokers, PartitionOffsets
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.kit.errors import FencelineError
 
 _ASK_EVERY_S = 1.0
@@ -27,8 +28,8 @@ class _Question(msgspec.Struct):
 
     next_at: float
     answered_at: float = 0.0
-    ends: Mapping[TopicPartition, PartitionOffsets] = {}
-    held: Mapping[TopicPartition, int] = {}
+    ends: Mapping[Partition, PartitionOffsets] = {}
+    held: Mapping[Partition, int] = {}
 
 
 class HeldBack:
@@ -40,12 +41,10 @@ class HeldBack:
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._questions: dict[tuple[str, frozenset[TopicPartition]], _Question] = {}
+        self._questions: dict[tuple[str, frozenset[Partition]], _Question] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
-    def of(
-        self, brokers: Brokers, cluster: Cluster, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    def of(self, brokers: Brokers, cluster: Cluster, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """Return the number of offsets between the last stable one and the end since the answer before.
 
         So records that are just being written do not count. A partition without an answer is missing.
@@ -76,7 +75,7 @@ class HeldBack:
         await self.settled()
 
     async def _ask(
-        self, brokers: Brokers, cluster: Cluster, partitions: frozenset[TopicPartition], question: _Question
+        self, brokers: Brokers, cluster: Cluster, partitions: frozenset[Partition], question: _Question
     ) -> None:
         try:
             ends = await brokers.offsets(cluster.connection(), partitions, timeout_s=_TIMEOUT_S)

@@ -22,8 +22,9 @@ from app.core.pipelines.cli.pipeline_files import (
 from app.core.pipelines.file_text import describe_columns
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline, Revision
-from app.kit.cli.client import Client, as_record, connect
+from app.kit.cli.client import as_record, connect
 from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.listing import show_list
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import (
     AsJson,
@@ -32,7 +33,6 @@ from app.kit.cli.output import (
     Yes,
     ago,
     confirm_or_exit,
-    console,
     present,
     print_json,
     say,
@@ -48,26 +48,22 @@ app = typer.Typer(help="Pipelines: define, check, compare, remove.", no_args_is_
 def list_(as_json: AsJson = False, watch_it: Watch = False) -> None:
     """List all pipelines with the state of their run."""
     client = connect()
-    present(lambda: list(client.items("/pipelines")), lambda: _list(client), as_json=as_json, watch_it=watch_it)
-
-
-def _list(client: Client) -> RenderableType:
-    pipelines = [as_record(item, Pipeline) for item in client.items("/pipelines")]
-    return table(
+    show_list(
+        lambda: client.items("/pipelines"),
         ("NAME", "STATE", "SOURCE", "SINK", "GUARANTEE", "REVISION#", "CHANGED"),
-        (
-            (
-                p.name,
-                state(p.current_run.state if p.current_run else "never started"),
-                ", ".join(p.definition.source_topics),
-                p.definition.sink_topic,
-                p.definition.processing_guarantee.value,
-                str(p.current_revision),
-                ago(p.changed_at),
-            )
-            for p in pipelines
+        lambda p: (
+            p.name,
+            state(p.current_run.state if p.current_run else "never started"),
+            ", ".join(p.definition.source_topics),
+            p.definition.sink_topic,
+            p.definition.processing_guarantee.value,
+            str(p.current_revision),
+            ago(p.changed_at),
         ),
+        record=Pipeline,
         empty="No pipeline yet: fenceline apply -f pipeline.yaml (docs/pipelines.md has examples)",
+        as_json=as_json,
+        watch_it=watch_it,
     )
 
 
@@ -79,15 +75,15 @@ def show(name: PipelineName, as_json: AsJson = False, watch_it: Watch = False) -
     def data() -> Any:
         return {**client.get(f"/pipelines/{name}"), "mappings": client.get(f"/pipelines/{name}/mappings")["items"]}
 
-    present(data, lambda: _show(client, name), as_json=as_json, watch_it=watch_it)
+    present(data, _shown, as_json=as_json, watch_it=watch_it)
 
 
-def _show(client: Client, name: str) -> RenderableType:
-    pipeline = as_record(client.get(f"/pipelines/{name}"), Pipeline)
-    mappings = [as_record(item, PartitionMapping) for item in client.get(f"/pipelines/{name}/mappings")["items"]]
+def _shown(item: Any) -> RenderableType:
+    mappings = [as_record(mapping, PartitionMapping) for mapping in item["mappings"]]
+    pipeline = as_record(item, Pipeline)
     definition, run = pipeline.definition, pipeline.current_run
     head = Text.assemble(
-        (name, "bold"),
+        (pipeline.name, "bold"),
         "  ",
         state(run.state if run else "never started"),
         f"  {definition.processing_guarantee} · revision {pipeline.current_revision} · "
@@ -158,17 +154,14 @@ def create(file: File, source: Source = None, note: Note = None, why: Why = None
 @app.command()
 def revisions(name: PipelineName, as_json: AsJson = False) -> None:
     """List all revisions, newest first."""
-    items = connect().get(f"/pipelines/{name}/revisions")["items"]
-    if as_json:
-        print_json(items)
-        return
-    found = [as_record(item, Revision) for item in items]
-    console.print(
-        table(
-            ("REVISION#", "CREATED", "USER", "NOTE", "SHA-256"),
-            ((str(r.number), ago(r.created_at), r.created_by, r.note, r.definition_sha256[:12]) for r in found),
-            empty="No revisions.",
-        )
+    client = connect()
+    show_list(
+        lambda: client.get(f"/pipelines/{name}/revisions")["items"],
+        ("REVISION#", "CREATED", "USER", "NOTE", "SHA-256"),
+        lambda r: (str(r.number), ago(r.created_at), r.created_by, r.note, r.definition_sha256[:12]),
+        record=Revision,
+        empty="No revisions.",
+        as_json=as_json,
     )
 
 

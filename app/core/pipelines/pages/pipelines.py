@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
-from app.core.access.signed_in import may
-from app.core.clusters.brokers import TopicPartition
+from app.core.access.signed_in import Viewer, may
+from app.core.clusters.partition import Partition
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.core.overview import service as overview
@@ -36,7 +36,6 @@ from app.kit.web.pages.timeline import Point, Timeline, timeline_of
 from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Why = Annotated[str, Form(max_length=1000)]
 
 
@@ -99,14 +98,14 @@ def unreached(snapshot: Snapshot) -> str | None:
     return journal.problem if journal.phase is ReadingPhase.LOST else None
 
 
-def beside(wiring: Wiring, view: PipelinePage) -> Mapping[tuple[str, int], Mapping[str, Any]]:
+def beside(wiring: Wiring, view: PipelinePage) -> Mapping[Partition, Mapping[str, Any]]:
     """Return the brokers' report of each partition beside its task's: the transaction of its id, and blocked
     records.
     """
     known = wiring.observations.of(view.cluster.name).transactions
-    partitions = [TopicPartition(one.topic, one.partition) for one in view.mappings]
+    partitions = [Partition(one.topic, one.partition) for one in view.mappings]
     held = wiring.held_back.of(wiring.brokers, view.cluster, partitions)
-    shown: dict[tuple[str, int], Mapping[str, Any]] = {}
+    shown: dict[Partition, Mapping[str, Any]] = {}
     for at, mapping in zip(partitions, view.mappings, strict=True):
         live = None if mapping.transactional_id is None else known.get(mapping.transactional_id)
         shown[at] = {

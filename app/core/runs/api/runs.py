@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.runs import run as domain_run
 from app.core.runs.api.run_schemas import Reason, RestartGiven, StartGiven
 from app.core.runs.instance import Instance
@@ -60,7 +60,7 @@ async def start_run(
 @router.get("/runs", responses=refusals(404))
 async def list_runs(
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
@@ -70,27 +70,27 @@ async def list_runs(
 
 
 @router.get("/runs/{run_id}", responses=refusals(404))
-async def get_run(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Run]:
+async def get_run(run_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Run]:
     """Return one run with the current lease of each instance."""
     return await runs.get_run(uow, run_id)
 
 
 @router.get("/runs/{run_id}/instances", responses=refusals(404))
-async def list_instances(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Instance]]:
+async def list_instances(run_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Items[Instance]]:
     """List every lease of every ordinal, with the current ones."""
     found = await instances.list_instances(uow, run_id, with_history=True)
     return Items(found)
 
 
 @router.get("/runs/{run_id}/tasks", responses=refusals(404))
-async def list_tasks(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[TaskStatus]]:
+async def list_tasks(run_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Items[TaskStatus]]:
     """List the last report of each task, by ordinal and task."""
     return Items(await tasks.list_tasks(uow, run_id))
 
 
 @router.get("/runs/{run_id}/events", responses=refusals(404))
 async def list_events(
-    run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
+    run_id: IdInPath, uow: Uow, _: Viewer, after: After = None, limit: Limit = 50
 ) -> Shown[Page[TaskEventRecord]]:
     """List the task events, newest first."""
     return await tasks.list_events(uow, run_id, after=after, limit=limit)

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.service import command_log
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.overview import service as overview
 from app.core.overview.service import RunPage
 from app.core.runs.pages.charts import chart_of
@@ -28,7 +28,6 @@ from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Why = Annotated[str, Form(max_length=1000)]
 
 

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from app.core.access.service import command_log
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import Brokers, Connection, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Brokers, Connection, PartitionOffsets
+from app.core.clusters.partition import Partition
 from app.core.clusters.service import refuse_other_cluster
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
@@ -48,7 +49,7 @@ async def _planned(
     partitions = partitions_of(definition, facts.topics)
     committed = await brokers.committed_offsets(connection, definition.group_id)
     recorded = {
-        TopicPartition(one.topic, one.partition): one.offset
+        Partition(one.topic, one.partition): one.offset
         for one in await uow.of(RecordedOffsetStore).of_group(
             kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
         )
@@ -59,24 +60,21 @@ async def _planned(
         offsets = await _answered(brokers, connection, lost)
     elif target.kind is OffsetTargetKind.OFFSETS:
         # The others may have no leader.
-        named = {TopicPartition(one.topic, one.partition) for one in target.offsets}
+        named = {Partition(one.topic, one.partition) for one in target.offsets}
         offsets = await brokers.offsets(connection, [at for at in partitions if at in named])
     else:
         offsets = await brokers.offsets(connection, partitions)
-    at_timestamp: dict[TopicPartition, int] = {}
+    at_timestamp: dict[Partition, int] = {}
     if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is not None:
         at_timestamp = await brokers.offsets_at(
             connection, partitions, timestamp_ms=round(target.timestamp.timestamp() * 1000)
         )
     planned = plan(
         target,
-        committed={(at.topic, at.partition): offset for at, offset in committed.items()},
-        bounds={
-            (at.topic, at.partition): ResetBounds(earliest=found.earliest, end=found.last_stable)
-            for at, found in offsets.items()
-        },
-        at_timestamp={(at.topic, at.partition): offset for at, offset in at_timestamp.items()},
-        recorded={(at.topic, at.partition): offset for at, offset in recorded.items()},
+        committed=committed,
+        bounds={at: ResetBounds(earliest=found.earliest, end=found.last_stable) for at, found in offsets.items()},
+        at_timestamp=at_timestamp,
+        recorded=recorded,
     )
     problems = [line for line in planned if isinstance(line, Problem)]
     if problems:
@@ -86,15 +84,15 @@ async def _planned(
 
 
 async def _answered(
-    brokers: Brokers, connection: Connection, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, PartitionOffsets]:
+    brokers: Brokers, connection: Connection, partitions: Sequence[Partition]
+) -> dict[Partition, PartitionOffsets]:
     """Return those whose leaders answer: the others stay lost, and each start reports them. Raises if none answers."""
     found = await brokers.offsets_of_each(connection, partitions) if partitions else {}
     answered = {at: ends for at, ends in found.items() if not isinstance(ends, Refused)}
     if found and not answered:
         at, refused = next(iter(found.items()))
         reason = refused.error if isinstance(refused, Refused) else ""
-        raise UnavailableError(f"the leader of {at.topic}-{at.partition} does not return its offsets: {reason}")
+        raise UnavailableError(f"the leader of {at} does not return its offsets: {reason}")
     return answered
 
 
@@ -167,6 +165,6 @@ async def reset_offsets(
     await brokers.alter_offsets(
         cluster.connection(),
         record.definition.group_id,
-        {TopicPartition(change.topic, change.partition): change.target for change in changes},
+        {Partition(change.topic, change.partition): change.target for change in changes},
     )
     return changes

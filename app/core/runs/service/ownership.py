@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
+from app.core.clusters.partition import Partition
 from app.core.mappings.mapping import AssignedId, PartitionMapping, PartitionOwner
 from app.core.mappings.store.mappings import MappingStore
 from app.core.runs.lease_context import LeaseContext
@@ -18,8 +19,8 @@ RETAKE_EVERY = 10
 """Ownership is written when it changes; once in this many heartbeats a refused take is tried again."""
 
 
-def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:
-    return frozenset((progress.topic, progress.partition) for progress in report.partitions)
+def _owned(report: TaskReport) -> frozenset[Partition]:
+    return frozenset(Partition(progress.topic, progress.partition) for progress in report.partitions)
 
 
 def _ownership(report: TaskReport) -> tuple[object, ...]:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, TopicPartition
+from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers
 from app.core.clusters.cluster import Cluster, TopicFacts
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline
@@ -66,17 +67,15 @@ async def compare_offsets(
     committed = await brokers.committed_offsets(connection, definition.group_id, timeout_s=timeout_s)
     truncated = await brokers.truncated_offsets(connection, definition.group_id, partitions, timeout_s=timeout_s)
     names = {(one.topic, one.partition) for one in recorded}
-    without = [at for at in partitions if at not in committed and (at.topic, at.partition) in names]
+    without = [at for at in partitions if at not in committed and at in names]
     # With a committed offset no end is needed: a partition without a leader forbids no start.
     ends = await brokers.offsets_of_each(connection, without, timeout_s=timeout_s) if without else {}
     found = compare(
         recorded,
-        committed={(at.topic, at.partition): offset for at, offset in committed.items()},
-        partitions={(at.topic, at.partition) for at in partitions},
+        committed=committed,
+        partitions=set(partitions),
         bounds={
-            (at.topic, at.partition): end.error
-            if isinstance(end, Refused)
-            else ResetBounds(earliest=end.earliest, end=end.last_stable)
+            at: end.error if isinstance(end, Refused) else ResetBounds(earliest=end.earliest, end=end.last_stable)
             for at, end in ends.items()
         },
         topic_ids={name: topic.topic_id for name, topic in facts.topics.items()},
@@ -85,9 +84,9 @@ async def compare_offsets(
     return replace(found, truncated=tuple(truncated))
 
 
-def partitions_of(definition: PipelineDefinition, topics: dict[str, TopicFacts]) -> list[TopicPartition]:
+def partitions_of(definition: PipelineDefinition, topics: dict[str, TopicFacts]) -> list[Partition]:
     return [
-        TopicPartition(topic, number)
+        Partition(topic, number)
         for topic in definition.source_topics
         if topic in topics
         for number in range(topics[topic].partitions)

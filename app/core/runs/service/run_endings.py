@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from app.core.access.service import command_log
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.ids import transactional_id
 from app.core.ids.store.transactional_ids import TransactionalIdStore
@@ -31,7 +32,7 @@ async def begin_run(
     *,
     started_by: str,
     now: datetime,
-    partitions: Collection[tuple[str, int]] = (),
+    partitions: Collection[Partition] = (),
     switch_at_once: bool = False,
 ) -> Run:
     """Write the rows of a new run on a locked pipeline: transactional ids, run, one PENDING lease an ordinal.

@@ -16,6 +16,7 @@ from app.core.alerts.told import failed_alert, moved_alert
 from app.core.allow_lists.options import AllowedOptions
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.core.pipelines.service.validation import refuse_invalid, validate_pipeline
@@ -102,14 +103,12 @@ async def start_run(
     return run
 
 
-async def _partitions_with_ids(
-    brokers: Brokers, cluster: Cluster, definition: PipelineDefinition
-) -> list[tuple[str, int]]:
+async def _partitions_with_ids(brokers: Brokers, cluster: Cluster, definition: PipelineDefinition) -> list[Partition]:
     """Return the input partitions with a transactional id each, as they are now."""
     if definition.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE:
         return []
     facts = await brokers.facts(cluster.connection(), topics=definition.source_topics)
-    return [(topic, number) for topic, found in facts.topics.items() for number in range(found.partitions)]
+    return [Partition(topic, number) for topic, found in facts.topics.items() for number in range(found.partitions)]
 
 
 async def refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
+from app.core.clusters.partition import Partition
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.runs.lease_bounds import LeaseBounds
 from app.core.runs.number_bounds import LARGEST, LARGEST_EPOCH, LARGEST_INDEX, Sieve, are_storable, numbers_of
@@ -165,10 +166,10 @@ class _Words:
         return None
 
     def partitions(self, told: Iterable[PartitionProgress]) -> tuple[PartitionProgress, ...]:
-        taken: dict[tuple[str, int], PartitionProgress] = {}
+        taken: dict[Partition, PartitionProgress] = {}
         of_unknown = 0
         for one in told:
-            place = one.topic, one.partition
+            place = Partition(one.topic, one.partition)
             of_unknown += one.topic not in self._facts.counts
             if place in taken or of_unknown > MOST_OF_UNKNOWN or not self._is_read(*place):
                 self.sieve.dropped["partitions"] += 1
@@ -216,9 +217,9 @@ class _Words:
 
     def confirmed(self, told: tuple[RecordedOffset, ...]) -> tuple[RecordedOffset, ...]:
         """Every heartbeat repeats it: an unknown partition is accepted once brokers have reported it."""
-        taken: dict[tuple[str, int], RecordedOffset] = {}
+        taken: dict[Partition, RecordedOffset] = {}
         for one in told:
-            place = one.topic, one.partition
+            place = Partition(one.topic, one.partition)
             if place not in taken and self._is_read(*place) and are_storable(_numbers(one), least=-1):
                 taken[place] = one
         self.sieve.dropped["confirmed"] += len(told) - len(taken)
@@ -263,8 +264,8 @@ def _with_whole_producer(message: _Producing) -> _Producing:
     return message
 
 
-def _place(one: PartitionProgress) -> tuple[str, int]:
-    return one.topic, one.partition
+def _place(one: PartitionProgress) -> Partition:
+    return Partition(one.topic, one.partition)
 
 
 def _numbers(event: msgspec.Struct) -> list[int]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from app.core.blocked.brokers import DEFAULT_TIMEOUT_S, FencedProducer, HeldBackPartitions, NotEnded
 from app.core.blocked.ending import marker_epoch
-from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST
 from app.core.hanging.search import StableEnd
 from app.edges.kafka.attempt import ConnectionAttempt
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
+from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
@@ -28,12 +28,8 @@ T = TypeVar("T")
 _RETRY_S = 0.1
 
 
-class KafkaTransactions:
-    """Implements app/core/blocked/brokers.py, with a connection for each call.
-
-    environment, secrets_dir: for references to secrets, which are resolved for each question.
-    allowed_addresses: the permitted addresses of brokers, advertised ones included.
-    """
+class KafkaTransactions(ClusterConnector):
+    """Implements app/core/blocked/brokers.py, with a connection for each call."""
 
     def __init__(
         self,
@@ -42,25 +38,21 @@ class KafkaTransactions:
         secrets_dir: Path | None,
         allowed_addresses: Collection[str] = ANYWHERE,
     ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+        super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._search = KafkaSearch(
             environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
         )
 
     async def partitions_of(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> tuple[TopicPartition, ...]:
-        def ask(
-            client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt
-        ) -> tuple[TopicPartition, ...]:
+    ) -> tuple[Partition, ...]:
+        def ask(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> tuple[Partition, ...]:
             found = client.partitions_of(topic)
             if isinstance(found, Refused):
                 if found.permission is None:
                     raise NotFoundError(f"there is no topic {topic} at {attempt.address}: {found.error}")
                 raise attempt.refused(f"return the partitions of {topic}", found.sentence)
-            return tuple(TopicPartition(topic, number) for number in found)
+            return tuple(Partition(topic, number) for number in found)
 
         return await self._ask(connection, timeout_s, f"return the partitions of {topic}", ask)
 
@@ -70,7 +62,7 @@ class KafkaTransactions:
     async def look_at_partitions(
         self,
         connection: Connection,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[Partition],
         *,
         with_waiting: bool = True,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -163,12 +155,12 @@ class KafkaTransactions:
     async def write_abort_marker(
         self,
         connection: Connection,
-        at: TopicPartition,
+        at: Partition,
         target: OpenTransaction,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        what = f"write a marker into {at.topic}-{at.partition}"
+        what = f"write a marker into {at}"
 
         def act(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> None:
             refused = client.write_abort_marker(

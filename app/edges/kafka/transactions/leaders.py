@@ -14,7 +14,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest  # pyright: ignore[reportMissingTypeStubs]
 
 from app.core.blocked.facts import LogEnds, OpenTransaction, Refused
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.edges.kafka.raw_client import errors
 from app.edges.kafka.raw_fetch import EARLIEST, LATEST, FetchIsolation, RawFetcher
 from app.edges.kafka.transactions.asking import AskingClient, error_in
@@ -37,8 +37,8 @@ _Producers: Any = DescribeProducersRequest
 _Metadata: Any = MetadataRequest
 _Markers: Any = WriteTxnMarkersRequest
 
-Parts = Collection[TopicPartition]
-Row = tuple[TopicPartition, int, V]
+Parts = Collection[Partition]
+Row = tuple[Partition, int, V]
 """A partition, its error code, and its error message."""
 
 
@@ -55,20 +55,20 @@ class LeaderClient(RawFetcher, AskingClient):
         found = self._leaders_by_topic([topic])[topic]
         return {} if isinstance(found, Refused) else found
 
-    def leaders(self, partitions: Parts) -> dict[TopicPartition, int]:
+    def leaders(self, partitions: Parts) -> dict[Partition, int]:
         """Return the leader of each, without leaderless partitions and those that may not be described."""
         found = self._leaders_by_topic({at.topic for at in partitions})
         led = {at: of_topic.get(at.partition, -1) for at in partitions if isinstance(of_topic := found[at.topic], dict)}
         return {at: leader for at, leader in led.items() if leader >= 0}
 
-    def ends(self, partitions: Parts) -> dict[TopicPartition, LogEnds | Refused]:
+    def ends(self, partitions: Parts) -> dict[Partition, LogEnds | Refused]:
         """Return the first offset and the end of each, for read_committed consumers and for all."""
         # The high watermark first: a last stable offset below an older high watermark is blocked by a transaction,
         # independent of later writes. In the other order every record in between would look blocked (ADR 0018).
         high = self._offsets(partitions, LATEST, FetchIsolation.READ_UNCOMMITTED)
         stable = self._offsets(_told(high), LATEST, FetchIsolation.READ_COMMITTED)
         first = self._offsets(_told(stable), EARLIEST, FetchIsolation.READ_UNCOMMITTED)
-        found: dict[TopicPartition, LogEnds | Refused] = {}
+        found: dict[Partition, LogEnds | Refused] = {}
         for at in partitions:
             # Partitions with one refusal are left out of the next request.
             answers = [answered[at] for answered in (first, stable, high) if at in answered]
@@ -77,7 +77,7 @@ class LeaderClient(RawFetcher, AskingClient):
             found[at] = refused or LogEnds.in_turn(*numbers)
         return found
 
-    def open_transactions(self, partitions: Parts) -> dict[TopicPartition, tuple[OpenTransaction, ...] | Refused]:
+    def open_transactions(self, partitions: Parts) -> dict[Partition, tuple[OpenTransaction, ...] | Refused]:
         """Return the open transactions of each partition's leader."""
 
         def request(led: Parts) -> Any:
@@ -92,13 +92,13 @@ class LeaderClient(RawFetcher, AskingClient):
                     found = tuple(
                         open_transaction(row) for row in part.active_producers if row.current_txn_start_offset >= 0
                     )
-                    yield TopicPartition(topic.name, part.partition_index), part.error_code, found
+                    yield Partition(topic.name, part.partition_index), part.error_code, found
 
         with self._half_of_the_time():
             return self._of_leaders(DESCRIBE_PRODUCERS, partitions, request, rows)
 
     def write_abort_marker(
-        self, at: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
+        self, at: Partition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> Refused | None:
         """Abort this producer's transaction in one partition; None when its leader has accepted the marker."""
 
@@ -125,15 +125,15 @@ class LeaderClient(RawFetcher, AskingClient):
             for marker in answer.markers:
                 for topic in marker.topics:
                     for part in topic.partitions:
-                        yield TopicPartition(topic.name, part.partition_index), part.error_code, None
+                        yield Partition(topic.name, part.partition_index), part.error_code, None
 
         return self._of_leaders(WRITE_MARKERS, [at], request, rows)[at]
 
-    def _offsets(self, partitions: Parts, which: int, isolation: FetchIsolation) -> dict[TopicPartition, int | Refused]:
+    def _offsets(self, partitions: Parts, which: int, isolation: FetchIsolation) -> dict[Partition, int | Refused]:
         def rows(answer: Any) -> Iterable[Row[int]]:
             for topic in answer.topics:
                 for part in topic.partitions:
-                    yield TopicPartition(topic.name, part.partition_index), part.error_code, int(part.offset)
+                    yield Partition(topic.name, part.partition_index), part.error_code, int(part.offset)
 
         with self._half_of_the_time():
             return self._of_leaders(
@@ -146,10 +146,10 @@ class LeaderClient(RawFetcher, AskingClient):
         partitions: Parts,
         request: Callable[[Parts], Any],
         rows: Callable[[Any], Iterable[Row[V]]],
-    ) -> dict[TopicPartition, V | Refused]:
+    ) -> dict[Partition, V | Refused]:
         """Ask the leader of each partition, again while leaders move; a refusal counts for its partition only."""
-        found: dict[TopicPartition, V | Refused] = {}
-        last: dict[TopicPartition, Exception] = {}
+        found: dict[Partition, V | Refused] = {}
+        last: dict[Partition, Exception] = {}
         while missing := [at for at in partitions if at not in found]:
             try:
                 leaders = self._leaders_by_topic({at.topic for at in missing})
@@ -157,8 +157,8 @@ class LeaderClient(RawFetcher, AskingClient):
                 if not last:
                     raise
                 # Time ran out between two rounds: answers are kept, and the others keep their own reasons.
-                return found | {at: question.refused(_name(at), last.setdefault(at, silence)) for at in missing}
-            led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+                return found | {at: question.refused(str(at), last.setdefault(at, silence)) for at in missing}
+            led: defaultdict[int, list[Partition]] = defaultdict(list)
             for at in missing:
                 of_topic = leaders[at.topic]
                 if isinstance(of_topic, Refused):
@@ -179,7 +179,7 @@ class LeaderClient(RawFetcher, AskingClient):
                         found[at] = said
                     else:
                         last[at] = error
-            self._settle(found, missing, last, lambda at, error: question.refused(_name(at), error))
+            self._settle(found, missing, last, lambda at, error: question.refused(str(at), error))
         return found
 
     def _leaders_by_topic(self, topics: Collection[str]) -> dict[str, dict[int, int] | Refused]:
@@ -203,7 +203,7 @@ class LeaderClient(RawFetcher, AskingClient):
         return found
 
 
-def _told(answers: Mapping[TopicPartition, int | Refused]) -> list[TopicPartition]:
+def _told(answers: Mapping[Partition, int | Refused]) -> list[Partition]:
     return [at for at, answer in answers.items() if isinstance(answer, int)]
 
 
@@ -212,7 +212,3 @@ def _by_topic(partitions: Parts) -> dict[str, list[int]]:
     for at in partitions:
         found[at.topic].append(at.partition)
     return found
-
-
-def _name(at: TopicPartition) -> str:
-    return f"{at.topic}-{at.partition}"

@@ -26,7 +26,8 @@ from app.core.blocked.facts import (
     with_journal,
 )
 from app.core.blocked.stretch import LogStretch, measure
-from app.core.clusters.brokers import SHARE, TopicPartition
+from app.core.clusters.brokers import SHARE
+from app.core.clusters.partition import Partition
 from app.core.ids.transactional_id import transaction_log_partition
 from app.core.journals import group_records, transaction_state
 from app.core.journals.group_fold import LiveGroups
@@ -54,7 +55,7 @@ def look_at_partitions(
     client: TransactionClient,
     resolved: Mapping[str, str],
     attempt: ConnectionAttempt,
-    partitions: Collection[TopicPartition],
+    partitions: Collection[Partition],
     *,
     with_waiting: bool = True,
 ) -> list[PartitionFacts]:
@@ -72,7 +73,7 @@ def look_at_partitions(
     return [msgspec.structs.replace(one, waiting=waiting.get(at)) for at, one in zip(partitions, facts, strict=True)]
 
 
-def look_at_holders(client: TransactionClient, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+def look_at_holders(client: TransactionClient, partitions: Collection[Partition]) -> list[PartitionFacts]:
     """Do the same without blocked records and without `__transaction_state`: no log is read."""
     ends = client.ends(partitions)
     ends_at_ms = now_ms()
@@ -125,7 +126,7 @@ def look_at_group(
     if described.state == _ABSENT and not committed and not pending:
         raise nobody
     partitions = sorted({*committed, *pending})
-    unstable = set(client.unstable(group, partitions)) if partitions else set[TopicPartition]()
+    unstable = set(client.unstable(group, partitions)) if partitions else set[Partition]()
     offsets_at_ms = now_ms()
     facts = look_at_partitions(client, resolved, attempt, partitions)
     readable = {
@@ -161,14 +162,14 @@ def _pending(
     attempt: ConnectionAttempt,
     group: str,
     numbers: tuple[int, ...] | Refused,
-) -> tuple[dict[TopicPartition, tuple[PendingOffset, ...]], PartitionFacts | None, Refused | None]:
+) -> tuple[dict[Partition, tuple[PendingOffset, ...]], PartitionFacts | None, Refused | None]:
     """Return the pending offsets of the group with their producers, and the facts of their journal partition.
 
     All of them are behind its last stable offset, so only that part of the journal is read.
     """
     if isinstance(numbers, Refused):
         return {}, None, numbers
-    at = TopicPartition(group_records.TOPIC, transaction_log_partition(group, len(numbers)))
+    at = Partition(group_records.TOPIC, transaction_log_partition(group, len(numbers)))
     (facts,) = look_at_partitions(client, resolved, attempt, [at])
     if isinstance(facts.ends, Refused):
         return {}, None, facts.ends
@@ -182,11 +183,11 @@ def _pending(
     live = LiveGroups()
     for batch in batches:
         live.apply(at.partition, batch, is_wanted=lambda name: name == group)
-    found: defaultdict[TopicPartition, list[PendingOffset]] = defaultdict(list)
+    found: defaultdict[Partition, list[PendingOffset]] = defaultdict(list)
     if group in live.groups:
         for (topic, partition, producer_id), one in live.groups[group].pending.items():
             pending = PendingOffset(producer_id, one.producer_epoch, one.commit.offset)
-            found[TopicPartition(topic, partition)].append(pending)
+            found[Partition(topic, partition)].append(pending)
     cut = None if is_whole else Refused(f"Fetch of {facts.name}", "too many records are behind its last stable offset")
     return {where: tuple(ones) for where, ones in found.items()}, facts, cut
 
@@ -209,9 +210,7 @@ def _rows(found: tuple[OpenTransaction, ...] | Refused) -> tuple[OpenTransaction
     return () if isinstance(found, Refused) else found
 
 
-def _stretches(
-    client: TransactionClient, spans: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, LogStretch]:
+def _stretches(client: TransactionClient, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, LogStretch]:
     """Return the records of each span, without those that may not be read."""
     try:
         read = _read(client, spans)
@@ -226,11 +225,11 @@ def _stretches(
 
 
 def _read(
-    client: TransactionClient, spans: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, tuple[Batches, bool]]:
+    client: TransactionClient, spans: Mapping[Partition, tuple[int, int]]
+) -> dict[Partition, tuple[Batches, bool]]:
     """Return the first batches of each span, and whether they are all."""
     positions = {at: first for at, (first, _) in spans.items()}
-    batches: defaultdict[TopicPartition, Batches] = defaultdict(list)
+    batches: defaultdict[Partition, Batches] = defaultdict(list)
     for _ in range(_ANSWERS):
         left = {at: offset for at, offset in positions.items() if offset < spans[at][1]}
         if not left:

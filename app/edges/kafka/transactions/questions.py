@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from app.core.blocked.facts import KnownTransaction, OpenTransaction, Refused
+from app.core.clusters.partition import Partition
 from app.edges.kafka.raw_client import errors, is_transient
 
 
@@ -62,7 +63,7 @@ def known_transaction(row: Any, broker: int) -> KnownTransaction:
         producer_epoch=row.producer_epoch,
         timeout_ms=row.transaction_timeout_ms,
         start_ms=row.transaction_start_time_ms,
-        partitions=frozenset((topic.topic, number) for topic in row.topics for number in topic.partitions),
+        partitions=frozenset(Partition(topic.topic, number) for topic in row.topics for number in topic.partitions),
     )
 
 

@@ -3,88 +3,60 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
-from app.core.blocked.facts import Partition, PartitionFacts
-from app.core.clusters.brokers import TopicPartition
+from app.core.blocked.facts import PartitionFacts
+from app.core.clusters.partition import Partition
 from app.core.fencing.evidence import MarkerRecord
 from app.core.hanging.brokers import Ends, SearchConnection
 from app.core.hanging.search import StableEnd
 from app.core.journals.record_batch import Marker, RecordBatch, UnreadableBatch, read_marker
 from app.edges.kafka.attempt import ConnectionAttempt
-from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
-from app.edges.kafka.raw_client import error_of, errors, failure, is_transient, reading_answers
+from app.edges.kafka.raw_client import error_of, errors, is_transient
 from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
 from app.edges.kafka.transactions.client import TransactionClient
+from app.edges.kafka.transactions.lasting import LastingClient, LastingConnector
 from app.edges.kafka.transactions.leaders import METADATA_VERSION
 from app.edges.kafka.transactions.looking import look_at_holders
 from app.edges.kafka.transactions.questions import LIST_OFFSETS
 
-T = TypeVar("T")
-
 # Each is at most a megabyte: a marker beyond that is not worth the read.
 _ANSWERS_FOR_A_MARKER = 32
-_GONE_AGAIN_MS = 1_000
 
 _Metadata: Any = MetadataRequest
 
 
-class KafkaSearch:
-    """Implements app/core/hanging/brokers.py. Secrets are resolved for each connection."""
-
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str],
-        secrets_dir: Path | None,
-        allowed_addresses: Collection[str] = ANYWHERE,
-    ) -> None:
-        self._resolve = partial(
-            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
-        )
+class KafkaSearch(LastingConnector):
+    """Implements app/core/hanging/brokers.py."""
 
     def open_search(
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[SearchConnection]:
-        resolved = self._resolve(connection)
-        attempt = ConnectionAttempt(resolved[BOOTSTRAP], timeout_s)
-        try:
-            return SearchClient(resolved, attempt, timeout_s=timeout_s)
-        except errors.KafkaError as error:
-            raise failure(attempt, "serve the search", error) from error
+        return self._opened(SearchClient, connection, timeout_s=timeout_s, what="serve the search")
 
 
-class SearchClient(TransactionClient):
-    """The SearchConnection port; a context manager."""
+class SearchClient(LastingClient, TransactionClient):
+    """The SearchConnection port."""
 
     def __init__(self, resolved: Mapping[str, str], attempt: ConnectionAttempt, *, timeout_s: float) -> None:
-        super().__init__(resolved, attempt)
-        # The library requests a deleted topic's metadata from then on, up to ten times a second.
-        self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
-        self._timeout_s = timeout_s
-        self._led_by: dict[TopicPartition, int] = {}
+        super().__init__(resolved, attempt, timeout_s=timeout_s)
+        self._led_by: dict[Partition, int] = {}
 
-    @property
-    def kafka_cluster_id(self) -> str:
-        return str(self._manager.cluster.cluster_id)
-
-    def all_partitions(self) -> tuple[TopicPartition, ...]:
+    def all_partitions(self) -> tuple[Partition, ...]:
         return self._asked("list all partitions", self._all_partitions)
 
-    def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+    def stable_ends(self, partitions: Collection[Partition]) -> Ends:
         return self._asked("return the ends of partitions", lambda: self._stable_ends(partitions))
 
-    def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+    def look(self, partitions: Collection[Partition]) -> list[PartitionFacts]:
         return self._asked("describe open transactions", lambda: look_at_holders(self, partitions), times=2)
 
     def find_marker(
-        self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
+        self, at: Partition, *, producer_id: int, from_offset: int, until_offset: int | None = None
     ) -> MarkerRecord | None:
         def question() -> MarkerRecord | None:
             try:
@@ -93,29 +65,20 @@ class SearchClient(TransactionClient):
                 # Deleted with its topic, or not readable any more.
                 return None
 
-        return self._asked(f"return records of {at.topic}-{at.partition}", question)
+        return self._asked(f"return records of {at}", question)
 
-    def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
-        """Give each question its own time limit, and one of many parts a longer one."""
-        self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s * times)
-        try:
-            with reading_answers():
-                return question()
-        except errors.KafkaError as error:
-            raise failure(self._attempt, what, error) from error
-
-    def _all_partitions(self) -> tuple[TopicPartition, ...]:
+    def _all_partitions(self) -> tuple[Partition, ...]:
         answer = self._ask_any(
             _Metadata(topics=None, allow_auto_topic_creation=False, max_version=METADATA_VERSION),
         )
         self._led_by = {
-            TopicPartition(topic.name, part.partition_index): part.leader_id
+            Partition(topic.name, part.partition_index): part.leader_id
             for topic in answer.topics
             for part in topic.partitions
         }
         return tuple(sorted(self._led_by))
 
-    def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+    def _stable_ends(self, partitions: Collection[Partition]) -> Ends:
         silent: dict[str, None] = {}
         # The high watermark first: records written between the answers must not look blocked (ADR 0018).
         high = self._latest(partitions, FetchIsolation.READ_UNCOMMITTED, silent)
@@ -124,10 +87,10 @@ class SearchClient(TransactionClient):
         return Ends(ends, tuple(silent), is_stale=len(ends) < len(partitions))
 
     def _latest(
-        self, partitions: Collection[TopicPartition], isolation: FetchIsolation, silent: dict[str, None]
-    ) -> dict[TopicPartition, int]:
+        self, partitions: Collection[Partition], isolation: FetchIsolation, silent: dict[str, None]
+    ) -> dict[Partition, int]:
         """Ask without retries: the next sweep asks again about moved leaders and missing answers."""
-        led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        led: defaultdict[int, list[Partition]] = defaultdict(list)
         for at in partitions:
             leader = self._led_by.get(at, -1)
             if leader >= 0:
@@ -136,7 +99,7 @@ class SearchClient(TransactionClient):
                 silent[f"{at.topic} has partitions without a leader"] = None
         with self._half_of_the_time():
             answers = self._from_each({n: self._list_request(of, LATEST, isolation) for n, of in led.items()})
-        found: dict[TopicPartition, int] = {}
+        found: dict[Partition, int] = {}
         for broker, answer in answers.items():
             if isinstance(answer, Exception):
                 silent[f"broker {broker} does not answer: {answer}"] = None
@@ -145,13 +108,13 @@ class SearchClient(TransactionClient):
                 for part in topic.partitions:
                     error = None if part.error_code == 0 else error_of(part.error_code, None)
                     if error is None:
-                        found[TopicPartition(topic.name, part.partition_index)] = part.offset
+                        found[Partition(topic.name, part.partition_index)] = part.offset
                     elif not is_transient(error):
                         silent[LIST_OFFSETS.refused(topic.name, error).sentence] = None
         return found
 
     def _find_marker(
-        self, at: TopicPartition, producer_id: int, from_offset: int, until_offset: int | None
+        self, at: Partition, producer_id: int, from_offset: int, until_offset: int | None
     ) -> MarkerRecord | None:
         end = self.list_offsets([at], LATEST)[at] if until_offset is None else until_offset
         position = from_offset
@@ -170,7 +133,7 @@ class SearchClient(TransactionClient):
         return None
 
 
-def _marker_of(batch: RecordBatch | UnreadableBatch, at: TopicPartition, producer_id: int) -> MarkerRecord | None:
+def _marker_of(batch: RecordBatch | UnreadableBatch, at: Partition, producer_id: int) -> MarkerRecord | None:
     """Compare the producer id alone: a coordinator's marker may have the next epoch (KIP-890)."""
     if not isinstance(batch, RecordBatch) or not batch.is_control or batch.producer_id != producer_id:
         return None

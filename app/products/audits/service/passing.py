@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.core.clusters.brokers import Brokers, Connection, PartitionOffsets, TopicPartition
+from app.core.clusters.brokers import Brokers, Connection, PartitionOffsets
+from app.core.clusters.partition import Partition
 from app.core.journals.log_entries import EntryState, entries_of
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.products.audits.passing import NotPassed, beyond, not_passed
@@ -22,12 +23,9 @@ async def why_not_passed(
         case Everything():
             return None
         case OffsetWindow():
-            ends = {TopicPartition(one.topic, one.partition): one.end for one in window.ranges}
-            log_ends = {
-                _pair(at): bounds.high_watermark
-                for at, bounds in (await _source_bounds(brokers, connection, definition)).items()
-            }
-            refused = beyond({_pair(at): end for at, end in ends.items()}, log_ends)
+            ends = {Partition(one.topic, one.partition): one.end for one in window.ranges}
+            bounds = await _source_bounds(brokers, connection, definition)
+            refused = beyond(ends, {at: one.high_watermark for at, one in bounds.items()})
             if refused is not None:
                 return refused
         case TimeWindow():
@@ -42,18 +40,15 @@ async def why_not_passed(
         for at in behind
         if at in committed and await _holds_no_records(brokers, connection, at, committed[at], ends[at])
     ]
-    return not_passed(
-        {_pair(at): offset for at, offset in committed.items()},
-        {_pair(at): ends[at] for at in behind if at not in passed},
-    )
+    return not_passed(committed, {at: ends[at] for at in behind if at not in passed})
 
 
 async def _source_bounds(
     brokers: Brokers, connection: Connection, definition: PipelineDefinition
-) -> Mapping[TopicPartition, PartitionOffsets]:
+) -> Mapping[Partition, PartitionOffsets]:
     facts = await brokers.facts(connection, topics=definition.source_topics)
     partitions = [
-        TopicPartition(topic, number)
+        Partition(topic, number)
         for topic in definition.source_topics
         if topic in facts.topics
         for number in range(facts.topics[topic].partitions)
@@ -61,11 +56,7 @@ async def _source_bounds(
     return await brokers.offsets(connection, partitions)
 
 
-def _pair(at: TopicPartition) -> tuple[str, int]:
-    return at.topic, at.partition
-
-
-async def _holds_no_records(brokers: Brokers, connection: Connection, at: TopicPartition, start: int, end: int) -> bool:
+async def _holds_no_records(brokers: Brokers, connection: Connection, at: Partition, start: int, end: int) -> bool:
     """Return true if the range has no committed records, since no group commits past a last marker."""
     look = await brokers.read_partition_log(connection, at, start=start, limit=_BATCHES)
     if look.start > start or look.next_offset < end:

@@ -6,10 +6,9 @@ import itertools
 import time
 from contextlib import closing
 
-from confluent_kafka import KafkaError
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.products.conformance.checking.bench import Bench
 from app.products.conformance.checking.clients import Writer
 from app.products.conformance.comparing import judge, named
@@ -61,7 +60,7 @@ def commit_may_be_repeated(bench: Bench) -> ConformanceFinding:
     writer.send(topic, "one")
     name = writer.transactional_id or ""
     with bench.repeating() as client:
-        batch = client.last_batch(TopicPartition(topic, 0))
+        batch = client.last_batch(Partition(topic, 0))
         writer.commit()
         if why := client.end_again(name, batch, is_commit=True):
             return broken(f"a repeated commit was rejected after it had succeeded: {why}")
@@ -126,7 +125,7 @@ def second_producer_fences_the_first(bench: Bench) -> ConformanceFinding:
 
 def stale_member_is_refused(bench: Bench) -> ConformanceFinding:
     source, sink = bench.topic("-in"), bench.topic("-out")
-    at = ClientPartition(source, 0, 1)
+    at = TopicPartition(source, 0, 1)
     member = bench.member(source)
     metadata = bench.metadata_of(member)
     bench.leave(member)

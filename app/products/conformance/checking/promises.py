@@ -6,9 +6,9 @@ A `read_committed` consumer without records proves nothing by itself. So it must
 
 from __future__ import annotations
 
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import TopicPartition
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.products.conformance.checking.bench import Bench
 from app.products.conformance.comparing import judge, named
 from app.products.conformance.durability import judge_settings
@@ -57,7 +57,7 @@ def aborted_is_never_shown(bench: Bench) -> ConformanceFinding:
 
 def offsets_with_outputs(bench: Bench) -> ConformanceFinding:
     source, sink = bench.topic("-in"), bench.topic("-out")
-    at = ClientPartition(source, 0, 1)
+    at = TopicPartition(source, 0, 1)
     writer = bench.writer()
     for is_commit in (False, True):
         writer.begin()
@@ -156,7 +156,7 @@ def both_kinds_in_one_partition(bench: Bench) -> ConformanceFinding:
 
 def retry_is_written_once(bench: Bench) -> ConformanceFinding:
     topic = bench.topic()
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     writer = bench.writer()
     writer.begin()
     writer.send(topic, "first", "second")

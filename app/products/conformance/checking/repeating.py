@@ -10,7 +10,7 @@ from kafka.protocol.producer.produce import ProduceRequest  # pyright: ignore[re
 from kafka.protocol.producer.transaction import EndTxnRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.record.default_records import DefaultRecordBatchBuilder  # pyright: ignore[reportMissingTypeStubs]
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.journals.record_batch import RecordBatch
 from app.edges.kafka.raw_client import error_of, is_transient
 from app.edges.kafka.transactions.client import TransactionClient
@@ -29,11 +29,11 @@ _DUPLICATE_SEQUENCE_NUMBER = 46
 class RepeatingClient(TransactionClient):
     """A connection to the cluster; a context manager. Its methods block."""
 
-    def last_batch(self, at: TopicPartition) -> RecordBatch:
+    def last_batch(self, at: Partition) -> RecordBatch:
         """Return the newest data batch of the partition's log, also of an open transaction."""
         position, found = 0, None
         while True:
-            self.raise_if_late(f"a batch of {at.topic}-{at.partition}")
+            self.raise_if_late(f"a batch of {at}")
             fetched = self.fetch({at: position}).get(at)
             if fetched is None:
                 continue
@@ -45,7 +45,7 @@ class RepeatingClient(TransactionClient):
                 return found
 
     def produce_again(
-        self, at: TopicPartition, batch: RecordBatch, values: Sequence[bytes], *, transactional_id: str | None
+        self, at: Partition, batch: RecordBatch, values: Sequence[bytes], *, transactional_id: str | None
     ) -> int:
         """Send the values with the batch's producer id, epoch and sequence. Return the error code, 0 for none."""
         request = produce_request(
@@ -88,7 +88,7 @@ class RepeatingClient(TransactionClient):
 
 
 def produce_request(
-    at: TopicPartition,
+    at: Partition,
     values: Sequence[bytes],
     *,
     transactional_id: str | None,

@@ -7,9 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.wiring import WiringDep
-from app.kit.access import Principal, Verb
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
@@ -23,7 +22,6 @@ from app.products.files.service.showing import FileTotals
 from app.products.files.written_file import FileFilter, WrittenFile, partition_filter
 
 router = APIRouter(prefix="/pipelines/{name}/files", tags=["files"])
-Viewer = Annotated[Principal, may(Verb.VIEW)]
 Partition = Annotated[
     list[Annotated[str, Field(max_length=4_000, pattern=r"^[^\x00=]+=[^\x00]*$")]],
     Query(

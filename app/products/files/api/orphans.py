@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.runs.api.run_schemas import Reason
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
@@ -25,7 +25,7 @@ NO_REASON = Reason()
 
 
 @router.get("", responses=refusals(404))
-async def get_orphans(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Orphans]:
+async def get_orphans(name: NameInPath, uow: Uow, _: Viewer) -> Shown[Orphans]:
     """Return the findings of the newest orphan scan, the current scan or collection, and the last collection.
 
     The newest five of each kind and end are kept.

@@ -12,7 +12,7 @@ from rich.console import Group
 from app.edges.kafka.cli.direct import answered
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.names import PipelineName
-from app.kit.cli.output import AsJson, Yes, confirm_or_exit, console, print_json
+from app.kit.cli.output import AsJson, Yes, confirm_or_exit, console, present
 from app.kit.words import size
 from app.products.files.cli.findings import shown
 from app.products.files.cli.options import ProgressLine
@@ -71,10 +71,12 @@ def collect(
                 )
                 outcome = _delete(collector, findings)
             results.append((findings, outcome))
-    if as_json:
-        print_json([_document(findings, outcome) for findings, outcome in results])
-    else:
-        console.print(Group(*(shown(findings, outcome) for findings, outcome in results)))
+    present(
+        lambda: results,
+        lambda found: Group(*(shown(findings, outcome) for findings, outcome in found)),
+        as_json=as_json,
+        document=lambda found: [_document(findings, outcome) for findings, outcome in found],
+    )
     if any(findings.missing for findings, _ in results):
         raise typer.Exit(ExitCode.FAILED)
     if any(findings.blocked for findings, _ in results):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from app.edges.kafka.cli.direct import answered
 from app.kit.cli.names import PipelineName
-from app.kit.cli.output import AsJson, ago, console, print_json, table
+from app.kit.cli.output import AsJson, ago, present, table
 from app.kit.storable import moment_of_ms
 from app.kit.words import number, size
 from app.products.files.cli.options import (
@@ -72,32 +72,27 @@ def list_(
 
         answered(look)
         finding.check()
-    if as_json:
-        print_json(
-            {
-                "pipeline": pipeline,
-                "files": finding.found,
-                "size_bytes": size_bytes,
-                "records": records,
-                "remarks": finding.remarks(),
-                "items": [_document(located) for located in found],
-            }
-        )
-        return
     shown = f"{len(found):,} of " if len(found) < finding.found else ""
-    console.print(
-        Group(
+    said = f"{shown}{finding.found:,} files, {number(records)} records, {size(size_bytes)}"
+    present(
+        lambda: found,
+        lambda files: Group(
             table(
                 ("REFERENCED", "PARTITION", "RECORDS#", "SIZE#", "CHECKPOINT#", "FILE"),
-                (_row(located) for located in found),
+                (_row(located) for located in files),
                 empty="No files: no reference was committed in this time range, or with these values.",
             ),
-            Text(
-                f"{shown}{finding.found:,} files, {number(records)} records, {size(size_bytes)}"
-                + "".join(f"\n{remark}" for remark in finding.remarks()),
-                style="dim",
-            ),
-        )
+            Text(said + "".join(f"\n{remark}" for remark in finding.remarks()), style="dim"),
+        ),
+        as_json=as_json,
+        document=lambda files: {
+            "pipeline": pipeline,
+            "files": finding.found,
+            "size_bytes": size_bytes,
+            "records": records,
+            "remarks": finding.remarks(),
+            "items": [_document(located) for located in files],
+        },
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.service import refuse_other_cluster
 from app.kit.back_off import BackOff
 from app.kit.clock import Clock
@@ -42,7 +43,7 @@ TELL_AGAIN_S = 10.0
 _ANSWER_WITHIN_S = 5.0
 BACK_OFF = BackOff(1.0, 60.0)
 
-Readings = dict[tuple[str, int], TopicReading]
+Readings = dict[Partition, TopicReading]
 
 
 class _BrokersError(Exception):
@@ -88,7 +89,7 @@ class ClusterFiles:
             connection = self._connection or await self._connect()
             for one in pipelines:
                 known = {
-                    (reading.topic, reading.partition): reading
+                    Partition(reading.topic, reading.partition): reading
                     for reading in readings.get(one.name, ())
                     if reading.kafka_cluster_id == self.cluster.kafka_cluster_id
                 }
@@ -162,7 +163,8 @@ class ClusterFiles:
         place = LogPlace(self.cluster.kafka_cluster_id, topic, described.topic_id)
         for _ in range(MOST_BATCHES):
             positions = {
-                number: asked_offset(known.get((topic, number)), described.topic_id) for number in described.partitions
+                number: asked_offset(known.get(Partition(topic, number)), described.topic_id)
+                for number in described.partitions
             }
             found = await self._asked(
                 lambda asked=positions: connection.read(topic, asked, most_messages=MOST_MESSAGES)
@@ -181,7 +183,7 @@ class ClusterFiles:
         now = self._clock.now()
         steps: list[Step] = []
         for portion in portions:
-            before = known.get((place.topic, portion.partition))
+            before = known.get(Partition(place.topic, portion.partition))
             after = moved(before, portion, place=place, now=now)
             if after != before:
                 steps.append((before, after))
@@ -191,7 +193,7 @@ class ClusterFiles:
         received = await asyncio.to_thread(receive, pipeline, place.topic, portions, now=now)
         await self._write(pipeline, steps, received)
         self._told[pipeline] = time.monotonic()
-        known |= {(after.topic, after.partition): after for _, after in steps}
+        known |= {Partition(after.topic, after.partition): after for _, after in steps}
         for before, after in steps:
             _log_step(pipeline, before, after)
         return any(before is None or before.next_offset != after.next_offset for before, after in steps)

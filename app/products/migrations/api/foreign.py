@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.clusters.store import ClusterStore
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
@@ -58,7 +58,7 @@ async def watch_foreign(
 @router.get("/foreign-migrations", responses=refusals(404))
 async def list_foreign(
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     cluster: Annotated[Name | None, Query()] = None,
     limit: Limit = 50,
 ) -> Shown[Items[ForeignMigration]]:
@@ -70,9 +70,7 @@ async def list_foreign(
 
 
 @router.get("/foreign-migrations/{migration_id}", responses=refusals(404))
-async def get_foreign(
-    migration_id: IdInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[ForeignView]:
+async def get_foreign(migration_id: IdInPath, wiring: WiringDep, _: Viewer) -> Shown[ForeignView]:
     """Get its stage, the conditions that hold by the brokers' state, and the evidence that is unavailable."""
     return await foreign.view_foreign(
         wiring.unit_of_work, wiring.part(MigrationQuestions), wiring.observations, migration_id, now=wiring.clock.now()

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer, may
 from app.core.runs.api.run_schemas import Reason
 from app.core.runs.api.runs import NO_REASON
 from app.core.runs.mode import Mode
@@ -64,7 +64,7 @@ async def start_migration(
 async def plan_migration(
     name: NameInPath,
     wiring: WiringDep,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     goal: Annotated[Mode, Query()] = Mode.V2,
 ) -> Shown[MigrationPlan]:
     """Show the preflight as of now, and each step with its usual time and its rollback. Changes nothing."""
@@ -82,7 +82,7 @@ async def plan_migration(
 @router.get("/migrations", responses=refusals(404))
 async def list_migrations(
     uow: Uow,
-    _: Annotated[Principal, may(Verb.VIEW)],
+    _: Viewer,
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
@@ -92,28 +92,26 @@ async def list_migrations(
 
 
 @router.get("/migrations/{migration_id}", responses=refusals(404))
-async def get_migration(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Migration]:
+async def get_migration(migration_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Migration]:
     """Get one migration: its stage, steps, fenced ids, and missing conditions."""
     return await asking.get_migration(uow, migration_id)
 
 
 @router.get("/migrations/{migration_id}/gate", responses=refusals(404))
-async def get_gate(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Gate:
+async def get_gate(migration_id: IdInPath, uow: Uow, _: Viewer) -> Gate:
     """Get the conditions that are checked now, as the newest check found them. Checks run every second."""
     migration = await asking.get_migration(uow, migration_id)
     return Gate(clauses=list(migration.gate))
 
 
 @router.get("/migrations/{migration_id}/evidence", responses=refusals(404))
-async def list_evidence(
-    migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Shown[Items[Evidence]]:
+async def list_evidence(migration_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Items[Evidence]]:
     """List the evidence of each gate and step, with the journal records, oldest first."""
     return Items(await asking.list_evidence(uow, migration_id))
 
 
 @router.get("/migrations/{migration_id}/alarms", responses=refusals(404))
-async def list_alarms(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Alarm]]:
+async def list_alarms(migration_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Items[Alarm]]:
     """List the migration's alerts with the processes concerned, oldest first."""
     return Items(await asking.list_alarms(uow, migration_id))
 

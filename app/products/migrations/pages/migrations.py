@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi import APIRouter, Form, Request, Response
 
-from app.core.access.signed_in import may
+from app.core.access.signed_in import Viewer
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.mode import Mode, mode_of
 from app.core.runs.service.switching import unsafe_switch
 from app.core.runs.store.runs import RunStore
 from app.core.wiring import Wiring, WiringDep
-from app.kit.access import Principal, Verb
+from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
+from app.kit.web.pages.paging import After, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.products.migrations.service import asking
 from app.products.migrations.service.viewing import view_of
@@ -25,8 +27,6 @@ from app.products.migrations.store.foreign import ForeignMigrationStore
 from app.products.migrations.store.migrations import MigrationStore
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Viewer = Annotated[Principal, may(Verb.VIEW)]
-After = Annotated[str | None, Query(max_length=1000)]
 Why = Annotated[str, Form(max_length=1000)]
 _PAGE = 25
 _LOOK_AGAIN_S = 1.0
@@ -40,7 +40,7 @@ def looking_at_list(pipeline: str | None, after: str | None = None) -> Look:
         context = {
             "pipeline": pipeline,
             "migrations": found.items,
-            "older": screen.url_of(*path, after=found.next_cursor) if found.next_cursor else None,
+            "pages": links_of(found.next_cursor, partial(screen.url_of, *path)),
             **(await _of_others(uow) if pipeline is None else await _of_pipeline(uow, pipeline)),
         }
         title = "Migrations" if pipeline is None else f"Migrations of {pipeline}"

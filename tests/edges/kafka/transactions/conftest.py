@@ -6,11 +6,11 @@ from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.core.blocked.diagnosis import Asked
-from app.core.clusters.brokers import Connection, TopicPartition
+from app.core.clusters.brokers import Connection
+from app.core.clusters.partition import Partition
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.transactions.brokers import KafkaTransactions
 from app.edges.kafka.transactions.looking import now_ms
@@ -66,11 +66,11 @@ class Scene:
         assert producer.flush(_DEADLINE_S) == 0
         return name, producer
 
-    def committed_values(self, at: TopicPartition) -> list[bytes]:
+    def committed_values(self, at: Partition) -> list[bytes]:
         """Return the records of a read_committed consumer, up to the last stable offset."""
         consumer = Consumer({**self.connection, **QUIET, "group.id": unique_name(), "enable.partition.eof": True})
         try:
-            consumer.assign([ClientPartition(at.topic, at.partition, 0)])
+            consumer.assign([TopicPartition(at.topic, at.partition, 0)])
             found: list[bytes] = []
             while True:
                 message = consumer.poll(_DEADLINE_S)

@@ -11,8 +11,8 @@ from app.core.blocked.dead_tasks import DeadEnd, DeadProducer
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service import operating
 from app.core.blocked.service.dead_tasks import end_what_is_left
-from app.core.clusters.brokers import TopicPartition
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.evidence import CommandWord, CoordinatorRecord
 from app.core.fencing.fencing_event import Confidence, FencingCause
@@ -157,7 +157,7 @@ async def test_end_is_an_event_that_says_what_the_coordinator_knew(
     await register(database, scene)
     topic, name = scene.topic(), unique_name("late")
     if is_hanging:
-        make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), name)
+        make_hanging(scene.bootstrap_servers, Partition(topic, 0), name)
     else:
         scene.leave_open(topic, transactional_id=name)
     async with database.unit_of_work() as uow:

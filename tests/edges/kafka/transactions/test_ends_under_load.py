@@ -7,12 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.core.blocked.diagnosis import AdviceVerdict, Explanation
 from app.core.blocked.service.explaining import explain_group, explain_topic
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.journals.log_look import Landmark
 from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.transactions.searching import KafkaSearch
@@ -57,7 +56,7 @@ def group(scene: Scene) -> str:
 
 def commit_the_beginning(scene: Scene, topic: str, group: str) -> None:
     consumer = Consumer({**scene.connection, **QUIET, "group.id": group})
-    consumer.commit(offsets=[ClientPartition(topic, 0, 0)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
     consumer.close()
 
 
@@ -79,7 +78,7 @@ def sentences(found: Explanation) -> str:
 
 async def test_growing_log_without_transactions_is_never_reported_as_blocked(scene: Scene, group: str) -> None:
     topic = scene.topic()
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     search, brokers = KafkaSearch(environment={}, secrets_dir=None), KafkaBrokers(environment={}, secrets_dir=None)
     commit_the_beginning(scene, topic, group)
     held: list[str] = []

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from app.core.blocked.diagnosis import AdviceVerdict, Explanation
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service.explaining import explain, explain_group, explain_topic
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.fencing.fencing_event import FencingCause
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.attempt import ConnectionAttempt
@@ -49,13 +49,13 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
         f"read_committed consumers of {topic}-0 are blocked at offset 2. 4 records are behind it, the oldest stamped"
     )
     assert f"which is {name}, ongoing for" in one.links[-1].sentence
-    assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 2
+    assert scene.committed_values(Partition(topic, 0)) == [b"plain"] * 2
 
     async def is_free() -> bool:
         return (await look(scene, topic)).verdict is AdviceVerdict.FREE
 
     await wait_for_async(is_free, 20, f"{topic} read through after the timeout")
-    assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 3
+    assert scene.committed_values(Partition(topic, 0)) == [b"plain"] * 3
     assert causes_of(ids_of(scene.bootstrap_servers)[name]) == [FencingCause.TIMEOUT]
     del producer
 
@@ -82,7 +82,7 @@ async def test_the_kind_of_a_target_is_found_out(scene: Scene) -> None:
 async def test_lag_of_a_group_is_distinguished(scene: Scene) -> None:
     """Readable now, behind an open transaction, only markers: by what was committed."""
     topic, elsewhere, group = scene.topic(), scene.topic(), unique_name("g")
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     _, done = scene.leave_open(topic, records=2)
     done.commit_transaction(20)
     commit = Writer(scene.connection)
@@ -113,7 +113,7 @@ async def test_lagging_member_and_blocked_member_are_distinguished(scene: Scene)
     scene.write(topic, records=5)
     writer = Writer(scene.connection)
     writer.begin(scene.topic(), records=1)
-    writer.send_offset(group, TopicPartition(topic, 0), 1)
+    writer.send_offset(group, Partition(topic, 0), 1)
     writer.commit()
     members = Members(scene.connection)
     members.join(group, topic, protocol="classic", client_id="slow")
@@ -130,7 +130,7 @@ async def test_pending_offset_is_led_back_to_its_transaction(scene: Scene) -> No
     scene.write(topic, records=5)
     writer = Writer(scene.connection)
     writer.begin(output, records=1)
-    writer.send_offset(group, TopicPartition(topic, 0), 3)
+    writer.send_offset(group, Partition(topic, 0), 3)
     found = await explain_group(scene.brokers, scene.connection, group, scene.asked)
     (one,) = found.partitions
     assert "A new owner of" in one.headline
@@ -148,7 +148,7 @@ async def test_pending_offset_is_led_back_to_its_transaction(scene: Scene) -> No
 
 async def test_hanging_transaction_is_what_find_hanging_calls_so(scene: Scene) -> None:
     topic = scene.topic()
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     make_hanging(scene.bootstrap_servers, at, unique_name("late"))
     name, alive = scene.leave_open(topic)
     found = await look(scene, topic)
@@ -187,7 +187,7 @@ def listed_row(known: KnownTransaction) -> dict[str, str]:
 
 async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene) -> None:
     topic = scene.topic(partitions=2)
-    at = TopicPartition(topic, 0)
+    at = Partition(topic, 0)
     name, producer = scene.leave_open(topic, records=2)
     with TransactionClient(scene.connection, ConnectionAttempt(scene.bootstrap_servers, 20)) as client:
         opened = client.open_transactions([at])[at]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.core.blocked.facts import PartitionFacts
-from app.core.clusters.brokers import TopicPartition
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.fencing_event import Confidence, FencingCause
 from app.core.fencing.record import FencingFilter, FencingRecord
@@ -122,15 +122,15 @@ async def serving(scene: Scene, database: Database, folder: Path) -> AsyncGenera
 async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
     scene: Scene, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[TopicPartition] = []
+    looked: list[Partition] = []
 
-    def look(client: SearchClient, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+    def look(client: SearchClient, partitions: Collection[Partition]) -> list[PartitionFacts]:
         looked.extend(partitions)
         return look_at_holders(client, partitions)
 
     monkeypatch.setattr(SearchClient, "look", look)
     late, long_open = scene.topic(), scene.topic()
-    at = TopicPartition(late, 0)
+    at = Partition(late, 0)
     living, alive = scene.leave_open(long_open, timeout_ms=900_000)
     owner = unique_name("late")
     await asyncio.to_thread(make_hanging, scene.bootstrap_servers, at, owner)
@@ -142,7 +142,7 @@ async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
         # The control: it stands as long, and is open for good reason.
         assert one.report.held_back >= 2
         assert at in looked
-        assert TopicPartition(long_open, 0) not in looked
+        assert Partition(long_open, 0) not in looked
         (record,) = await one.records(by=owner)
         assert (record.transaction.key, record.ended_at) == (found.key, None)
         await asyncio.to_thread(
@@ -187,7 +187,7 @@ async def test_hanging_transactions_are_found_and_an_end_by_hand_is_an_event(
 async def test_hanging_pending_offset_is_found_and_its_group_named(
     scene: Scene, database: Database, tmp_path: Path
 ) -> None:
-    at, group = TopicPartition(scene.topic(), 0), unique_name("g")
+    at, group = Partition(scene.topic(), 0), unique_name("g")
     writer = Writer(scene.connection)
     writer.begin(at.topic, records=1)
     writer.send_offset(group, at, 0)

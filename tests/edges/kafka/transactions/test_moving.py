@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from app.core.blocked.diagnosis import AdviceVerdict, diagnose_partition
 from app.core.blocked.facts import Coordinators, KnownTransaction, LogEnds, Refused
 from app.core.blocked.service.explaining import explain_topic
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import errors
@@ -56,7 +56,7 @@ async def test_transactions_that_come_and_go_while_brokers_are_asked_never_hang(
     try:
         until = time.monotonic() + _ASK_FOR_S
         while time.monotonic() < until:
-            (facts,) = await scene.brokers.look_at_partitions(scene.connection, [TopicPartition(topic, 0)])
+            (facts,) = await scene.brokers.look_at_partitions(scene.connection, [Partition(topic, 0)])
             seen[diagnose_partition(facts, await scene.asked(())).verdict] += 1
     finally:
         stop.set()
@@ -79,7 +79,7 @@ async def test_transaction_that_ends_between_two_questions_does_not_hang(
     scene: Scene, end: Callable[[Producer, float], None], by_two_answers: AdviceVerdict
 ) -> None:
     """Its leader has it open, its coordinator has not any more: by these two answers alone it would hang."""
-    at = TopicPartition(scene.topic(), 0)
+    at = Partition(scene.topic(), 0)
     name, producer = scene.leave_open(at.topic)
 
     class Slow(TransactionClient):
@@ -147,8 +147,8 @@ async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(ka
     create_topic(scene.bootstrap_servers, topic, partitions=3, replication_factor=1)
     scene.leave_open(topic)
     with TransactionClient(scene.connection, ConnectionAttempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
-        leaders = client.leaders([TopicPartition(topic, number) for number in range(3)])
-    gone = TopicPartition(topic, 1)
+        leaders = client.leaders([Partition(topic, number) for number in range(3)])
+    gone = Partition(topic, 1)
     victim = kafka_cluster3.broker(leaders[gone])
     with KafkaSearch(environment={}, secrets_dir=None).open_search(scene.connection, timeout_s=4) as search:
         there = search.all_partitions()
@@ -157,11 +157,11 @@ async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(ka
             found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
             ends = search.stable_ends(there)
             with AskedNoSecondTime(scene.connection, ConnectionAttempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
-                of_one_round = client.ends([TopicPartition(topic, number) for number in range(3)])
+                of_one_round = client.ends([Partition(topic, number) for number in range(3)])
         finally:
             victim.start()
     assert isinstance(of_one_round[gone], Refused)
-    assert isinstance(of_one_round[TopicPartition(topic, 2)], LogEnds), "time that ran out costs what was answered"
+    assert isinstance(of_one_round[Partition(topic, 2)], LogEnds), "time that ran out costs what was answered"
     assert gone not in ends.ends
     assert (topic, 2) in ends.ends
     assert ends.is_stale

@@ -9,7 +9,7 @@ from app.core.blocked.diagnosis import AdviceVerdict
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service import ending
 from app.core.blocked.service.explaining import explain_topic
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.maven import OLD_KAFKA_JARS
 from tests.edges.kafka.transactions.conftest import Scene
@@ -30,7 +30,7 @@ async def test_hanging_and_open_transactions_are_distinguished_and_ended_on_an_o
 
         held, hanging = scene.topic(), scene.topic()
         name, producer = scene.leave_open(held)
-        make_hanging(scene.bootstrap_servers, TopicPartition(hanging, 0), unique_name("late"))
+        make_hanging(scene.bootstrap_servers, Partition(hanging, 0), unique_name("late"))
         assert (await verdict(held), await verdict(hanging)) == (AdviceVerdict.WAIT, AdviceVerdict.END)
         plan = await ending.plan_ending(scene.brokers, scene.connection, hanging, 0, scene.asked)
         assert plan.target is not None
@@ -53,5 +53,5 @@ async def test_hanging_and_open_transactions_are_distinguished_and_ended_on_an_o
         await ending.end(scene.brokers, scene.connection, hanging, 0, scene.asked, planned=plan, force=False)
         await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=True)
         assert (await verdict(held), await verdict(hanging)) == (AdviceVerdict.FREE, AdviceVerdict.FREE)
-        assert scene.committed_values(TopicPartition(hanging, 0)) == []
+        assert scene.committed_values(Partition(hanging, 0)) == []
         del producer

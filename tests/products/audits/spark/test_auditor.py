@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import Filter, StepOperator, Steps
 from app.core.runs.instance import InstanceState
 from app.core.runs.observation import ProcessWord
@@ -125,7 +125,7 @@ async def test_audit_survives_the_server_that_started_it(
     await plane.registered(brokers, kafka.bootstrap_servers, name="test")
     await plane.pipeline("flights", source_topics=(source,), sink_topic=sink, group_id=source)
     connection = {"bootstrap.servers": kafka.bootstrap_servers}
-    await brokers.alter_offsets(connection, source, {TopicPartition(source, 0): 50})
+    await brokers.alter_offsets(connection, source, {Partition(source, 0): 50})
     servers = Servers(plane=plane, brokers=brokers, state_dir=tmp_path / "state", cache_dir=worker_cache)
     wish = Wish(
         window=OffsetWindow(ranges=(OffsetRange(topic=source, partition=0, start=0, end=50),)),
@@ -225,7 +225,7 @@ async def test_hourly_audit_across_a_change_of_the_filter_is_not_shown(
             writer.write(source, [id_], at_ms=at_ms, fields=fields, end="none")
             if size >= least:
                 writer.write(sink, [id_], at_ms=at_ms, fields=fields, end="none")
-    await brokers.alter_offsets({"bootstrap.servers": kafka.bootstrap_servers}, source, {TopicPartition(source, 0): 40})
+    await brokers.alter_offsets({"bootstrap.servers": kafka.bootstrap_servers}, source, {Partition(source, 0): 40})
     servers = Servers(plane=plane, brokers=brokers, state_dir=tmp_path / "state", cache_dir=worker_cache)
     auditor = servers.auditor()
     await auditor.turn()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.clusters.brokers import TopicPartition
+from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import FileSink
 from app.core.wire.file_references import encode
 from app.edges.db.database import Database
@@ -65,7 +65,7 @@ async def test_audit_of_files_has_their_roots_and_finds_the_missing_one(
         "flights", source_topics=(source,), sink_topic=sink, group_id=source, files=FileSink(root=root.as_uri())
     )
     connection = {"bootstrap.servers": kafka.bootstrap_servers}
-    await brokers.alter_offsets(connection, source, {TopicPartition(source, 0): 50})
+    await brokers.alter_offsets(connection, source, {Partition(source, 0): 50})
     servers = Servers(plane=plane, brokers=brokers, state_dir=tmp_path / "state", cache_dir=worker_cache)
     wish = Wish(
         window=OffsetWindow(ranges=(OffsetRange(topic=source, partition=0, start=0, end=50),)),

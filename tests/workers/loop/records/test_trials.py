@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.core.clusters.partition import Partition
 from workers.loop.group.membership import CommittedPosition
-from workers.loop.group.ownership import Ownership, Partition
+from workers.loop.group.ownership import Ownership
 from workers.loop.records.suspicion import Suspicion
 from workers.loop.records.trials import MOST_PASSED, UNLIMITED, Trial, read_note
 
-P: Partition = ("t", 0)
+P: Partition = Partition("t", 0)
 
 
 class Log:
@@ -195,7 +196,7 @@ def test_partition_that_comes_back_is_vetted_again() -> None:
 def test_refusal_inside_a_revoke_leaves_no_suspicion_of_revoked_partitions() -> None:
     """It would never end: the task would read a few records at a time for as long as it lives."""
     ownership = Ownership()
-    other: Partition = ("t", 1)
+    other: Partition = Partition("t", 1)
     ownership.assigned([P, other])
     suspicion = Suspicion(ownership)
     ownership.given_up([P])

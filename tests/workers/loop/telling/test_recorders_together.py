@@ -6,13 +6,14 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from app.core.clusters.partition import Partition
 from app.core.wire.offset_events import CheckpointOutcome, Event, PartitionLeaving, Teller, Telling, checkpoints_of
 from app.products.offset_log.replay import replay
 from app.products.offset_log.verdict import ContradictionKind, OffsetLogStanding, OffsetLogVerdict
 from workers.loop.group.ownership import Ownership
 from workers.loop.telling.offset_recorder import GROWS_FOR_MS, OffsetRecorder
 
-P = ("orders", 0)
+P = Partition("orders", 0)
 KEPT = 4
 LIMIT = 3
 """The limit of one report, so that several are needed."""
