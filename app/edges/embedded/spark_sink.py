@@ -1,0 +1,91 @@
+"""The jar of Spark's data source `fenceline`, compiled once from the Java sources beside `fenceline_spark`.
+
+The compiler is the pinned Eclipse compiler, which needs a Java runtime only. The jar depends on sources, PySpark and
+connector alone: the same ones give the same bytes.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pyspark
+
+from app.edges.embedded.caches import cache_dir
+from app.edges.embedded.errors import EmbeddedError
+from app.edges.embedded.java import find_java
+from app.edges.embedded.maven import ECJ_JARS, SPARK_KAFKA_JARS, ensure_jars
+from app.edges.embedded.pyspark_package import spark_home
+
+SOURCES = Path(__file__).parents[3] / "workers" / "dataframes" / "java"
+JAR_NAME = "fenceline-spark.jar"
+_SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_SOURCE_CLASS = "io.fenceline.spark.ExactlyOnceSource"
+_TIMEOUT_S = 120.0
+# The first moment that a zip archive can name, so that equal sources give equal bytes.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def ensure_sink_jar(sources: Path = SOURCES) -> Path:
+    """The compiled jar, in the cache folder; compiled if the sources, PySpark or the connector have changed.
+
+    Raises:
+        EmbeddedError: no Java, no jars, or the sources do not compile (with the compiler's output).
+    """
+    jar = cache_dir() / "spark-sink" / _fingerprint(sources) / JAR_NAME
+    if not jar.exists():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as scratch:
+            classes = Path(scratch) / "classes"
+            _compile(sources, classes)
+            packed = Path(scratch) / JAR_NAME
+            _pack(classes, packed)
+            packed.replace(jar)
+    return jar
+
+
+def spark_kafka_jars() -> list[Path]:
+    """The jars of Spark's Kafka connector, fetched where they are missing."""
+    return ensure_jars(SPARK_KAFKA_JARS)
+
+
+def _fingerprint(sources: Path) -> str:
+    digest = hashlib.sha256(f"{pyspark.__version__} {SPARK_KAFKA_JARS} {ECJ_JARS}".encode())
+    for file in sorted(sources.rglob("*.java")):
+        digest.update(f"\n{file.relative_to(sources)}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _compile(sources: Path, classes: Path) -> None:
+    (compiler,) = ensure_jars(ECJ_JARS)
+    class_path = os.pathsep.join([*map(str, spark_kafka_jars()), *map(str, sorted((spark_home() / "jars").glob("*.jar")))])
+    ended = subprocess.run(
+        [
+            *(str(find_java(may_fetch=True).executable), "-jar", str(compiler), "-17", "-proc:none", "-encoding", "UTF-8"),
+            *("-cp", class_path, "-d", str(classes), *map(str, sorted(sources.rglob("*.java")))),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    if ended.returncode != 0:
+        raise EmbeddedError(f"the sources in {sources} do not compile:\n{ended.stderr}{ended.stdout}")
+
+
+def _pack(classes: Path, jar: Path) -> None:
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+        files = {str(path.relative_to(classes)): path.read_bytes() for path in classes.rglob("*.class")}
+        files[_SERVICE] = f"{_SOURCE_CLASS}\n".encode()
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    (target / JAR_NAME).write_bytes(ensure_sink_jar().read_bytes())
