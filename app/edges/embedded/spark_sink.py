@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -37,13 +38,7 @@ def ensure_sink_jar(sources: Path = SOURCES) -> Path:
     """
     jar = cache_dir() / "spark-sink" / _fingerprint(sources) / JAR_NAME
     if not jar.exists():
-        jar.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as scratch:
-            classes = Path(scratch) / "classes"
-            _compile(sources, classes)
-            packed = Path(scratch) / JAR_NAME
-            _pack(classes, packed)
-            packed.replace(jar)
+        compile_jar(sorted(sources.rglob("*.java")), jar, services={_SERVICE: _SOURCE_CLASS})
     return jar
 
 
@@ -60,27 +55,42 @@ def _fingerprint(sources: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _compile(sources: Path, classes: Path) -> None:
+def compile_jar(
+    sources: Sequence[Path], jar: Path, *, services: Mapping[str, str], class_path: Sequence[Path] = ()
+) -> None:
+    """Compile Java sources against Spark and its Kafka connector into a jar, which appears when it is complete.
+
+    Args:
+        services: files of META-INF/services with the class that each names.
+        class_path: further jars.
+    """
+    jar.parent.mkdir(parents=True, exist_ok=True)
     (compiler,) = ensure_jars(ECJ_JARS)
-    class_path = os.pathsep.join([*map(str, spark_kafka_jars()), *map(str, sorted((spark_home() / "jars").glob("*.jar")))])
-    ended = subprocess.run(
-        [
-            *(str(find_java(may_fetch=True).executable), "-jar", str(compiler), "-17", "-proc:none", "-encoding", "UTF-8"),
-            *("-cp", class_path, "-d", str(classes), *map(str, sorted(sources.rglob("*.java")))),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    if ended.returncode != 0:
-        raise EmbeddedError(f"the sources in {sources} do not compile:\n{ended.stderr}{ended.stdout}")
+    spark = sorted((spark_home() / "jars").glob("*.jar"))
+    with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as scratch:
+        classes = Path(scratch) / "classes"
+        ended = subprocess.run(
+            [
+                *(str(find_java(may_fetch=True).executable), "-jar", str(compiler), "-17", "-proc:none"),
+                *("-encoding", "UTF-8", "-cp", os.pathsep.join(map(str, [*class_path, *spark_kafka_jars(), *spark]))),
+                *("-d", str(classes), *map(str, sources)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        if ended.returncode != 0:
+            raise EmbeddedError(f"{jar.name} does not compile:\n{ended.stderr}{ended.stdout}")
+        packed = Path(scratch) / jar.name
+        _pack(classes, services, packed)
+        packed.replace(jar)
 
 
-def _pack(classes: Path, jar: Path) -> None:
+def _pack(classes: Path, services: Mapping[str, str], jar: Path) -> None:
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         files = {str(path.relative_to(classes)): path.read_bytes() for path in classes.rglob("*.class")}
-        files[_SERVICE] = f"{_SOURCE_CLASS}\n".encode()
+        files |= {name: f"{service}\n".encode() for name, service in services.items()}
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
 
