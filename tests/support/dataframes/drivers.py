@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,10 @@ class Driver:
                 return json.loads(line.removeprefix("ANSWER "))
         raise DriverDiedError(f"the driver ended with {self.process.wait()}: {self.tail()}")
 
+    def has_answered(self) -> bool:
+        """Whether `answer` would find something at once."""
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
+
     def do(self, **order: Any) -> dict[str, Any]:
         self.begin(**order)
         return self.answer()
@@ -74,7 +79,9 @@ class Driver:
         assert "error" not in answer, answer["text"]
         return answer["progress"]
 
-    def stop_at(self, step: str, *, batch: int | None = None, writer: int | str | None = None, action: str = "kill") -> None:
+    def stop_at(
+        self, step: str, *, batch: int | None = None, writer: int | str | None = None, action: str = "kill"
+    ) -> None:
         """Order the next process of this folder that reaches the step to stop."""
         where = "-".join("any" if part is None else str(part) for part in (batch, writer))
         (self.stops / f"{step}-{where}-{action}.stop").touch()
@@ -83,7 +90,9 @@ class Driver:
         return any(self.stops.glob(f"{step}-*.reached"))
 
     def wait_until_held(self, step: str, *, deadline_s: float = 120) -> None:
-        wait_for(lambda: self.has_reached(step) or self.process.poll() is not None, deadline_s, f"{step}\n{self.tail()}")
+        wait_for(
+            lambda: self.has_reached(step) or self.process.poll() is not None, deadline_s, f"{step}\n{self.tail()}"
+        )
         assert self.process.poll() is None, self.tail()
 
     def release(self) -> None:
@@ -96,7 +105,9 @@ class Driver:
 
     def kill(self) -> None:
         """kill -9 of driver and JVM."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        # The group is gone where driver and JVM have ended.
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -128,6 +139,7 @@ def driver(
         "spark.local.dir": str(folder / "spark"),
         **(conf or {}),
     }
+    conf_arguments = [f"--conf {key}={json.dumps(value)}" for key, value in settings.items()]
     environment = {
         **os.environ,
         "JAVA_HOME": str(find_java(may_fetch=False).home),
@@ -135,7 +147,7 @@ def driver(
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT / "workers" / "dataframes"),
         "FENCELINE_TEST_STOPS": str(stops),
-        "PYSPARK_SUBMIT_ARGS": " ".join([*(f"--conf {key}={json.dumps(value)}" for key, value in settings.items()), "pyspark-shell"]),
+        "PYSPARK_SUBMIT_ARGS": " ".join([*conf_arguments, "pyspark-shell"]),
     }
     with log.open("w") as errors:
         process = subprocess.Popen(
@@ -160,7 +172,9 @@ def stop_jar() -> Path:
     """The jar that carries out orders to stop."""
     folder = Path(tempfile.mkdtemp(prefix="fenceline-stops-"))
     jar = folder / "stops.jar"
-    compile_jar([_STOPS_SOURCE / "StopAtStep.java"], jar, services={_LISTENER: "StopAtStep"}, class_path=[ensure_sink_jar()])
+    compile_jar(
+        [_STOPS_SOURCE / "StopAtStep.java"], jar, services={_LISTENER: "StopAtStep"}, class_path=[ensure_sink_jar()]
+    )
     return jar
 
 

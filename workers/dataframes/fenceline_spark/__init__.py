@@ -8,7 +8,7 @@
         df, topic="per-carrier", bootstrap_servers="localhost:9092", name="delays-by-carrier", checkpoint="s3a://…"
     ).start()
 
-The work is done by a Spark data source in Java, `format("fenceline")`, whose jar is part of this package. It commits the
+A Spark data source in Java, `format("fenceline")`, does the work; its jar is part of this package. It commits the
 number of each micro-batch as a group offset in the same Kafka transaction as the batch's rows. Every refusal is a
 `pyspark.errors.IllegalArgumentException` that says what is wrong and what to do next.
 """

@@ -107,9 +107,7 @@ def settle(
     _operations(spark).settle(given, committed, reason)
 
 
-def _options(
-    bootstrap_servers: str, name: str, topic: str, options: Mapping[str, str] | None
-) -> dict[str, str]:
+def _options(bootstrap_servers: str, name: str, topic: str, options: Mapping[str, str] | None) -> dict[str, str]:
     return {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "name": name, "markerTopic": topic}
 
 
@@ -119,8 +117,9 @@ def _operations(spark: "SparkSession") -> Any:
         raise TypeError("this function needs a session of classic Spark; Spark Connect has no access to its JVM.")
     operations = jvm.io.fenceline.spark.Operations
     if not callable(operations):
-        raise LookupError(
+        raise LookupError(  # noqa: TRY004 - py4j gives a package for a class that is missing
             f'Spark does not have the jar of format("{FORMAT}"). Build the session with'
-            " fenceline_spark.configure(SparkSession.builder), or give spark-submit the jars of `python -m fenceline_spark`."
+            " fenceline_spark.configure(SparkSession.builder), or give spark-submit the options that"
+            " `python -m fenceline_spark` prints."
         )
     return operations
