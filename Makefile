@@ -12,7 +12,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 # As pip does: behind a company's certificate authority the system's certificates are the right ones.
 export UV_SYSTEM_CERTS ?= 1
 
-.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock spark-wheel bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -87,6 +87,10 @@ numbers: $(STAMP) ## Generate docs/measured/faults.md and file-faults.md from th
 standstill: $(STAMP) ## Recovery times after the loss of an instance, against their bounds (ARGS=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite.recovery $(ARGS)
+
+spark-wheel: $(STAMP) | $(UV) ## The package fenceline-spark with its jar, into dist/
+	$(BIN)/python -m app.edges.embedded.spark_sink workers/dataframes/fenceline_spark/jars
+	$(UV) build --quiet --wheel --out-dir dist workers/dataframes
 
 lint: $(STAMP) ## ruff, pyright, import-linter, and the texts (docs/glossary.md)
 	$(BIN)/ruff check .

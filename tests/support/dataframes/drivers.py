@@ -67,6 +67,7 @@ class Driver:
 
     def has_answered(self) -> bool:
         """Whether `answer` would find something at once."""
+        assert self.process.stdout is not None
         return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def do(self, **order: Any) -> dict[str, Any]:

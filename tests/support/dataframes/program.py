@@ -95,9 +95,9 @@ class RunningTotal(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         schema = StructType([StructField("n", LongType()), StructField("delay", LongType())])
-        self.total = handle.getValueState("total", schema)
+        self.total: Any = handle.getValueState("total", schema)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
         n, delay = self.total.get() if self.total.exists() else (0, 0)
         for row in rows:
             n, delay = n + 1, delay + row.delay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer
@@ -44,12 +44,12 @@ def wait_until_empty(job: Job) -> None:
     """Until the session of the killed driver has ended."""
     admin = AdminClient({"bootstrap.servers": job.bootstrap_servers, **QUIET})
 
-    def state() -> Any:
+    def is_empty() -> bool:
         # The admin client's futures have no type for their result.
-        described: Any = admin.describe_consumer_groups([job.name])[job.name].result(30)  # pyright: ignore[reportUnknownMemberType]
+        described: Any = cast(Any, admin).describe_consumer_groups([job.name])[job.name].result(30)
         return described.state.name == "EMPTY"
 
-    wait_for(state, 60, f"group {job.name} is empty")
+    wait_for(is_empty, 60, f"group {job.name} is empty")
 
 
 SHORT_SESSION = {"options": {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1000"}}

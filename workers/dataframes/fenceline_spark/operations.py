@@ -1,4 +1,4 @@
-"""What an operator does after a refusal: look at markers, settle a batch in doubt, begin anew."""
+"""Commands after a refusal: show markers, settle a batch of unknown outcome, start over."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def settle(
     writers: int = 1,
     options: Mapping[str, str] | None = None,
 ) -> None:
-    """Record whether the checkpoint's batch in doubt is in Kafka, where its markers have expired.
+    """Record whether the checkpoint's newest batch is in Kafka, where its markers have expired.
 
     A wrong answer loses the batch, or repeats it. A marker that is there is never overwritten.
 

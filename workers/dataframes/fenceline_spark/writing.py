@@ -32,7 +32,7 @@ def exactly_once(
         checkpoint: checkpoint location of the query, of this query only.
         topic: where rows go that name no topic themselves. Without it, give `markerTopic` in `options`.
         writers: 1: a batch is one transaction, and rows need not be deterministic. More: each writer has the rows of
-            its keys, and its share is one transaction; a batch that is computed again must have the same keys.
+            its keys, in a transaction of its own. A batch that is computed again must have the same keys.
         output_mode: `append`, `update`, or `complete`, which writes all rows again in every batch.
         options: further options of the sink: `kafka.…` for Kafka's clients, `groupId`, `markerTopic`,
             `transactionalIdPrefix`.

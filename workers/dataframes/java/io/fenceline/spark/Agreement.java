@@ -26,7 +26,7 @@ record Agreement(long batch, int writers) {
     long planned = progress.planned();
     long finished = progress.finished();
     if (markers.isEmpty()) {
-      if (progress.hasBatchInDoubt()) {
+      if (progress.hasUnfinishedBatch()) {
         throw new Refusal(
             "batch " + planned + " of " + name + " may or may not be in Kafka: its markers have expired or were deleted."
                 + " Look for its rows in the topic, then record the answer with fenceline_spark.settle(…, committed=…).");
@@ -42,9 +42,9 @@ record Agreement(long batch, int writers) {
     }
     refuseLostBatches(name, finished, markers);
     refuseAnotherPlan(name, checkpoint, newest, markers, planOf);
-    boolean isStarted = newest == planned && progress.hasBatchInDoubt();
+    boolean isStarted = newest == planned && progress.hasUnfinishedBatch();
     int writers = isStarted ? first(of(newest, markers)).writers() : 0;
-    return new Agreement(progress.hasBatchInDoubt() ? planned : planned + 1, writers);
+    return new Agreement(progress.hasUnfinishedBatch() ? planned : planned + 1, writers);
   }
 
   private static void refuseAnotherQuery(
@@ -56,13 +56,13 @@ record Agreement(long batch, int writers) {
       String what = progress.query() == null ? "is new or was deleted" : "is of query " + progress.query();
       throw new Refusal(
           "checkpoint " + checkpoint + " " + what + ", but " + name + " has written batch " + marker.batch() + " as query "
-              + marker.query() + ". Give the checkpoint of that query, another name, or begin anew: fenceline_spark.start_over(…).");
+              + marker.query() + ". Give the checkpoint of that query, another name, or start over: fenceline_spark.start_over(…).");
     }
   }
 
   private static void refuseLostBatches(String name, long finished, SortedMap<Integer, Marker> markers) {
     SortedMap<Integer, Marker> last = of(finished, markers);
-    // Without a marker of the finished batch, all of its writers have gone on to the batch in doubt.
+    // Without a marker of the finished batch, all of its writers have gone on to the unfinished batch.
     SortedMap<Integer, Marker> known = last.isEmpty() ? of(finished + 1, markers) : last;
     int writers = known.isEmpty() ? 1 : first(known).writers();
     for (int writer = 0; writer < writers; writer++) {
@@ -71,7 +71,7 @@ record Agreement(long batch, int writers) {
         throw new Refusal(
             "Kafka is behind the checkpoint: batch " + finished + " of " + name + " is finished, but the newest batch of writer " + writer
                 + " is " + (marker == null ? "unknown" : marker.batch()) + ". The cluster has lost transactions, or offsets of the group"
-                + " were reset. Compare the topic with its input, then begin anew: fenceline_spark.start_over(…).");
+                + " were reset. Compare the topic with its input, then start over: fenceline_spark.start_over(…).");
       }
     }
   }
@@ -91,7 +91,7 @@ record Agreement(long batch, int writers) {
     if (plans.size() > 1 || !plans.first().equals(planned)) {
       throw new Refusal(
           "batch " + newest + " of " + name + " was written with other offsets than those in checkpoint " + checkpoint
-              + ": its file offsets/" + newest + " was replaced. Restore the checkpoint, or begin anew: fenceline_spark.start_over(…).");
+              + ": its file offsets/" + newest + " was replaced. Restore the checkpoint, or start over: fenceline_spark.start_over(…).");
     }
   }
 

@@ -45,7 +45,7 @@ final class Checkpoint {
    * @param finished newest batch in the commit log, or -1
    */
   record Progress(String query, long planned, long finished) {
-    boolean hasBatchInDoubt() {
+    boolean hasUnfinishedBatch() {
       return planned > finished;
     }
   }

@@ -56,7 +56,7 @@ public final class Operations {
     overwrite(sink, reason, (markers, writer) -> Marker.beforeFirst(sink.writers()));
   }
 
-  /** Record whether the checkpoint's batch in doubt is in Kafka, where its markers are gone. */
+  /** Record whether the checkpoint's newest batch is in Kafka, where its markers are gone. */
   public static void settle(Map<String, String> options, boolean isCommitted, String reason) {
     SinkOptions sink = optionsOf(options);
     if (sink.checkpoint() == null) {
@@ -64,8 +64,8 @@ public final class Operations {
     }
     Checkpoint checkpoint = new Checkpoint(sink.checkpoint(), SparkSession.active().sparkContext().hadoopConfiguration());
     Checkpoint.Progress progress = checkpoint.progress();
-    if (!progress.hasBatchInDoubt()) {
-      throw new Refusal("no batch of checkpoint " + checkpoint + " is in doubt: batch " + progress.finished() + " is finished. Start the query.");
+    if (!progress.hasUnfinishedBatch()) {
+      throw new Refusal("every batch of checkpoint " + checkpoint + " is finished: batch " + progress.finished() + " is the newest. Start the query.");
     }
     long batch = isCommitted ? progress.planned() : progress.finished();
     Marker settled =

@@ -193,8 +193,9 @@ final class Run {
     return found;
   }
 
-  /** All writers of the batch have committed. */
+  /** All writers of the batch have committed. A driver that was replaced meanwhile leaves the checkpoint to the newer one. */
   synchronized void ended(long batch, Iterable<ShareWriter.Committed> shares) {
+    claim.member();
     for (ShareWriter.Committed share : shares) {
       written += share.rows();
       drained += share.isDrained() ? 1 : 0;

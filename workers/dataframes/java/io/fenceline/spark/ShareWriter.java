@@ -48,9 +48,9 @@ final class ShareWriter implements DataWriter<InternalRow> {
       Producers.Lease lease = Producers.take(batch, writer);
       producer = lease.producer();
       Marker marker = lease.isNew() ? marker() : null;
+      Step.READY.reached(batch.number(), writer);
       isDrained = batch.isCommittedBy(writer, marker);
       drainedShare = isDrained ? marker.share() : null;
-      Step.READY.reached(batch.number(), writer);
       if (!isDrained) {
         producer.beginTransaction();
         producer.sendOffsetsToTransaction(batch.offsetsOf(writer, Marker.NO_QUERY), batch.member().toMetadata());
