@@ -206,7 +206,7 @@ def test_record_that_a_file_lacks_or_has_twice_stops_the_pipeline(
     )
     found = stopped(pipeline, caplog)
     assert (found.missing, found.too_many) == (dropped, doubled)
-    assert f"{len(dropped)} are missing" in found.message
+    assert f"{len(dropped)} of 200 ids are missing" in found.message
     assert f"{len(doubled)} are too many" in found.message
 
 

@@ -49,7 +49,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
     other = find_server(settings.server_file)
     if other is not None:
         raise StartError(
-            f"Fenceline server {other.pid} ({other.users_url}) uses {settings.state_dir} already: end it, "
+            f"the Fenceline server with pid {other.pid} ({other.users_url}) uses {settings.state_dir} already: end it, "
             "or set FENCELINE_STATE_DIR to another folder"
         )
     async with AsyncExitStack() as stack:

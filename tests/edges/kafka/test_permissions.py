@@ -397,7 +397,7 @@ def _missing(acl: Acl) -> str:
         return f"left behind: {acl.resource.lower()} fenceline-conformance"
     operation = {"DESCRIBE_CONFIGS": "DescribeConfigs"}.get(acl.operation, acl.operation.title())
     resource = {"TRANSACTIONAL_ID": "transactional ids"}.get(acl.resource, f"{acl.resource.lower()}s")
-    return f"right {operation} on {resource} that begin with fenceline-conformance"
+    return f"permission {operation} on {resource} that begin with fenceline-conformance"
 
 
 def test_every_part_of_the_page_is_used_here() -> None:
