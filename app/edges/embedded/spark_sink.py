@@ -13,8 +13,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pyspark
-
 from app.edges.embedded.caches import cache_dir
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.java import find_java
@@ -48,7 +46,7 @@ def spark_kafka_jars() -> list[Path]:
 
 
 def _fingerprint(sources: Path) -> str:
-    digest = hashlib.sha256(f"{pyspark.__version__} {SPARK_KAFKA_JARS} {ECJ_JARS}".encode())
+    digest = hashlib.sha256(f"{SPARK_KAFKA_JARS} {ECJ_JARS}".encode())
     for file in sorted(sources.rglob("*.java")):
         digest.update(f"\n{file.relative_to(sources)}\n".encode())
         digest.update(file.read_bytes())
