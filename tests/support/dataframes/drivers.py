@@ -118,6 +118,7 @@ def driver(
     *,
     stops: Path | None = None,
     sink_jar: Path | None = None,
+    jars: Sequence[Path] = (),
     master: str = "local[2]",
     conf: Mapping[str, str] | None = None,
 ) -> Generator[Driver]:
@@ -127,16 +128,16 @@ def driver(
         folder: for its log and Spark's files.
         stops: folder of orders to stop; one for each driver by default.
         sink_jar: a mutated sink.
+        jars: further jars of driver and executors.
     """
     folder = Path(tempfile.mkdtemp(prefix="driver-", dir=folder))
     stops = stops or folder / "stops"
     stops.mkdir(exist_ok=True)
     log = folder / "driver.log"
-    jars = [*spark_kafka_jars(), sink_jar or ensure_sink_jar(), stop_jar()]
     settings = {
         **_SPARK,
         "spark.master": master,
-        "spark.jars": ",".join(map(str, jars)),
+        "spark.jars": ",".join(map(str, [*spark_kafka_jars(), sink_jar or ensure_sink_jar(), stop_jar(), *jars])),
         "spark.local.dir": str(folder / "spark"),
         **(conf or {}),
     }
