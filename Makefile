@@ -64,7 +64,7 @@ test-all: $(STAMP) ## Every test, nothing sampled: hours; results in tests/resul
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --all --results=tests/results/all.json $(ARGS)
 
-faults: $(STAMP) ## A fault run with its verdict, added to tests/results (SEED=…, MINUTES=…, STAGE=spark or files, GUARANTEE=exactly_once)
+faults: $(STAMP) ## A fault run with its verdict, added to tests/results (SEED=…, MINUTES=…, STAGE=spark, files or dataframes, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
 
@@ -83,6 +83,7 @@ zombies: $(STAMP) ## Zombies in each stage of a migration, and after the switch 
 numbers: $(STAMP) ## Generate docs/measured/faults.md and file-faults.md from the results of `make faults`
 	$(BIN)/python -m tests.fault_suite.page
 	$(BIN)/python -m tests.fault_suite.file_page
+	$(BIN)/python -m tests.fault_suite.dataframes.page
 
 standstill: $(STAMP) ## Recovery times after the loss of an instance, against their bounds (ARGS=…)
 	$(BIN)/fenceline doctor --for tests

@@ -101,6 +101,12 @@ class Driver:
         for held in self.stops.glob("*-hold.reached"):
             held.with_suffix(".go").touch()
 
+    def forget_stops(self) -> None:
+        """Withdraw orders that were not carried out, and forget those that were."""
+        for file in self.stops.glob("*"):
+            if not file.name.endswith("-hold.reached"):
+                file.unlink(missing_ok=True)
+
     def tail(self) -> str:
         return self._log.read_text(errors="replace")[-6000:]
 
@@ -121,6 +127,7 @@ def driver(
     jars: Sequence[Path] = (),
     master: str = "local[2]",
     conf: Mapping[str, str] | None = None,
+    stops_in_executors: bool = False,
 ) -> Generator[Driver]:
     """A driver with its Spark session; it is killed at the latest when this is left.
 
@@ -129,6 +136,7 @@ def driver(
         stops: folder of orders to stop; one for each driver by default.
         sink_jar: a mutated sink.
         jars: further jars of driver and executors.
+        stops_in_executors: executors carry out orders to stop, too; in local mode the driver is the only one.
     """
     folder = Path(tempfile.mkdtemp(prefix="driver-", dir=folder))
     stops = stops or folder / "stops"
@@ -139,6 +147,7 @@ def driver(
         "spark.master": master,
         "spark.jars": ",".join(map(str, [*spark_kafka_jars(), sink_jar or ensure_sink_jar(), stop_jar(), *jars])),
         "spark.local.dir": str(folder / "spark"),
+        **({"spark.executorEnv.FENCELINE_TEST_STOPS": str(stops)} if stops_in_executors else {}),
         **(conf or {}),
     }
     conf_arguments = [f"--conf {key}={json.dumps(value)}" for key, value in settings.items()]

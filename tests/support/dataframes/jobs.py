@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from confluent_kafka import Producer
+
 from tests.support.dataframes.drivers import Driver, DriverDiedError
+from tests.support.quiet import QUIET
 from tests.support.verifier import read_all
 
 EVENTS = 4000
@@ -39,6 +43,20 @@ class Job(NamedTuple):
 
     def rows(self, topic: str | None = None) -> Rows:
         return Counter((found.key, found.value) for found in read_all(self.bootstrap_servers, topic or self.topic))
+
+
+def write_events(bootstrap_servers: str, topic: str, count: int) -> None:
+    """Write so many events to a topic of four partitions, ten for each second of event time."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **QUIET})
+    for number in range(count):
+        event = {
+            "id": number,
+            "carrier": CARRIERS[number % 7 % 4],
+            "delay": number % 61 - 20,
+            "t": 1_700_000_000 + number // 10,
+        }
+        producer.produce(topic, key=str(number % 97).encode(), value=json.dumps(event).encode(), partition=number % 4)
+    assert producer.flush(30) == 0
 
 
 def comparable(kind: str, rows: Rows) -> Rows:

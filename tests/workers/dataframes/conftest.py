@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from app.edges.embedded.kafka import KafkaCluster
 from tests.support.dataframes.drivers import Driver, driver
-from tests.support.dataframes.jobs import CARRIERS, EVENTS, Job, Rows, comparable
-from tests.support.quiet import QUIET
+from tests.support.dataframes.jobs import EVENTS, Job, Rows, comparable, write_events
 from tests.support.topics import create_topic, unique_name
 
 
@@ -49,16 +46,7 @@ def events(kafka: KafkaCluster) -> str:
     """A topic of EVENTS events over four partitions, ten a second of event time."""
     topic = unique_name("events")
     create_topic(kafka.bootstrap_servers, topic, partitions=4)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-    for number in range(EVENTS):
-        event = {
-            "id": number,
-            "carrier": CARRIERS[number % 7 % 4],
-            "delay": number % 61 - 20,
-            "t": 1_700_000_000 + number // 10,
-        }
-        producer.produce(topic, key=str(number % 97).encode(), value=json.dumps(event).encode(), partition=number % 4)
-    assert producer.flush(30) == 0
+    write_events(kafka.bootstrap_servers, topic, EVENTS)
     return topic
 
 

@@ -22,6 +22,8 @@ def conf_of(s3: S3) -> dict[str, str]:
         "spark.hadoop.fs.s3a.endpoint": s3.url,
         "spark.hadoop.fs.s3a.endpoint.region": REGION,
         "spark.hadoop.fs.s3a.path.style.access": "true",
+        # moto's server answers 100 as if it were the end of the request.
+        "spark.hadoop.fs.s3a.connection.expect.continue": "false",
         "spark.hadoop.fs.s3a.access.key": CREDENTIALS["key"],
         "spark.hadoop.fs.s3a.secret.key": CREDENTIALS["secret"],
     }
