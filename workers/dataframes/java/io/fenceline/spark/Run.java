@@ -215,6 +215,11 @@ final class Run {
     return found;
   }
 
+  @Override
+  public String toString() {
+    return "fenceline " + options.name();
+  }
+
   private static String property(String key) {
     SparkContext context = SparkSession.active().sparkContext();
     return context.getLocalProperty(key);

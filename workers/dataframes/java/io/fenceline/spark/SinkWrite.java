@@ -94,6 +94,11 @@ final class SinkWrite implements RequiresDistributionAndOrdering {
     public void abort(long epochId, WriterCommitMessage[] messages) {
       // Each writer has aborted its own transaction; what some have committed stays, and is drained when the batch is repeated.
     }
+
+    @Override
+    public String toString() {
+      return run.toString();
+    }
   }
 
   private record Factory(Batch batch) implements StreamingDataWriterFactory, DataWriterFactory {
