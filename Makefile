@@ -12,7 +12,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 # As pip does: behind a company's certificate authority the system's certificates are the right ones.
 export UV_SYSTEM_CERTS ?= 1
 
-.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock spark-wheel bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,7 +64,7 @@ test-all: $(STAMP) ## Every test, nothing sampled: hours; results in tests/resul
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --all --results=tests/results/all.json $(ARGS)
 
-faults: $(STAMP) ## A fault run with its verdict, added to tests/results (SEED=…, MINUTES=…, STAGE=spark or files, GUARANTEE=exactly_once)
+faults: $(STAMP) ## A fault run with its verdict, added to tests/results (SEED=…, MINUTES=…, STAGE=spark, files or dataframes, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
 
@@ -83,10 +83,15 @@ zombies: $(STAMP) ## Zombies in each stage of a migration, and after the switch 
 numbers: $(STAMP) ## Generate docs/measured/faults.md and file-faults.md from the results of `make faults`
 	$(BIN)/python -m tests.fault_suite.page
 	$(BIN)/python -m tests.fault_suite.file_page
+	$(BIN)/python -m tests.fault_suite.dataframes.page
 
 standstill: $(STAMP) ## Recovery times after the loss of an instance, against their bounds (ARGS=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite.recovery $(ARGS)
+
+spark-wheel: $(STAMP) | $(UV) ## The package fenceline-spark with its jar, into dist/
+	$(BIN)/python -m app.edges.embedded.spark_sink workers/dataframes/fenceline_spark/jars
+	$(UV) build --quiet --wheel --out-dir dist workers/dataframes
 
 lint: $(STAMP) ## ruff, pyright, import-linter, and the texts (docs/glossary.md)
 	$(BIN)/ruff check .

@@ -33,7 +33,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from app.core.clusters.partition import Partition
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.embedded.maven import ensure_jars
+from app.edges.embedded.maven import SPARK_KAFKA_JARS, ensure_jars
 from app.products.audits.wire import AuditOrder
 from bench.audit import environment
 from bench.audit_topics import DOUBLED, LOST, SINK, SOURCE, fill, specification
@@ -46,7 +46,6 @@ from workers.audit.resolving import resolve
 from workers.audit.splits import Split, SplitPlan, splits_of
 from workers.spark import audit_job
 
-CONNECTOR_JARS = "spark-sql-kafka-4.2.0"
 Found = dict[str, float]
 
 
@@ -249,7 +248,7 @@ def a_session() -> SparkSession:
 
 
 def in_a_process(way: str, bootstrap_servers: str, ids: int) -> Any:
-    jars = [str(jar) for jar in ensure_jars(CONNECTOR_JARS)] if way in ("connector", "isolation") else []
+    jars = [str(jar) for jar in ensure_jars(SPARK_KAFKA_JARS)] if way in ("connector", "isolation") else []
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told.json"
         argv = [sys.executable, "-m", "bench.audit_readers", "--way", way, "--ids", str(ids)]

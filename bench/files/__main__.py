@@ -32,7 +32,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from app.core.pipelines.pipeline import ByDate, ByField, ByHour, FileSink, SparkSettings
 from app.edges.embedded.java import find_java
 from app.edges.embedded.kafka import Jvm, KafkaCluster
-from app.edges.embedded.maven import ensure_jars
+from app.edges.embedded.maven import SPARK_KAFKA_JARS, ensure_jars
 from app.edges.embedded.spark import SparkCluster
 from bench.identity_loop import PARTITIONS, create_topics, definition, spark_instance
 from bench.machine import keep, machine
@@ -211,7 +211,7 @@ def ours(kafka: KafkaCluster, spark: SparkCluster, source: str, sink: str, folde
 
 
 def sparks(kafka: KafkaCluster, source: str, folder: Path, seconds: float) -> Any:
-    jars = ",".join(str(jar) for name in ("spark-sql-kafka-4.2.0", "spark-avro-4.2.0") for jar in ensure_jars(name))
+    jars = ",".join(str(jar) for name in (SPARK_KAFKA_JARS, "spark-avro-4.2.0") for jar in ensure_jars(name))
     program = str(Path(__file__).parent / "spark_avro.py")
     environment = {
         **os.environ,

@@ -29,7 +29,7 @@ from app.core.pipelines.pipeline import (
     Transform,
 )
 from app.edges.embedded.java import find_java
-from app.edges.embedded.maven import ensure_jars
+from app.edges.embedded.maven import SPARK_KAFKA_JARS, ensure_jars
 from app.edges.embedded.spark import SparkCluster
 from bench.identity_loop import spark_instance
 from bench.peers.bare import bare_tasks
@@ -166,7 +166,7 @@ def spark_sink(*, at_its_best: bool = True) -> Start:
 
     @contextmanager
     def start(place: Place, work: Work, source: str, sink: str) -> Generator[Check]:
-        jars = ",".join(str(jar) for jar in ensure_jars("spark-sql-kafka-4.2.0"))
+        jars = ",".join(str(jar) for jar in ensure_jars(SPARK_KAFKA_JARS))
         folder = place.folder / "structured"
         folder.mkdir()
         arguments = [place.bootstrap_servers, source, sink, str(work.tasks), work.compression, str(folder), jars]

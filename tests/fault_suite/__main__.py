@@ -12,6 +12,8 @@ import msgspec
 
 from app.core.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite import file_ledger, ledger
+from tests.fault_suite.dataframes import ledger as dataframe_ledger
+from tests.fault_suite.dataframes.run import run_dataframes
 from tests.fault_suite.file_run import run_files
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.run import end_when_told, finish, new_folder, run_on
@@ -27,9 +29,9 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=None, help="not more than so many")
     parser.add_argument(
         "--stage",
-        choices=["tasks", "spark", "files"],
+        choices=["tasks", "spark", "files", "dataframes"],
         default="tasks",
-        help="tasks of the loop alone, all of a pipeline, or tasks that write files into a bad store",
+        help="tasks of the loop, a whole pipeline, tasks that write files, or queries with DataFrames",
     )
     parser.add_argument("--brokers", type=int, choices=[1, 3], default=3, help="how many (3); under Spark always 3")
     parser.add_argument("--only", type=Kind, nargs="+", default=None, help="these kinds of faults, and no others")
@@ -69,6 +71,8 @@ def main() -> int:
     say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")
     if chosen.stage == "files":
         return _over_files(chosen, seed, folder)
+    if chosen.stage == "dataframes":
+        return _over_dataframes(chosen, seed, folder)
     entry = run_on(
         _stage(chosen, seed, folder),
         seed=seed,
@@ -97,6 +101,20 @@ def _over_files(chosen: argparse.Namespace, seed: int, folder: Path) -> int:
         protocol=chosen.protocol,
     )
     file_ledger.append(found)
+    sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    if not found.is_exact:
+        say(f"failed: {found.failure}\nsee {folder}")
+        return 1
+    if not chosen.keep:
+        shutil.rmtree(folder)
+    return 0
+
+
+def _over_dataframes(chosen: argparse.Namespace, seed: int, folder: Path) -> int:
+    has_marker = chosen.guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
+    found = run_dataframes(seed, folder, minutes=chosen.minutes, at_most=chosen.faults, has_marker=has_marker)
+    if has_marker:
+        dataframe_ledger.append(found)
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
     if not found.is_exact:
         say(f"failed: {found.failure}\nsee {folder}")

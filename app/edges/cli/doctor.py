@@ -17,8 +17,9 @@ from app.core.allow_lists.spark_master import DEFAULT_WEB_PORT, SparkMasterError
 from app.edges.embedded.doctor import DoctorFinding, DoctorVerdict, Machine, Purpose, examine, is_enough
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.java import find_java
-from app.edges.embedded.maven import KAFKA_JARS, ensure_jars
+from app.edges.embedded.maven import ECJ_JARS, KAFKA_JARS, SPARK_KAFKA_JARS, ensure_jars
 from app.edges.embedded.progress import shown_progress
+from app.edges.embedded.spark_sink import ensure_sink_jar
 from app.kit.cli.client import settings_or_exit
 from app.kit.cli.errors import CommandError
 from app.kit.cli.meanwhile import saying_that_it_waits
@@ -82,7 +83,9 @@ def _fetch(console: Console) -> list[str]:
     try:
         find_java(may_fetch=True)
         with shown_progress(console) as on_progress:
-            ensure_jars(KAFKA_JARS, on_progress=on_progress)
+            for manifest in (KAFKA_JARS, SPARK_KAFKA_JARS, ECJ_JARS):
+                ensure_jars(manifest, on_progress=on_progress)
+        ensure_sink_jar()
     except EmbeddedError as error:
         return [str(error)]
     return []

@@ -19,7 +19,14 @@ from app.edges.embedded import unprivileged
 from app.edges.embedded.caches import cache_dir
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.java import REQUIRED_MODULE, Java, JavaMissingError, drivers_java, install_line, search_java
-from app.edges.embedded.maven import KAFKA_JARS, KAFKA_VERSION, missing_jars, read_manifest
+from app.edges.embedded.maven import (
+    KAFKA_JARS,
+    KAFKA_VERSION,
+    SPARK_KAFKA_JARS,
+    SPARK_KAFKA_VERSION,
+    missing_jars,
+    read_manifest,
+)
 from app.edges.embedded.ports import accepts_connections
 from app.edges.embedded.postgres import postgres_binaries
 from app.edges.embedded.pyspark_package import spark_home
@@ -83,7 +90,9 @@ def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Doc
     runs_spark_here = bool(wanted & {Purpose.DEMO, Purpose.TESTS})
     findings = [_python()]
     if runs_spark_here:
-        findings += [_java(machine.environ), _bash(machine.environ), _package("Spark", "pyspark", spark_home), _jars()]
+        findings += [_java(machine.environ), _bash(machine.environ), _package("Spark", "pyspark", spark_home)]
+        findings.append(_jars("Kafka", KAFKA_JARS, KAFKA_VERSION))
+        findings.append(_jars("Kafka connector", SPARK_KAFKA_JARS, SPARK_KAFKA_VERSION))
     if Purpose.SERVE in wanted:
         findings += _of_drivers(machine, is_java_known=runs_spark_here)
     findings.append(_postgres(machine.database_url))
@@ -183,18 +192,18 @@ def _package(name: str, package: str, locate: Callable[[], Path]) -> DoctorFindi
     return DoctorFinding(name, DoctorVerdict.FOUND, f"{importlib.metadata.version(package)} ({where})")
 
 
-def _jars() -> DoctorFinding:
-    total = len(read_manifest(KAFKA_JARS))
-    missing = len(missing_jars(KAFKA_JARS))
-    where = cache_dir() / "jars" / KAFKA_JARS
+def _jars(name: str, manifest: str, version: str) -> DoctorFinding:
+    total = len(read_manifest(manifest))
+    missing = len(missing_jars(manifest))
+    where = cache_dir() / "jars" / manifest
     if missing:
         return DoctorFinding(
-            "Kafka",
+            name,
             DoctorVerdict.LATER,
-            f"{KAFKA_VERSION}: {total - missing} of {total} jars are in {where}; the first start downloads the rest",
+            f"{version}: {total - missing} of {total} jars are in {where}; the first start downloads the rest",
             "fenceline doctor --fetch",
         )
-    return DoctorFinding("Kafka", DoctorVerdict.FOUND, f"{KAFKA_VERSION}, {total} jars, checksums right ({where})")
+    return DoctorFinding(name, DoctorVerdict.FOUND, f"{version}, {total} jars, checksums right ({where})")
 
 
 def _postgres(database_url: str | None) -> DoctorFinding:

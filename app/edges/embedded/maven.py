@@ -33,6 +33,9 @@ OLD_KAFKA_VERSION = "3.9.2"
 OLD_KAFKA_JARS = f"kafka-{OLD_KAFKA_VERSION}"
 OLD_KAFKA_TOOLS_JARS = f"kafka-tools-{OLD_KAFKA_VERSION}"
 ECJ_JARS = "ecj-3.46.100"
+SPARK_KAFKA_VERSION = "4.2.0"
+"""The version of Spark's Kafka connector, and of PySpark."""
+SPARK_KAFKA_JARS = f"spark-sql-kafka-{SPARK_KAFKA_VERSION}"
 
 _DOWNLOAD_TIMEOUT_S = 900.0
 

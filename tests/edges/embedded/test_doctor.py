@@ -138,6 +138,9 @@ def test_empty_cache_is_filled_later_and_is_no_failure(tmp_path: Path, monkeypat
     kafka = by_name(findings)["Kafka"]
     assert (kafka.verdict, kafka.remedy) == (DoctorVerdict.LATER, "fenceline doctor --fetch")
     assert "0 of" in kafka.detail
+    connector = by_name(findings)["Kafka connector"]
+    assert (connector.verdict, connector.remedy) == (DoctorVerdict.LATER, "fenceline doctor --fetch")
+    assert "4.2.0: 0 of 4 jars" in connector.detail
     assert is_enough(findings)
 
 

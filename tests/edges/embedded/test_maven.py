@@ -18,6 +18,7 @@ from app.edges.embedded.maven import (
     KAFKA_VERSION,
     OLD_KAFKA_JARS,
     OLD_KAFKA_TOOLS_JARS,
+    SPARK_KAFKA_JARS,
     FetchProgress,
     ensure_jars,
     missing_jars,
@@ -35,7 +36,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_manifests_name_every_file_once_and_the_broker_that_we_say() -> None:
-    for name in (KAFKA_JARS, KAFKA_TOOLS_JARS, KAFKA_STREAMS_JARS, OLD_KAFKA_JARS, OLD_KAFKA_TOOLS_JARS, ECJ_JARS):
+    for name in (
+        KAFKA_JARS,
+        KAFKA_TOOLS_JARS,
+        KAFKA_STREAMS_JARS,
+        OLD_KAFKA_JARS,
+        OLD_KAFKA_TOOLS_JARS,
+        ECJ_JARS,
+        SPARK_KAFKA_JARS,
+    ):
         files = [jar.file_name for jar in read_manifest(name)]
         assert files == sorted(set(files))
     assert f"kafka_2.13-{KAFKA_VERSION}.jar" in [jar.file_name for jar in read_manifest(KAFKA_JARS)]

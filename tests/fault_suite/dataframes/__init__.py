@@ -1,0 +1,1 @@
+"""Faults of queries with DataFrames on a Spark standalone cluster: `make faults STAGE=dataframes`."""
