@@ -16,6 +16,7 @@ KINDS = ["stateless", "random_rows", "window", "join", "dedup", "transform_with_
 STEPS = ["CLAIMED", "FENCED", "CHECKED", "PLANNED", "READY", "MARKED", "SENT", "COMMITTED", "ENDED"]
 
 
+@pytest.mark.core
 @pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", KINDS)
