@@ -150,6 +150,9 @@ final class Claim implements AutoCloseable {
       try {
         consumer.commitSync(commit.offsets());
         commit.done().complete(null);
+      } catch (WakeupException again) {
+        // The wakeup that announced this commit came during it.
+        toCommit = commit;
       } catch (KafkaException failed) {
         commit.done().completeExceptionally(failed);
         throw failed;

@@ -4,11 +4,11 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.streaming.StreamingQuery;
 
 /**
  * The driver's side of one started streaming query.
@@ -27,11 +27,11 @@ final class Run {
   private static final String QUERY_ID = "sql.streaming.queryId";
   private static final String BATCH_ID = "streaming.sql.batchId";
   private static final long START_TIMEOUT_NANOS = 120_000_000_000L;
+  private static final long END_REPORTED_NANOS = 5_000_000_000L;
   /** The runs of this JVM by name of the query. */
   private static final Map<String, Run> OPEN = new HashMap<>();
 
   private final SinkOptions options;
-  private final SparkSession session;
   private final Checkpoint checkpoint;
   private final long openedNanos = System.nanoTime();
   private Claim claim;
@@ -43,24 +43,22 @@ final class Run {
   private long batches;
   private long drained;
 
-  private Run(SinkOptions options, SparkSession session) {
+  private Run(SinkOptions options, SparkContext context) {
     this.options = options;
-    this.session = session;
-    this.checkpoint = new Checkpoint(options.checkpoint(), session.sparkContext().hadoopConfiguration());
+    this.checkpoint = new Checkpoint(options.checkpoint(), context.hadoopConfiguration());
   }
 
   /** Claim, fence and check; to be called before Spark starts the query. */
   static Run open(SinkOptions options) {
-    SparkSession session = SparkSession.active();
+    SparkContext context = SparkSession.active().sparkContext();
+    ActiveQueries.watch(context);
     synchronized (OPEN) {
       Run before = OPEN.get(options.name());
-      if (before != null && before.isActive()) {
-        throw new Refusal("query " + options.name() + " is running in this application. Stop it first.");
-      }
       if (before != null) {
+        before.waitForEnd();
         before.claim.close();
       }
-      Run run = new Run(options, session);
+      Run run = new Run(options, context);
       run.start();
       OPEN.put(options.name(), run);
       return run;
@@ -70,9 +68,7 @@ final class Run {
   private void start() {
     Checkpoint.Progress progress = checkpoint.progress();
     query = progress.query();
-    if (query != null && session.streams().get(query) != null) {
-      throw new Refusal("the query of checkpoint " + checkpoint + " is running in this application. Stop it first.");
-    }
+    waitForEnd();
     try (Brokers brokers = new Brokers(options)) {
       int partitions = brokers.partitionsOf(options.markerTopic());
       if (partitions == 0) {
@@ -225,6 +221,17 @@ final class Run {
     return context.getLocalProperty(key);
   }
 
+  /** Refuse a query that is running. Spark reports the end of one that was stopped a moment later. */
+  private void waitForEnd() {
+    long until = System.nanoTime() + END_REPORTED_NANOS;
+    while (isActive()) {
+      if (System.nanoTime() > until) {
+        throw new Refusal("query " + options.name() + " is running in this application. Stop it first.");
+      }
+      LockSupport.parkNanos(10_000_000);
+    }
+  }
+
   private boolean isNeeded() {
     return isActive() || (!isSeen && System.nanoTime() - openedNanos < START_TIMEOUT_NANOS);
   }
@@ -234,6 +241,6 @@ final class Run {
       // Spark writes the id of a new query before its first batch, which may be far away.
       query = checkpoint.queryId();
     }
-    return query != null && session.streams().get(query) != null;
+    return query != null && ActiveQueries.contains(query);
   }
 }

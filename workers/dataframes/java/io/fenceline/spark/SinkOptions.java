@@ -129,8 +129,10 @@ record SinkOptions(
     return Integer.parseInt(text);
   }
 
-  boolean isBatchAtomic() {
-    return writers == 1;
+  /** Without the options of Kafka's clients, which may have passwords. */
+  @Override
+  public String toString() {
+    return "fenceline " + name;
   }
 
   String transactionalId(int writer) {
