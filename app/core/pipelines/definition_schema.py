@@ -91,6 +91,37 @@ class PythonTransform:
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
+@takes(pipeline.Stream)
+class SourceStream:
+    """A source topic as a streaming DataFrame."""
+
+    name: Annotated[str, Field(min_length=1, description="The name of the view in SQL, and the key in `streams`.")]
+    topic: TopicName
+    schema: Annotated[
+        str, Field(min_length=1, description="Schema of the values, JSON objects, as DDL: `carrier STRING, delay INT`.")
+    ]
+    event_time = "The timestamp column with the watermark; null: the stream has none."
+    watermark_ms = "The longest delay of a row behind the newest event time."
+
+
+@takes(pipeline.DataframeQuery)
+class DataframeTransform:
+    """A Structured Streaming query over the source topics: SQL, or `function` of an uploaded file. It has one
+    instance; `tasks_per_instance` is the number of writers, each with a transaction for each batch."""
+
+    streams: Annotated[list[SourceStream], Field(min_length=1)]
+    checkpoint: Annotated[str, Field(min_length=1, description="Location of the query's checkpoint, used by it alone.")]
+    sql = "A query over the streams by their names. Null: `function` of the uploaded file is called."
+    function = "`f(spark, streams) -> DataFrame` of the uploaded file."
+    sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")]
+    output_mode = "`complete` writes all rows again in every batch."
+    trigger_ms = "The shortest time between the starts of two batches."
+    max_offsets_per_trigger = "The largest number of source records of a batch; null: all."
+    state_store = "Where executors keep state. RocksDB keeps it on disk."
+    shuffle_partitions = "Number of partitions of the state. The first batch of a checkpoint fixes it."
+    executor_cores = "Number of cores of the application's executors together."
+
+
 @takes(pipeline.ErrorHandling)
 class ErrorHandling:
     """The treatment of a record that cannot be processed."""

@@ -125,7 +125,70 @@ class PythonFunction(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     sha256: str
 
 
-Transform = Identity | Steps | PythonFunction
+class OutputMode(StrEnum):
+    """Structured Streaming's output modes. COMPLETE writes all rows again in every batch."""
+
+    APPEND = "append"
+    UPDATE = "update"
+    COMPLETE = "complete"
+
+
+class StateStore(StrEnum):
+    ROCKSDB = "rocksdb"
+    MEMORY = "memory"
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True):
+    """A source topic as a streaming DataFrame.
+
+    name: of the view in SQL, and the key in `streams` of a Python file.
+    schema: of the values, JSON objects, as a DDL text: `carrier STRING, delay INT`. The record's own columns are
+        `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`.
+    event_time, watermark_ms: the timestamp column that has the watermark, and the longest delay of a row behind it.
+        None: the stream has no watermark.
+    """
+
+    name: str
+    topic: str
+    schema: str
+    event_time: str | None = None
+    watermark_ms: int | None = None
+
+
+class DataframeQuery(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="dataframe"):
+    """A Structured Streaming query over the source topics: SQL, or a function of an uploaded file.
+
+    The function is `f(spark: SparkSession, streams: dict[str, DataFrame]) -> DataFrame`. The result has the columns of
+    Spark's Kafka sink. Without a column `value`, the value is a JSON object of the other columns.
+
+    A batch is one transaction for each of the `tasks_per_instance` writers; a pipeline of this kind has one instance.
+
+    checkpoint: location of the query's checkpoint, which no other query has.
+    trigger_ms: the shortest time between the starts of two batches.
+    max_offsets_per_trigger: the largest number of source records of a batch.
+    shuffle_partitions: number of partitions of the state; fixed by the first batch of a checkpoint.
+    """
+
+    streams: tuple[Stream, ...]
+    checkpoint: str
+    sql: str | None = None
+    function: str | None = None
+    file_name: str | None = None
+    sha256: str | None = None
+    output_mode: OutputMode = OutputMode.APPEND
+    trigger_ms: int = 1000
+    max_offsets_per_trigger: int | None = None
+    state_store: StateStore = StateStore.ROCKSDB
+    shuffle_partitions: int = 4
+    executor_cores: int = 2
+
+
+Transform = Identity | Steps | PythonFunction | DataframeQuery
+
+
+def sha256_of(transform: Transform) -> str | None:
+    """Return the SHA-256 of the transform's uploaded file; None without a file."""
+    return transform.sha256 if isinstance(transform, PythonFunction | DataframeQuery) else None
 
 
 class ErrorHandling(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +294,11 @@ class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     consumer_overrides: dict[str, str] = {}
     producer_overrides: dict[str, str] = {}
     allows_drills: bool = False
+
+    @property
+    def dataframe(self) -> DataframeQuery | None:
+        """Return the query of a pipeline of kind `dataframe`; None for the others."""
+        return self.transform if isinstance(self.transform, DataframeQuery) else None
 
     @property
     def commits_every_ms(self) -> int:

@@ -66,6 +66,8 @@ def encode(specification: InstanceSpecification) -> bytes:
         del said["definition"]["files"]
     else:
         said["protocol_version"] = max(specification.protocol_version, protocol.FILES)
+    if specification.definition.dataframe is not None:
+        said["protocol_version"] = max(specification.protocol_version, protocol.DATAFRAMES)
     return msgspec.json.encode(said)
 
 

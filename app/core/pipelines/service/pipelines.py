@@ -10,7 +10,7 @@ import msgspec
 from app.core.access.service import command_log
 from app.core.allow_lists.options import AllowedOptions
 from app.core.clusters.brokers import Brokers
-from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction
+from app.core.pipelines.pipeline import PipelineDefinition, sha256_of
 from app.core.pipelines.pipeline_record import Pipeline, Revision, TransformSource
 from app.core.pipelines.revision import Change, definition_sha256, diff
 from app.core.pipelines.service.validation import refuse_invalid, validate_pipeline
@@ -235,13 +235,12 @@ async def get_transform_source(uow: UnitOfWork, sha256: str) -> TransformSource:
 def _revision(
     name: str, number: int, definition: PipelineDefinition, *, note: str | None, by: Principal, now: datetime
 ) -> Revision:
-    transform = definition.transform
     return Revision(
         pipeline=name,
         number=number,
         definition=definition,
         definition_sha256=definition_sha256(definition),
-        transform_source_sha256=transform.sha256 if isinstance(transform, PythonFunction) else None,
+        transform_source_sha256=sha256_of(definition.transform),
         created_at=now,
         created_by=by.name,
         note=note,

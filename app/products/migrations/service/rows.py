@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from app.core.pipelines.pipeline import PythonFunction
+from app.core.pipelines.pipeline import sha256_of
 from app.core.pipelines.pipeline_record import Revision
 from app.core.pipelines.revision import definition_sha256
 from app.core.pipelines.store import PipelineStore
@@ -42,13 +42,12 @@ async def revision_in(uow: UnitOfWork, migration: Migration, mode: Mode, *, by: 
     await claim_transactional_ids(
         uow, pipeline=migration.pipeline, kafka_cluster_id=run.kafka_cluster_id, definition=definition
     )
-    transform = definition.transform
     revision = Revision(
         pipeline=migration.pipeline,
         number=record.current_revision + 1,
         definition=definition,
         definition_sha256=definition_sha256(definition),
-        transform_source_sha256=transform.sha256 if isinstance(transform, PythonFunction) else None,
+        transform_source_sha256=sha256_of(definition.transform),
         created_at=now,
         created_by=by.name,
         note=f"made by migration {migration.id}",

@@ -26,7 +26,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param checkpoint location of the checkpoint; null for a batch query
  * @param idempotenceKey key of a batch query; null for a streaming query
  * @param group consumer group of the markers
- * @param prefix first part of the transactional ids
+ * @param prefix the transactional ids without the number of the writer
  * @param kafka options of Kafka's clients, without "kafka."
  */
 record SinkOptions(
@@ -109,7 +109,7 @@ record SinkOptions(
         checkpoint,
         key,
         options.getOrDefault("groupId", name) + (key == null ? "" : "." + key),
-        options.getOrDefault("transactionalIdPrefix", "fl"),
+        options.getOrDefault("transactionalIdPrefix", "fl.d." + name),
         kafka);
   }
 
@@ -137,7 +137,7 @@ record SinkOptions(
 
   String transactionalId(int writer) {
     String of = idempotenceKey == null ? "" : "." + idempotenceKey;
-    return prefix + ".d." + name + of + "." + writer;
+    return prefix + of + "." + writer;
   }
 
   String instanceId() {

@@ -1,0 +1,1 @@
+"""Pipelines of kind `dataframe`: Structured Streaming queries whose batches are Kafka transactions."""
