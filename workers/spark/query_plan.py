@@ -61,7 +61,7 @@ def plan(
     query = definition.dataframe
     if query is None:
         raise PlanError("transform.kind", "The pipeline is not of kind dataframe.")
-    streams = _streams(query, spark, source_of)
+    streams = _streams(query, source_of)
     if query.sql is not None:
         field, result = "transform.sql", _by_sql(spark, query.sql)
     else:
@@ -78,7 +78,7 @@ def plan(
     return rows
 
 
-def _streams(query: DataframeQuery, spark: SparkSession, source_of: SourceOf) -> dict[str, DataFrame]:
+def _streams(query: DataframeQuery, source_of: SourceOf) -> dict[str, DataFrame]:
     found: dict[str, DataFrame] = {}
     for index, stream in enumerate(query.streams):
         field = f"transform.streams.{index}"
