@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
 from app.core.pipelines.pipeline import DataframeQuery, OutputMode, PipelineDefinition, Stream
+from workers.spark.query_failure import PlanError
 from workers.spark.spark_errors import sentence
 from workers.transforms import TransformError
 from workers.transforms.user_code import UserCodeError, load_function, place_of, sha256_of
@@ -33,15 +34,6 @@ _RUNS_CODE = {
     "CallMethodViaReflection": "`reflect` and `java_method` are not allowed in SQL.",
     "ScriptTransformation": "`TRANSFORM … USING` is not allowed in SQL.",
 }
-
-
-class PlanError(Exception):
-    """The definition has no plan; `field` is the field to change, such as `transform.streams.0.schema`."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
-        self.message = message
 
 
 def plan(
@@ -143,7 +135,7 @@ def _by_sql(spark: SparkSession, sql: str) -> DataFrame:
     session: Any = getattr(spark, "_jsparkSession")  # noqa: B009 - classic Spark's session in Java
     try:
         session.sessionState().sqlParser().parseQuery(sql)
-        found = spark.sql(sql)
+        found: DataFrame = cast(Any, spark).sql(sql)
     except PySparkException as error:
         raise PlanError("transform.sql", sentence(error)) from error
     classes = _classes(json.loads(_analyzed(found).toJSON()))

@@ -34,7 +34,7 @@ def first_line(error: BaseException) -> str:
     return next(iter([*java, *lines]), type(error).__name__)
 
 
-def sentence(error: BaseException) -> str:
+def sentence(error: BaseException | str) -> str:
     """The first line of an error of Spark SQL, without its condition, SQLSTATE and plan."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return _SQLSTATE.sub("", _CONDITION.sub("", line)).rstrip(" ;")
