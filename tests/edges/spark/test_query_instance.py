@@ -71,7 +71,13 @@ def definition(source: str, sink: str, checkpoint: Path, **query: Any) -> Pipeli
         event_time="at",
         watermark_ms=30_000,
     )
-    asked: dict[str, Any] = {"streams": (flights,), "max_offsets_per_trigger": 200, "trigger_ms": 500, "shuffle_partitions": 2, **query}
+    asked: dict[str, Any] = {
+        "streams": (flights,),
+        "max_offsets_per_trigger": 200,
+        "trigger_ms": 500,
+        "shuffle_partitions": 2,
+        **query,
+    }
     return PipelineDefinition(
         cluster="embedded",
         source_topics=(source,),
