@@ -20,6 +20,7 @@ from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.observation import Observation, ProcessWord
 from app.core.wire.specification import InstanceSpecification, TaskIdentity
 from app.edges.embedded.java import find_java
+from app.edges.main.drivers import query_jars
 from app.edges.spark.instance_files import InstanceFiles
 from app.edges.spark.launcher import SubmitLauncher
 from app.edges.spark.spark_submit import SparkSubmit
@@ -149,6 +150,7 @@ class SparkInstances:
             python=sys.executable,
             worker_python=worker_python,
             java_home=find_java(may_fetch=False).home,
+            query_jars=query_jars,
             environment={**os.environ, "LC_ALL": "C", "JAVA_TOOL_OPTIONS": "-Dx=y"},
         )
         launcher = SubmitLauncher(spark_submit, state_dir=self.state_dir, master_web_urls=self.master_web_urls)

@@ -1,10 +1,11 @@
-"""The driver of one instance: claims its lease, runs one stage of endless tasks, ends it in order, reports the outcome.
+"""The driver of one instance: claims its lease, runs its work, ends it in order, reports the outcome.
 
-    specification ─▶ context ─▶ claim ─▶ stage ─▶ (drain wanted, a verdict, no executors) ─▶ context stopped ─▶ outcome
+    specification ─▶ context ─▶ claim ─▶ work ─▶ (drain wanted, a verdict, no executors) ─▶ context stopped ─▶ outcome
 
-The claim comes after the context because it carries the application id. It comes before the stage because an
-application without a lease must not touch Kafka. The outcome comes after the context has stopped, so that its receiver
-may use the cores. Exit codes: workers/spark/exit_codes.py.
+The work is one stage of endless tasks, or the streaming query of a pipeline of kind `dataframe`. The claim comes after
+the context because it carries the application id. It comes before the work because an application without a lease must
+not touch Kafka. The outcome comes after the context has stopped, so that its receiver may use the cores. Exit codes:
+workers/spark/exit_codes.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -31,6 +33,8 @@ from workers.spark.claiming import NotGrantedError
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_reporting import DriverPlace, DriverReporter
 from workers.spark.exit_codes import DriverExitCode
+from workers.spark.query_reporting import BatchReporter, WriterReports
+from workers.spark.query_watch import Desired, QueryWatch
 from workers.spark.spark_errors import first_line, not_taken
 from workers.spark.watch import DriverBounds, DriverEnding, SignalFlag, StageWatch
 
@@ -54,7 +58,10 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
     for key, value in sorted(application.conf().items()):
         log.info("conf %s=%s", key, value)
     initial = DesiredTaskState.PAUSE if specification.start_paused else DesiredTaskState.RUN
-    coordination = CoordinationServer(host=application.bind_address, tasks=len(specification.tasks), desired=initial)
+    if specification.definition.dataframe is None:
+        work: _Work = _Stage(application, specification, initial)
+    else:
+        work = _Query(application, specification, initial)
     place = DriverPlace(
         run_id=specification.run_id,
         ordinal=specification.ordinal,
@@ -64,7 +71,7 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
         database_epoch=specification.database_epoch,
     )
     client = ServerClient(specification.server_urls, specification.run_token)
-    reporter = DriverReporter(place, client, heard=coordination.want)
+    reporter = DriverReporter(place, client, heard=work.want)
     try:
         if client.is_configured:
             reporter.claim(
@@ -73,10 +80,9 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
                 give_up=lambda: sigterm.is_set,
             )
         handover.remove(specification_file)
-        coordination.start()
         reporter.start()
-        ending = StageWatch(application, specification, reporter, coordination, sigterm, bounds).run()
-        log.info("the stage has ended: %s, %s", ending.kind, ending.message)
+        ending = work.run(reporter, sigterm, bounds)
+        log.info("the work has ended: %s, %s", ending.kind, ending.message)
         reporter.close()
     except NotGrantedError:
         handover.remove(specification_file)
@@ -89,11 +95,71 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
     return ending
 
 
-def for_files(bounds: DriverBounds, definition: PipelineDefinition) -> DriverBounds:
-    """Long enough for the uploads of a last checkpoint. A missing upload costs time, and no record."""
-    if definition.files is None:
+class _Work(Protocol):
+    def want(self, desired: DesiredTaskState) -> None: ...
+    def run(self, reporter: DriverReporter, sigterm: SignalFlag, bounds: DriverBounds) -> DriverEnding: ...
+
+
+class _Stage:
+    """One stage of endless tasks."""
+
+    def __init__(
+        self, application: Application, specification: InstanceSpecification, initial: DesiredTaskState
+    ) -> None:
+        self._application = application
+        self._specification = specification
+        self._coordination = CoordinationServer(
+            host=application.bind_address, tasks=len(specification.tasks), desired=initial
+        )
+        self.want = self._coordination.want
+
+    def run(self, reporter: DriverReporter, sigterm: SignalFlag, bounds: DriverBounds) -> DriverEnding:
+        self._coordination.start()
+        return StageWatch(self._application, self._specification, reporter, self._coordination, sigterm, bounds).run()
+
+
+class _Query:
+    """The streaming query of a pipeline of kind `dataframe`."""
+
+    def __init__(
+        self, application: Application, specification: InstanceSpecification, initial: DesiredTaskState
+    ) -> None:
+        self._application = application
+        self._specification = specification
+        self._desired = Desired(initial)
+        self.want = self._desired.want
+
+    def run(self, reporter: DriverReporter, sigterm: SignalFlag, bounds: DriverBounds) -> DriverEnding:
+        # Spark SQL is imported for queries only: it takes a second.
+        from workers.spark import query
+
+        specification = self._specification
+        urls, token = specification.server_urls, specification.run_token
+        return QueryWatch(
+            lambda is_held: query.start(specification, is_held=is_held),
+            slots=self._application.slots,
+            reporter=reporter,
+            writers=WriterReports(specification, host=socket.gethostname(), client=lambda: ServerClient(urls, token)),
+            batches=BatchReporter(specification, ServerClient(urls, token)),
+            desired=self._desired,
+            sigterm=sigterm,
+            bounds=bounds,
+        ).run()
+
+
+def for_definition(bounds: DriverBounds, definition: PipelineDefinition) -> DriverBounds:
+    """Long enough for the uploads of a last checkpoint, or the last batch of a query.
+
+    A missing upload or an aborted batch costs time, and no record.
+    """
+    transactions_s = 2 * definition.transaction_timeout_ms / 1000
+    if definition.files is not None:
+        needed_s = definition.files.upload_timeout_ms / 1000 + transactions_s
+    elif definition.dataframe is not None:
+        # State is computed before the transaction begins.
+        needed_s = bounds.drain_s + transactions_s
+    else:
         return bounds
-    needed_s = (definition.files.upload_timeout_ms + 2 * definition.transaction_timeout_ms) / 1000
     return msgspec.structs.replace(bounds, drain_s=max(bounds.drain_s, needed_s))
 
 
@@ -141,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ending = run(
             specification,
             specification_file=arguments.specification,
-            bounds=for_files(bounds, specification.definition),
+            bounds=for_definition(bounds, specification.definition),
         )
     except NotGrantedError as error:
         log.critical("this application may not run %s: %s", _name(specification), error)

@@ -65,6 +65,23 @@ class SignalFlag:
         self.is_set = True
 
 
+class ExecutorPresence:
+    """For how long an application has had no executor."""
+
+    def __init__(self) -> None:
+        self.had_any = False
+        self._seen_at = time.monotonic()
+
+    def note(self, slots: Slots) -> None:
+        if slots.executors > 0:
+            self.had_any = True
+            self._seen_at = time.monotonic()
+
+    def without_s(self) -> float:
+        """Seconds since an executor was there, or since the start."""
+        return time.monotonic() - self._seen_at
+
+
 class StageWatch:
     """Watches the stage until it ends, and decides the ending."""
 
@@ -86,8 +103,7 @@ class StageWatch:
         self._ending: DriverEnding | None = None
         self._draining_since: float | None = None
         self._superseded_since: float | None = None
-        self._had_executors = False
-        self._executors_seen_at = time.monotonic()
+        self._executors = ExecutorPresence()
         self._active_at = time.monotonic()
         self._slots_at = float("-inf")
         self._attempts_failed = 0
@@ -131,9 +147,7 @@ class StageWatch:
             self._gone.note(self._application.failed_attempts(), now_s=now)
             self._attempts_failed = slots.attempts_failed
         self._reporter.publish(slots, self._gone.told(now_s=now), tasks_crashing=self._coordination.crashing_tasks())
-        if slots.executors > 0:
-            self._had_executors = True
-            self._executors_seen_at = now
+        self._executors.note(slots)
         return slots
 
     def _judge_slots(self, slots: Slots) -> None:
@@ -179,9 +193,9 @@ class StageWatch:
 
     def _give_up_waiting(self) -> DriverEnding | None:
         now = time.monotonic()
-        without_s = now - self._executors_seen_at
+        without_s = self._executors.without_s()
         if self._ending is None:
-            if self._had_executors and without_s > self._bounds.no_executors_s:
+            if self._executors.had_any and without_s > self._bounds.no_executors_s:
                 return DriverEnding(
                     kind=OutcomeKind.NO_EXECUTORS, message=f"the application has had no executor for {without_s:.0f} s"
                 )
@@ -217,7 +231,7 @@ class StageWatch:
 
     def _failed(self, error: Exception, message: str) -> DriverEnding:
         """The application is over without our request; if nothing of it ever ran, its master may be the reason."""
-        if not self._had_executors and not self._coordination.attempts_begun():
+        if not self._executors.had_any and not self._coordination.attempts_begun():
             message = not_taken(self._specification.definition.spark.master, error) or message
         return DriverEnding(kind=OutcomeKind.FAILED, message=message)
 

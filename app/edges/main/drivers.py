@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from app.edges.embedded.errors import EmbeddedError
 from app.edges.embedded.java import JavaMissingError, drivers_java
+from app.edges.embedded.spark_sink import ensure_sink_jar, spark_kafka_jars
 from app.edges.spark.launcher import SubmitLauncher
 from app.edges.spark.spark_submit import SparkSubmit
+from app.kit.errors import UnavailableError
 from app.kit.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -35,8 +38,17 @@ def spark_submit_for(settings: Settings) -> SparkSubmit:
         worker_python=settings.worker_python,
         java_home=java_home,
         java_missing=java_missing,
+        query_jars=query_jars,
         environment=_driver_environment(settings),
     )
+
+
+def query_jars() -> Sequence[Path]:
+    """Return Spark's Kafka connector and the sink, fetched and compiled where they are missing."""
+    try:
+        return [*spark_kafka_jars(), ensure_sink_jar()]
+    except EmbeddedError as error:
+        raise UnavailableError(f"the jars of DataFrames are missing: {error}; then start the pipeline again") from error
 
 
 def _java(named: Path | None) -> tuple[Path | None, str | None]:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from app.core.allow_lists.spark_master import SparkMaster, SparkMasterKind, parse
-from app.core.pipelines.pipeline import PipelineDefinition
+from app.core.pipelines.pipeline import DataframeQuery, PipelineDefinition, StateStore
 
 LOOPBACK = "127.0.0.1"
 RETRIES = 1_000_000
 """Spark counts failures over the life of the stage; the driver has its own limit within a window."""
 
+FAILURES_OF_A_QUERY = 4
+"""Attempts of a task of a query, as Spark's default."""
+
 _SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_STATE_STORES = "org.apache.spark.sql.execution.streaming.state."
+_STATE_STORE = {
+    StateStore.ROCKSDB: f"{_STATE_STORES}RocksDBStateStoreProvider",
+    StateStore.MEMORY: f"{_STATE_STORES}HDFSBackedStateStoreProvider",
+}
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,21 +43,18 @@ def effective(
         local_dir: the driver's folder of temporary files.
     """
     master = parse(definition.spark.master)
-    tasks = definition.tasks_per_instance
-    conf = {
-        **defaults(),
-        **definition.spark.conf,
-        **_fixed(
-            definition,
-            tasks=tasks,
-            application_name=application_name,
-            python=python,
-            driver_python=driver_python,
-            local_dir=local_dir,
-        ),
-        **(_on_this_machine() if is_on_this_machine(master) else {}),
-    }
-    return Submission(master=_with_retries(master, tasks, definition.spark.master), conf=conf)
+    query = definition.dataframe
+    applied = of_all(application_name=application_name, python=python, driver_python=driver_python, local_dir=local_dir)
+    if query is None:
+        cores, failures = definition.tasks_per_instance, RETRIES
+        own = {**defaults(), **definition.spark.conf, **applied, **_of_tasks(definition, local_dir=local_dir)}
+    else:
+        cores, failures = query.executor_cores, FAILURES_OF_A_QUERY
+        own = {**_query_defaults(), **definition.spark.conf, **applied, **_of_query(definition, query)}
+    jvm = _SMALL_JVM if query is None else ""
+    conf = {**own, **(_on_this_machine(jvm) if is_on_this_machine(master) else {})}
+    named = definition.spark.master
+    return Submission(master=_with_retries(master, cores, failures, named), conf=conf)
 
 
 def is_on_this_machine(master: SparkMaster) -> bool:
@@ -67,20 +72,35 @@ def defaults() -> dict[str, str]:
     }
 
 
-def _fixed(
-    definition: PipelineDefinition,
-    *,
-    tasks: int,
-    application_name: str,
-    python: str,
-    driver_python: str,
-    local_dir: str,
-) -> dict[str, str]:
+def _query_defaults() -> dict[str, str]:
+    """The driver plans each batch, and the sink's claim is there."""
+    return {**defaults(), "spark.driver.memory": "1g"}
+
+
+def _of_query(definition: PipelineDefinition, query: DataframeQuery) -> dict[str, str]:
+    """Return the fixed properties of a query: one executor with all cores, Spark's own retries of a task."""
     return {
-        **of_all(application_name=application_name, python=python, driver_python=driver_python, local_dir=local_dir),
+        "spark.cores.max": str(query.executor_cores),
+        "spark.executor.cores": str(query.executor_cores),
+        "spark.executor.memory": f"{definition.spark.executor_memory_mb}m",
+        "spark.task.cpus": "1",
+        "spark.task.maxFailures": str(FAILURES_OF_A_QUERY),
+        "spark.task.reaper.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(query.shuffle_partitions),
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE[query.state_store],
+        # Without it a stop would wait for the end of a batch that does not end.
+        "spark.sql.streaming.stopTimeout": "20s",
+    }
+
+
+def _of_tasks(definition: PipelineDefinition, *, local_dir: str) -> dict[str, str]:
+    """Return the fixed properties of endless tasks."""
+    return {
         # One executor a task keeps a kill local. Without a bound the first application takes the whole standalone
         # cluster, and the next instance waits for ever.
-        "spark.cores.max": str(tasks),
+        "spark.cores.max": str(definition.tasks_per_instance),
         "spark.executor.cores": "1",
         "spark.executor.memory": f"{definition.spark.executor_memory_mb}m",
         "spark.task.cpus": "1",
@@ -117,9 +137,9 @@ def loopback() -> dict[str, str]:
     return {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 
-def _on_this_machine() -> dict[str, str]:
+def _on_this_machine(jvm: str) -> dict[str, str]:
     """Executors on this machine keep temporary files in the folder that they run in, which the worker removes."""
-    return {**loopback(), "spark.executor.extraJavaOptions": f"{_SMALL_JVM} -Djava.io.tmpdir=."}
+    return {**loopback(), "spark.executor.extraJavaOptions": f"{jvm} -Djava.io.tmpdir=.".strip()}
 
 
 def _temporary(folder: str) -> str:
@@ -128,8 +148,8 @@ def _temporary(folder: str) -> str:
     return f'"-Djava.io.tmpdir={escaped}"'
 
 
-def _with_retries(master: SparkMaster, tasks: int, named: str) -> str:
+def _with_retries(master: SparkMaster, cores: int, failures: int, named: str) -> str:
     """`local[k]` never retries a task; `local[k,F]` does."""
     if master.kind is SparkMasterKind.LOCAL:
-        return f"local[{master.slots or tasks},{RETRIES}]"
+        return f"local[{master.slots or cores},{failures}]"
     return named

@@ -70,6 +70,7 @@ class SubmitLauncher:
             submission,
             module=package.DRIVER,
             arguments=("--specification", str(files.specification), "--outcome", str(files.outcome)),
+            is_query=specification.definition.dataframe is not None,
         )
         files.hand_over(specification)
         try:

@@ -1,5 +1,7 @@
 """The package for executors: one zip of `workers` and of the modules of `app` that these import, directly or not.
 
+`fenceline_spark`, the library of DataFrames, is in it under its own name, for drivers of kind `dataframe`.
+
 The same sources give the same bytes: two servers of one release build the same package, and any difference is reported
 as a version mismatch.
 """
@@ -22,6 +24,7 @@ _WHOLE = "workers"
 """The folder that is packed completely; its imports of `_FOLLOWED` are packed too."""
 _APART = "workers/dataframes"
 """A distribution of its own inside that folder: the library of DataFrames, whose modules do not belong to `workers`."""
+_LIBRARY = "fenceline_spark"
 _FOLLOWED = "app"
 PACKAGE_FILE = "workers/package.json"
 """Version and digest of the package, read by workers/versions.py on both sides."""
@@ -58,6 +61,7 @@ def build(*, version: str, into: Path, root: Path | None = None) -> WorkerPackag
     """Write the package under `into` unless it is there already; safe when two processes build at once."""
     root = root or source_root()
     sources = [(name, (root / name).read_bytes()) for name in source_names(root)]
+    sources += [(f"{_LIBRARY}/{path.name}", path.read_bytes()) for path in _library(root)]
     digest = _digest(version, sources)
     folder = into / digest[:16]
     package = WorkerPackage(
@@ -90,6 +94,11 @@ def source_names(root: Path) -> list[str]:
             waiting += _folders_above(name, root)
             waiting += _imports_of(name, root)
     return sorted(found)
+
+
+def _library(root: Path) -> list[Path]:
+    """Return the modules of the library, without its command."""
+    return [path for path in sorted((root / _APART / _LIBRARY).glob("*.py")) if path.name != "__main__.py"]
 
 
 def _folders_above(name: str, root: Path) -> Iterator[str]:

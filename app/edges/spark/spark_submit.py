@@ -6,7 +6,7 @@ import importlib.util
 import os
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,8 @@ class SparkSubmit:
         python: the interpreter of drivers, and of executors unless `worker_python` is another one.
         worker_python: the interpreter on the executors' hosts, with requirements/worker.lock installed.
         spark_home: a Spark installation; None is the PySpark package of this environment.
+        query_jars: the jars of pipelines of kind `dataframe`: Spark's Kafka connector and the sink. It may fetch and
+            compile them, and raises UnavailableError.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class SparkSubmit:
         java_home: Path | None = None,
         java_missing: str | None = None,
         spark_home: Path | None = None,
+        query_jars: Callable[[], Sequence[Path]] = tuple,
         environment: Mapping[str, str] | None = None,
         host: str | None = None,
     ) -> None:
@@ -54,6 +57,7 @@ class SparkSubmit:
         self._java_home = java_home
         self._java_missing = java_missing
         self._spark_home = spark_home
+        self._query_jars = query_jars
         self._environment = dict(os.environ if environment is None else environment)
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._exit_codes: dict[int, int] = {}
@@ -63,11 +67,17 @@ class SparkSubmit:
         if self._java_missing is not None:
             raise UnavailableError(self._java_missing)
 
-    def argv(self, submission: Submission, *, module: str, arguments: Sequence[str]) -> list[str]:
+    def argv(
+        self, submission: Submission, *, module: str, arguments: Sequence[str], is_query: bool = False
+    ) -> list[str]:
         """Return the command that runs `main` of `module` with `arguments`; builds the package if needed.
+
+        Args:
+            is_query: the application has a streaming query, which needs the jars of the connector and the sink.
 
         Raises UnavailableError.
         """
+        jars = self._query_jars() if is_query else ()
         try:
             built = package.build(version=self._version, into=self._cache_dir / "worker-package")
         except OSError as error:
@@ -78,6 +88,7 @@ class SparkSubmit:
             str(self._home() / "bin" / "spark-submit"),
             *("--master", submission.master),
             *(word for key, value in sorted(submission.conf.items()) for word in ("--conf", f"{key}={value}")),
+            *(("--jars", ",".join(map(str, jars))) if jars else ()),
             *("--py-files", str(built.archive)),
             str(built.entry_points[module]),
             *arguments,

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from app.core.allow_lists.spark_options import LOCKED
-from app.core.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.core.pipelines.pipeline import (
+    DataframeQuery,
+    Identity,
+    PipelineDefinition,
+    SparkSettings,
+    StateStore,
+    Transform,
+)
 from app.edges.spark import conf
 
+QUERY = DataframeQuery(streams=(), checkpoint="/c", sql="SELECT 1", executor_cores=2, shuffle_partitions=6)
 
-def effective(master: str = "spark://127.0.0.1:7077", own: dict[str, str] | None = None) -> conf.Submission:
+
+def effective(
+    master: str = "spark://127.0.0.1:7077",
+    own: dict[str, str] | None = None,
+    transform: Transform = Identity(),  # noqa: B008 - immutable
+) -> conf.Submission:
     definition = PipelineDefinition(
         cluster="c",
         source_topics=("in",),
         group_id="g",
         sink_topic="out",
+        transform=transform,
         tasks_per_instance=3,
         spark=SparkSettings(master=master, executor_memory_mb=700, conf=own or {}),
     )
@@ -57,6 +72,38 @@ def test_the_whole_configuration() -> None:
         "spark.ui.enabled": "false",
         "spark.ui.killEnabled": "false",
     }
+
+
+def test_the_whole_configuration_of_a_query() -> None:
+    found = effective(transform=QUERY).conf
+    same = effective().conf
+    assert {key: value for key, value in found.items() if same.get(key) != value} == {
+        "spark.cores.max": "2",
+        "spark.driver.extraJavaOptions": '"-Djava.io.tmpdir=/tmp/x"',
+        "spark.driver.memory": "1g",
+        "spark.executor.cores": "2",
+        "spark.executor.extraJavaOptions": "-Djava.io.tmpdir=.",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "6",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stopTimeout": "20s",
+        "spark.task.maxFailures": "4",
+    }
+    assert same.keys() - found.keys() == {"spark.excludeOnFailure.enabled"}
+
+
+def test_state_in_memory_is_sparks_own_provider() -> None:
+    in_memory = msgspec.structs.replace(QUERY, state_store=StateStore.MEMORY)
+    provider = effective(transform=in_memory).conf["spark.sql.streaming.stateStore.providerClass"]
+    assert provider.endswith(".HDFSBackedStateStoreProvider")
+
+
+def test_a_local_query_has_its_cores_and_sparks_retries() -> None:
+    assert effective("local", transform=QUERY).master == "local[2,4]"
+    assert effective("local[3]", transform=QUERY).master == "local[3,4]"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from app.core.runs.launcher import Submitted
 from app.core.runs.observation import MasterWord, ProcessWord
 from app.core.wire import specification as wire
 from app.core.wire.specification import InstanceSpecification, TaskIdentity
-from app.edges.spark import driver_processes
+from app.edges.spark import conf, driver_processes, package
 from app.edges.spark.instance_files import InstanceFiles
 from app.edges.spark.launcher import SubmitLauncher
 from app.edges.spark.spark_submit import SparkSubmit
@@ -299,3 +299,19 @@ def test_the_outcome_of_a_driver_is_read_after_its_end(launcher: SubmitLauncher,
     assert (seen.outcome.kind, seen.outcome.message) == ("drained", "drained on SIGTERM")
     assert sorted(path.name for path in files.folder.iterdir() if path.name in ("local", "specification.json")) == []
     assert "log line" in seen.log_tail
+
+
+def test_only_a_query_gets_the_jars_of_the_sink_and_a_missing_one_ends_its_submission(tmp_path: Path) -> None:
+    jars = [tmp_path / "connector.jar", tmp_path / "sink.jar"]
+    submission = conf.Submission(master="local[1]", conf={})
+    has_jars = SparkSubmit(cache_dir=tmp_path, version="1", python=sys.executable, query_jars=lambda: jars)
+    query = has_jars.argv(submission, module=package.DRIVER, arguments=(), is_query=True)
+    assert query[query.index("--jars") + 1] == f"{jars[0]},{jars[1]}"
+    assert "--jars" not in has_jars.argv(submission, module=package.DRIVER, arguments=())
+
+    def missing() -> list[Path]:
+        raise UnavailableError("the jars of DataFrames are missing")
+
+    has_none = SparkSubmit(cache_dir=tmp_path, version="1", python=sys.executable, query_jars=missing)
+    with pytest.raises(UnavailableError, match="are missing"):
+        has_none.argv(submission, module=package.DRIVER, arguments=(), is_query=True)

@@ -87,11 +87,13 @@ print(result.end, versions.of_this_process().fenceline)
 
 def test_it_holds_workers_whole_and_of_app_only_what_they_import(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(package.build(version="1", into=tmp_path).archive).namelist())
-    assert {name.split("/")[0] for name in names} == {"app", "workers"}
+    assert {name.split("/")[0] for name in names} == {"app", "fenceline_spark", "workers"}
     root = package.source_root()
     whole = {path.relative_to(root).as_posix() for path in (root / "workers").rglob("*.py")}
     apart = {name for name in whole if name.startswith("workers/dataframes/")}
     assert apart
+    library = {name.removeprefix("workers/dataframes/") for name in apart} - {"fenceline_spark/__main__.py"}
+    assert {name for name in names if name.startswith("fenceline_spark/")} == library
     assert {name for name in names if name.startswith("workers/")} == {*whole - apart, "workers/package.json"}
     assert {"app/__init__.py", "app/core/wire/heartbeat.py", "app/core/pipelines/pipeline.py"} <= names
     assert not names & {"app/edges/db/database.py", "app/edges/spark/package.py", "app/products/conformance/report.py"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -172,6 +173,17 @@ def test_an_option_is_refused_by_its_name(
     job = make_job()
     assert said in refusal(drivers.living(), **{**job.order(events, "stateless"), **change})
     assert not job.rows()
+
+
+def test_a_broker_that_does_not_answer_is_named_within_seconds(
+    drivers: Drivers, events: str, make_job: MakeJob
+) -> None:
+    job = make_job()._replace(bootstrap_servers="127.0.0.1:1")
+    driver = drivers.living()
+    began = time.monotonic()
+    said = refusal(driver, **job.order(events, "stateless"))
+    assert "no broker of kafka.bootstrap.servers=127.0.0.1:1 answered in 15 s. Check the address" in said
+    assert time.monotonic() - began < 40
 
 
 def test_a_plan_that_is_not_deterministic_has_one_writer(drivers: Drivers, events: str, make_job: MakeJob) -> None:

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 from workers.loop.control import TaskEnd, TaskResult
 from workers.spark.application import Application, Slots
 from workers.spark.coordination import CoordinationServer
-from workers.spark.driver import for_files
+from workers.spark.driver import for_definition
 from workers.spark.driver_reporting import DriverReporter
 from workers.spark.gone import FailedAttempt
 from workers.spark.messages import BEGIN_PATH, END_PATH, AttemptEnd, AttemptEnded, Begun
@@ -322,6 +322,6 @@ def test_an_application_that_still_waits_for_its_first_executor_is_left_waiting(
 
 def test_drain_of_files_is_given_the_time_of_its_uploads() -> None:
     files = FileSink(root="file:///srv/lake", upload_timeout_ms=90_000)
-    slow = for_files(BOUNDS, a_definition(files=files, transaction_timeout_ms=10_000))
+    slow = for_definition(BOUNDS, a_definition(files=files, transaction_timeout_ms=10_000))
     assert slow.drain_s == 110.0
-    assert for_files(BOUNDS, a_definition()) == BOUNDS
+    assert for_definition(BOUNDS, a_definition()) == BOUNDS

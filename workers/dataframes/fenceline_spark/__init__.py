@@ -14,7 +14,7 @@ number of each micro-batch as a group offset in the same Kafka transaction as th
 """
 
 from fenceline_spark.classpath import FORMAT, configure, jars, packages
-from fenceline_spark.operations import Marker, markers, settle, start_over, starting_offsets
+from fenceline_spark.operations import Marker, hold, is_holding, markers, settle, start_over, starting_offsets
 from fenceline_spark.writing import exactly_once, write_once
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "Marker",
     "configure",
     "exactly_once",
+    "hold",
+    "is_holding",
     "jars",
     "markers",
     "packages",

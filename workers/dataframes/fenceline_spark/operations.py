@@ -1,4 +1,4 @@
-"""Commands after a refusal: show markers, settle a batch of unknown outcome, start over."""
+"""Commands: hold a query; after a refusal show markers, settle a batch of unknown outcome, start over."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,6 +105,23 @@ def settle(
     given = _options(bootstrap_servers, name, topic, options)
     given |= {"checkpointLocation": checkpoint, "writers": str(writers)}
     _operations(spark).settle(given, committed, reason)
+
+
+def hold(spark: "SparkSession", name: str, *, is_held: bool = True) -> None:
+    """Make a query of this application wait before its next batch, or go on. A held query keeps its claim.
+
+    To stop a query without an aborted transaction: hold it, wait until `is_holding` or no trigger is active, then
+    call its `stop()`.
+
+    Args:
+        name: the query's `name`. It may be held before it is started.
+    """
+    _operations(spark).hold(name, is_held)
+
+
+def is_holding(spark: "SparkSession", name: str) -> bool:
+    """Whether a batch waits at the hold: Spark has planned it, and nothing of it is computed or written."""
+    return bool(_operations(spark).isHeld(name))
 
 
 def _options(bootstrap_servers: str, name: str, topic: str, options: Mapping[str, str] | None) -> dict[str, str]:

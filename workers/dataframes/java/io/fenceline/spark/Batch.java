@@ -54,10 +54,10 @@ record Batch(
       return false;
     }
     if (!marker.query().equals(query)) {
-      throw new Refusal("writer " + writer + " of " + options.name() + " has a marker of another query, " + marker.query() + ". A newer driver has taken over.");
+      throw new Takeover("writer " + writer + " of " + options.name() + " has a marker of another query, " + marker.query() + ". A newer driver has taken over.");
     }
     if (marker.batch() > number) {
-      throw new Refusal("writer " + writer + " of " + options.name() + " has already committed batch " + marker.batch() + ", after batch " + number + ". A newer driver has taken over.");
+      throw new Takeover("writer " + writer + " of " + options.name() + " has already committed batch " + marker.batch() + ", after batch " + number + ". A newer driver has taken over.");
     }
     if (marker.batch() < number) {
       return false;

@@ -1,5 +1,6 @@
 package io.fenceline.spark;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -13,6 +14,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.DescribeClusterOptions;
 import org.apache.kafka.clients.admin.DescribeConsumerGroupsResult;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
@@ -22,19 +24,42 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** What the sink asks of the brokers beside its transactions. */
 final class Brokers implements AutoCloseable {
   private static final int MAX_THREADS = 8;
+  private static final int ANSWER_TIMEOUT_MS = 15_000;
   private final SinkOptions options;
   private final Admin admin;
 
   Brokers(SinkOptions options) {
     this.options = options;
-    this.admin = Admin.create(options.admin());
+    try {
+      this.admin = Admin.create(options.admin());
+    } catch (KafkaException error) {
+      Throwable why = error.getCause() == null ? error : error.getCause();
+      throw new Unavailable("no client for " + servers() + " can be made: " + why.getMessage() + ". Check the options of Kafka's clients.", error);
+    }
+    try {
+      result(admin.describeCluster(new DescribeClusterOptions().timeoutMs(ANSWER_TIMEOUT_MS)).clusterId());
+    } catch (TimeoutException error) {
+      admin.close(Duration.ZERO);
+      throw new Unavailable(
+          "no broker of " + servers() + " answered in " + ANSWER_TIMEOUT_MS / 1000
+              + " s. Check the address and kafka.security.protocol, then start again.", error);
+    } catch (AuthenticationException error) {
+      admin.close(Duration.ZERO);
+      throw new Refusal(servers() + " refused this client: " + error.getMessage() + ". Check its credentials.", error);
+    }
+  }
+
+  private String servers() {
+    return "kafka.bootstrap.servers=" + options.kafka().get("bootstrap.servers");
   }
 
   /**
@@ -125,7 +150,7 @@ final class Brokers implements AutoCloseable {
       }
     } catch (ExecutionException failed) {
       Throwable error = failed.getCause();
-      throw new Refusal("the transactional ids of " + options.name() + " cannot be initialised: " + error.getMessage(), error);
+      throw Unavailable.orPermanent("the transactional ids of " + options.name() + " cannot be initialised: " + error.getMessage(), error);
     } catch (InterruptedException stop) {
       throw interrupted(stop);
     } finally {

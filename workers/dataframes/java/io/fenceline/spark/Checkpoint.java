@@ -33,7 +33,7 @@ final class Checkpoint {
     try {
       this.files = this.location.getFileSystem(hadoop);
     } catch (IOException error) {
-      throw new Refusal("checkpoint " + location + " cannot be reached: " + error.getMessage(), error);
+      throw new Unavailable("checkpoint " + location + " cannot be reached: " + error.getMessage(), error);
     }
   }
 
@@ -100,7 +100,7 @@ final class Checkpoint {
     } catch (FileNotFoundException error) {
       throw new Refusal("checkpoint " + location + " has no offsets of batch " + batch + ". Restore it from a copy.", error);
     } catch (IOException error) {
-      throw new Refusal(file + " cannot be read: " + error.getMessage(), error);
+      throw new Unavailable(file + " cannot be read: " + error.getMessage(), error);
     }
   }
 
@@ -116,7 +116,7 @@ final class Checkpoint {
     } catch (FileNotFoundException absent) {
       return null;
     } catch (IOException error) {
-      throw new Refusal(file + " cannot be read: " + error.getMessage(), error);
+      throw new Unavailable(file + " cannot be read: " + error.getMessage(), error);
     }
   }
 
@@ -133,7 +133,7 @@ final class Checkpoint {
     } catch (FileNotFoundException absent) {
       return -1;
     } catch (IOException error) {
-      throw new Refusal(folder + " cannot be read: " + error.getMessage(), error);
+      throw new Unavailable(folder + " cannot be read: " + error.getMessage(), error);
     }
   }
 

@@ -47,6 +47,7 @@ final class Claim implements AutoCloseable {
   private final String name;
   private final KafkaConsumer<byte[], byte[]> consumer;
   private final BooleanSupplier isNeeded;
+  private final Runnable ended;
   private final CompletableFuture<Member> joined = new CompletableFuture<>();
   private volatile Member member;
   private volatile Commit toCommit;
@@ -56,10 +57,13 @@ final class Claim implements AutoCloseable {
 
   /**
    * Join, and stay a member until {@link #close} or until {@code isNeeded} is false.
+   *
+   * @param ended called when this is no member any more
    */
-  Claim(SinkOptions options, BooleanSupplier isNeeded) {
+  Claim(SinkOptions options, BooleanSupplier isNeeded, Runnable ended) {
     this.name = options.name();
     this.isNeeded = isNeeded;
+    this.ended = ended;
     this.consumer = new KafkaConsumer<>(options.consumer());
     this.thread = new Thread(() -> keep(options), "fenceline-claim-" + name);
     thread.setDaemon(true);
@@ -67,17 +71,17 @@ final class Claim implements AutoCloseable {
     try {
       joined.get(JOIN_TIMEOUT_S, TimeUnit.SECONDS);
     } catch (ExecutionException failed) {
-      throw new Refusal(
+      throw Unavailable.orPermanent(
           "the driver of " + name + " cannot join group " + options.group() + ": " + failed.getCause().getMessage(), failed.getCause());
     } catch (TimeoutException late) {
       close();
-      throw new Refusal(
+      throw new Unavailable(
           "the driver of " + name + " did not become a member of group " + options.group() + " in " + JOIN_TIMEOUT_S
               + " s. Check that the brokers of kafka.bootstrap.servers are reachable and that topic " + options.markerTopic() + " exists.", late);
     } catch (InterruptedException stop) {
       close();
       Thread.currentThread().interrupt();
-      throw new Refusal("the start of " + name + " was interrupted.", stop);
+      throw new Unavailable("the start of " + name + " was interrupted.", stop);
     }
   }
 
@@ -85,10 +89,10 @@ final class Claim implements AutoCloseable {
   Member member() {
     KafkaException failed = error;
     if (failed instanceof FencedInstanceIdException) {
-      throw new Refusal("a newer driver has taken over " + name + ". This one stops; nothing of its open batch is committed.", failed);
+      throw new Takeover("a newer driver has taken over " + name + ". This one stops; nothing of its open batch is committed.", failed);
     }
     if (failed != null) {
-      throw new Refusal("the driver of " + name + " lost its membership in its group: " + failed.getMessage() + " Start the query again.", failed);
+      throw new Unavailable("the driver of " + name + " lost its membership in its group: " + failed.getMessage() + " Start the query again.", failed);
     }
     return member;
   }
@@ -102,10 +106,10 @@ final class Claim implements AutoCloseable {
       done.get(JOIN_TIMEOUT_S, TimeUnit.SECONDS);
     } catch (ExecutionException | TimeoutException failed) {
       member();
-      throw new Refusal("the markers of " + name + " cannot be written: " + failed.getMessage(), failed);
+      throw new Unavailable("the markers of " + name + " cannot be written: " + failed.getMessage(), failed);
     } catch (InterruptedException stop) {
       Thread.currentThread().interrupt();
-      throw new Refusal("the start of " + name + " was interrupted.", stop);
+      throw new Unavailable("the start of " + name + " was interrupted.", stop);
     }
   }
 
@@ -139,6 +143,7 @@ final class Claim implements AutoCloseable {
       }
       // A static member stays in the group until its session ends, or until the next driver replaces it.
       consumer.close(Duration.ofSeconds(1));
+      ended.run();
     }
   }
 

@@ -78,6 +78,19 @@ public final class Operations {
     });
   }
 
+  /**
+   * Hold a query of this JVM, by its name, before its next batch: the batch waits after Spark has planned it, and nothing of it
+   * is computed or written. A held query keeps its claim.
+   */
+  public static void hold(String name, boolean isHeld) {
+    Holds.set(name, isHeld);
+  }
+
+  /** Whether a batch of the query waits at its hold. */
+  public static boolean isHeld(String name) {
+    return Holds.isWaiting(name);
+  }
+
   private interface Replacement {
     Marker of(SortedMap<Integer, Marker> markers, int writer);
   }
@@ -88,7 +101,7 @@ public final class Operations {
       throw new Refusal("a reason of 1 to " + MAX_REASON + " characters is required. It is kept with the markers.");
     }
     try (Brokers brokers = new Brokers(sink);
-        Claim claim = new Claim(sink, () -> true)) {
+        Claim claim = new Claim(sink, () -> true, () -> {})) {
       SortedMap<Integer, Marker> decided = brokers.decidedMarkers();
       int writers = Math.max(sink.writers(), decided.isEmpty() ? 0 : decided.lastKey() + 1);
       Brokers.fence(sink, writers);

@@ -1,11 +1,12 @@
 package io.fenceline.spark;
 
 /**
- * A reason not to write, with the way out. Nothing has been written for it, and a retry alone does not help.
+ * A reason not to write, with the way out. Nothing has been written for it. A later start alone does not help, except
+ * after an {@link Unavailable}.
  *
  * <p>PySpark shows an IllegalArgumentException without its stack. The message has three parts: what is wrong, where, and the next step.
  */
-public final class Refusal extends IllegalArgumentException {
+public class Refusal extends IllegalArgumentException {
   private static final long serialVersionUID = 1;
 
   Refusal(String sentence) {

@@ -34,6 +34,7 @@ final class Run {
   private final SinkOptions options;
   private final Checkpoint checkpoint;
   private final long openedNanos = System.nanoTime();
+  private Brokers brokers;
   private Claim claim;
   private Claim.Member checkedFor;
   private Agreement agreement;
@@ -69,27 +70,33 @@ final class Run {
     Checkpoint.Progress progress = checkpoint.progress();
     query = progress.query();
     waitForEnd();
-    try (Brokers brokers = new Brokers(options)) {
-      int partitions = brokers.partitionsOf(options.markerTopic());
-      if (partitions == 0) {
-        throw new Refusal("topic " + options.markerTopic() + " does not exist. Create it first: the sink creates no topic.");
-      }
-      if (partitions < options.writers()) {
-        throw new Refusal(
-            options.writers() + " writers need a topic with as many partitions for their markers, but " + options.markerTopic() + " has "
-                + partitions + ". Use fewer writers, or give another topic as option markerTopic.");
-      }
-      claim = new Claim(options, this::isNeeded);
-      try {
-        check(brokers, progress);
-      } catch (RuntimeException error) {
+    brokers = new Brokers(options);
+    try {
+      checkMarkerTopic();
+      claim = new Claim(options, this::isNeeded, brokers::close);
+      check(progress);
+    } catch (RuntimeException error) {
+      if (claim != null) {
         claim.close();
-        throw error;
       }
+      brokers.close();
+      throw error;
     }
   }
 
-  private void check(Brokers brokers, Checkpoint.Progress progress) {
+  private void checkMarkerTopic() {
+    int partitions = brokers.partitionsOf(options.markerTopic());
+    if (partitions == 0) {
+      throw new Refusal("topic " + options.markerTopic() + " does not exist. Create it first: the sink creates no topic.");
+    }
+    if (partitions < options.writers()) {
+      throw new Refusal(
+          options.writers() + " writers need a topic with as many partitions for their markers, but " + options.markerTopic() + " has "
+              + partitions + ". Use fewer writers, or give another topic as option markerTopic.");
+    }
+  }
+
+  private void check(Checkpoint.Progress progress) {
     checkedFor = claim.member();
     Step.CLAIMED.reached(progress.finished() + 1, -1);
     var others = brokers.otherMembers();
@@ -135,8 +142,13 @@ final class Run {
     return agreement.writers() > 0 && batch != null && Long.parseLong(batch) == agreement.batch();
   }
 
-  /** The batch that Spark runs on this thread; called before its tasks start. */
-  synchronized Batch batch(Rows rows, int partitions) {
+  /** The batch that Spark runs on this thread; called before its tasks start. Waits while the query is held. */
+  Batch batch(Rows rows, int partitions) {
+    Holds.await(options.name());
+    return planned(rows, partitions);
+  }
+
+  private synchronized Batch planned(Rows rows, int partitions) {
     String number = property(BATCH_ID);
     String id = property(QUERY_ID);
     if (number == null || id == null) {
@@ -146,7 +158,7 @@ final class Run {
     isSeen = true;
     long batch = Long.parseLong(number);
     if (batch < agreement.batch()) {
-      throw new Refusal("Spark plans batch " + batch + " of " + options.name() + ", but batch " + agreement.batch() + " is next. Start the query again.");
+      throw new Unavailable("Spark plans batch " + batch + " of " + options.name() + ", but batch " + agreement.batch() + " is next. Start the query again.");
     }
     if (partitions != writers()) {
       throw new Refusal("Spark hands over " + partitions + " partitions of batch " + batch + " to " + writers() + " writers. Report this as a bug.");
@@ -162,28 +174,21 @@ final class Run {
 
   /** After a lost membership another driver may have written. Its markers or its checkpoint would show it. */
   private void checkAgain(long batch) {
-    try (Brokers brokers = new Brokers(options)) {
-      Agreement before = agreement;
-      check(brokers, checkpoint.progress());
-      if (agreement.batch() != batch) {
-        agreement = before;
-        throw new Refusal("another driver has written batches of " + options.name() + " while this one had no membership. Start the query again.");
-      }
+    Agreement before = agreement;
+    check(checkpoint.progress());
+    if (agreement.batch() != batch) {
+      agreement = before;
+      throw new Unavailable("another driver has written batches of " + options.name() + " while this one had no membership. Start the query again.");
     }
   }
 
   private Map<String, Map<Integer, Long>> sourcesOf(long batch) {
     Map<TopicPartition, Long> offsets = checkpoint.sourceOffsets(batch);
     Map<String, Map<Integer, Long>> found = new HashMap<>();
-    if (offsets.isEmpty()) {
-      return found;
-    }
-    try (Brokers brokers = new Brokers(options)) {
-      for (TopicPartition partition : brokers.existing(offsets.keySet())) {
-        // Markers are in the offsets of the sink's topic.
-        if (!partition.topic().equals(options.markerTopic())) {
-          found.computeIfAbsent(partition.topic(), topic -> new HashMap<>()).put(partition.partition(), offsets.get(partition));
-        }
+    for (TopicPartition partition : brokers.existing(offsets.keySet())) {
+      // Markers are in the offsets of the sink's topic.
+      if (!partition.topic().equals(options.markerTopic())) {
+        found.computeIfAbsent(partition.topic(), topic -> new HashMap<>()).put(partition.partition(), offsets.get(partition));
       }
     }
     return found;

@@ -146,10 +146,10 @@ final class ShareWriter implements DataWriter<InternalRow> {
         return refusal;
       }
       if (cause instanceof FencedInstanceIdException || cause instanceof CommitFailedException) {
-        return new Refusal(share + ": refused, since a newer driver has taken over, or this driver left its group. Nothing of it is committed.", error);
+        return new Unavailable(share + ": refused, since a newer driver has taken over, or this driver left its group. Nothing of it is committed.", error);
       }
       if (cause instanceof ProducerFencedException || cause instanceof InvalidProducerEpochException) {
-        return new Refusal(
+        return new Unavailable(
             share + ": a newer attempt has taken over the transactional id, or the transaction was open for longer than"
                 + " kafka.transaction.timeout.ms. Nothing of it is committed by this attempt.", error);
       }

@@ -45,7 +45,9 @@ record SinkOptions(
   private static final Set<String> KNOWN =
       Set.of(
           "name", "topic", "markertopic", "writers", "rowsaredeterministic", "checkpointlocation", "idempotencekey",
-          "groupid", "transactionalidprefix", "path");
+          "groupid", "transactionalidprefix", "path",
+          // Spark passes the name of `DataStreamWriter.queryName` on.
+          "queryname");
   private static final int MAX_WRITERS = 100;
   /** Options that the sink sets itself, and what a wrong value would break. */
   private static final Set<String> LOCKED =
