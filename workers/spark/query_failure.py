@@ -10,11 +10,13 @@ from typing import Any
 from workers.spark.spark_errors import last_python_line, sentence
 
 _REFUSED = re.compile(r"io\.fenceline\.spark\.(Refusal|Unavailable|Takeover): ([^\n]*)")
+_BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] (the value of .* does not fit the schema of [^\s.]*)")
+"""The error that workers/spark/query_plan.py raises, as Spark reports it."""
 _SPARKS = ("org.apache.spark.", "java.lang.RuntimeException", "java.util.concurrent.")
 
 
 class FailureKind(StrEnum):
-    """REFUSAL: the sink refuses to write, and a restart would not help. TAKEOVER: a newer driver has the claim.
+    """REFUSAL: the sink or a bad record; a restart would not help. TAKEOVER: a newer driver has the claim.
 
     ERROR: anything else; a restart may help.
     """
@@ -57,6 +59,9 @@ def judged(chain: list[str], *, what: str = "") -> QueryFailedError:
         refused = _REFUSED.search(text)
         if refused is not None:
             return QueryFailedError(_KINDS[refused[1]], what + refused[2])
+        bad = _BAD_RECORD.search(text)
+        if bad is not None:
+            return QueryFailedError(FailureKind.REFUSAL, what + bad[1])
     return QueryFailedError(FailureKind.ERROR, what + _line(chain[-1] if chain else "Spark reports no error"))
 
 

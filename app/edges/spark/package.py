@@ -97,8 +97,10 @@ def source_names(root: Path) -> list[str]:
 
 
 def _library(root: Path) -> list[Path]:
-    """Return the modules of the library, without its command."""
-    return [path for path in sorted((root / _APART / _LIBRARY).glob("*.py")) if path.name != "__main__.py"]
+    """Return the modules of the library, without its command. An installation has them at the top."""
+    places = (root / _APART / _LIBRARY, root / _LIBRARY)
+    modules = next(filter(None, (sorted(place.glob("*.py")) for place in places)), [])
+    return [path for path in modules if path.name != "__main__.py"]
 
 
 def _folders_above(name: str, root: Path) -> Iterator[str]:

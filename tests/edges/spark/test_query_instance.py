@@ -187,7 +187,7 @@ def test_a_file_transforms_and_a_record_that_is_not_json_ends_it_with_its_place(
     assert producer.flush(30) == 0
     ended = instance.wait_until_gone(120).outcome
     assert ended is not None
-    assert ended.kind == OutcomeKind.FAILED
+    assert ended.kind == OutcomeKind.HOPELESS
     assert f"the value of {source}-1@50 does not fit the schema of flights" in ended.message
 
 

@@ -28,6 +28,13 @@ _TASK = (
             "bad record",
         ),
         (
+            [
+                f"{_TASK}a.B: [USER_RAISED_EXCEPTION] the value of in-0@17 does not fit the schema of s SQLSTATE: P0001\n"
+            ],
+            FailureKind.REFUSAL,
+            "the value of in-0@17 does not fit the schema of s",
+        ),
+        (
             ["org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host it."],
             FailureKind.ERROR,
             "UnknownTopicOrPartitionException: This server does not host it.",
