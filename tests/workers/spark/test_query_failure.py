@@ -29,7 +29,7 @@ _TASK = (
         ),
         (
             [
-                f"{_TASK}a.B: [USER_RAISED_EXCEPTION] the value of in-0@17 does not fit the schema of s SQLSTATE: P0001\n"
+                f"{_TASK}a.B: [USER_RAISED_EXCEPTION] the value of in-0@17 does not fit the schema of s SQLSTATE: P1\n"
             ],
             FailureKind.REFUSAL,
             "the value of in-0@17 does not fit the schema of s",
