@@ -1,4 +1,4 @@
-"""Pipelines of kind `dataframe` without Spark: their definition, their reports, and batches with a course of their own."""
+"""Pipelines of kind `dataframe` without Spark: their definition, batches and reports."""
 
 from __future__ import annotations
 

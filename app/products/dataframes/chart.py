@@ -91,11 +91,16 @@ def state_chart_of(batches: Sequence[QueryBatch]) -> str | None:
 
 
 def watermark_chart_of(batches: Sequence[QueryBatch]) -> str | None:
-    """Return the age of the watermark at the end of each batch; None for fewer than two batches with one."""
-    ages = [(one, (one.ended_at - one.watermark).total_seconds()) for one in batches if one.watermark is not None]
+    """Return the age of the watermark at the end of each batch; None for fewer than two batches with one.
+
+    A watermark that is ahead has the age 0.
+    """
+    ages = [
+        (one, max(0.0, (one.ended_at - one.watermark).total_seconds())) for one in batches if one.watermark is not None
+    ]
     longest = max((age for _, age in ages), default=0.0)
     length_s, name = next((length_s, name) for least, length_s, name in _AGES if longest >= least)
-    return _line([(one, max(0.0, age / length_s)) for one, age in ages], f"age, in {name}", "--warn", unit=f" {name}")
+    return _line([(one, age / length_s) for one, age in ages], f"age, in {name}", "--warn", unit=f" {name}")
 
 
 def _line(told: Sequence[tuple[QueryBatch, float]], label: str, colour: str, *, unit: str) -> str | None:

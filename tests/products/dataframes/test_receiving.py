@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from app.core.runs.number_bounds import LARGEST, LONGEST_INTERVAL_MS
+from app.core.runs.task import OutcomeKind
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.db.unit_of_work import UnitOfWork
@@ -65,7 +66,7 @@ async def test_report_needs_the_token_of_its_lease(api_wiring: Wiring, workers_c
 async def test_report_of_an_earlier_lease_is_answered_and_not_stored(plane: ControlPlane) -> None:
     run = await running_query(plane)
     await send(plane, report(run.id, progress(0)))
-    await plane.outcome(run.id, kind="failed")  # pyright: ignore[reportArgumentType]
+    await plane.outcome(run.id, kind=OutcomeKind.FAILED)
     await plane.lease(run.id)
     late = await send(plane, report(run.id, progress(0, input_rows=7), progress(1)))
     assert late.answer.stored
