@@ -29,8 +29,7 @@ async def receive_report(
 ) -> ReceivedReport:
     """Store the state and the batches of a query.
 
-    A report of a lease that is not current any more is answered as stored, and is not stored: a newer driver may have
-    the query.
+    A report of a lease that has ended is answered as stored, and is not stored. A newer driver may have the query.
 
     Raises ForbiddenError if the token is another lease's, InvalidError for an impossible batch number, and
     NotFoundError if the lease is not in this database.
