@@ -75,6 +75,8 @@ class Liar:
             case inspect.StructType():
                 return self._struct(info)
             case inspect.DictType():
-                return {}
+                return {
+                    self._value(info.key_type): self._value(info.value_type) for _ in range(draw.randrange(MOST_ITEMS))
+                }
             case _:
                 raise TypeError(f"no value is drawn for {info}")

@@ -22,5 +22,5 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     content: object
 
 
-PanelOf = Callable[[UnitOfWork, Pipeline], Awaitable[Panel | None]]
-"""Returns the panel of a pipeline, or None for no panel."""
+PanelOf = Callable[[UnitOfWork, Pipeline, datetime], Awaitable[Panel | None]]
+"""Returns the panel of a pipeline now, or None for no panel."""

@@ -214,7 +214,7 @@ async def pipeline_page(
             await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
         ).items,
         commands=(await uow.of(CommandStore).list(target=f"pipeline:{name}", after=None, limit=10)).items,
-        panels=tuple([found for panel in panels if (found := await panel(uow, pipeline)) is not None]),
+        panels=tuple([found for panel in panels if (found := await panel(uow, pipeline, now)) is not None]),
     )
 
 

@@ -10,6 +10,7 @@ import typer
 
 from app.products.audits import commands as audits
 from app.products.conformance import commands as conformance
+from app.products.dataframes import commands as dataframes
 from app.products.demo import commands as demo
 from app.products.direct import commands as direct
 from app.products.drills import commands as drills
@@ -23,6 +24,7 @@ from app.products.webhooks import commands as webhooks
 _PRODUCTS = (
     audits,
     conformance,
+    dataframes,
     demo,
     direct,
     drills,
@@ -59,6 +61,7 @@ _ORDER = (
     "audits",
     "mappings",
     "files",
+    "batches",
     "log",
     "transactions",
     "groups",

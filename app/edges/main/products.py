@@ -14,6 +14,7 @@ from app.edges.main import api_models  # first: core's declarations stand before
 # isort: split
 from app.core.product import Product
 from app.products.audits.product import AUDITS
+from app.products.dataframes.product import DATAFRAMES
 from app.products.drills.product import DRILLS
 from app.products.files.product import FILES
 from app.products.migrations.product import MIGRATIONS
@@ -23,7 +24,16 @@ from app.products.webhooks.product import WEBHOOKS
 
 __all__ = ["PARTS", "PRODUCTS", "api_models"]
 
-PRODUCTS: tuple[Product, ...] = (OFFSET_LOG, DRILLS, MIGRATIONS, AUDITS, FILES, PARTITION_LOG, WEBHOOKS)
+PRODUCTS: tuple[Product, ...] = (
+    DATAFRAMES,
+    OFFSET_LOG,
+    DRILLS,
+    MIGRATIONS,
+    AUDITS,
+    FILES,
+    PARTITION_LOG,
+    WEBHOOKS,
+)
 
 HOOKS = Hooks(
     busy=tuple(one.busy for one in PRODUCTS if one.busy is not None),

@@ -9,6 +9,7 @@ from app.core.pipelines import tables as definitions
 from app.core.runs.tables import recorded_offsets, runs, tasks
 from app.kit.db.columns import metadata
 from app.products.audits import tables as audits
+from app.products.dataframes import tables as dataframes
 from app.products.drills import tables as drills
 from app.products.files.tables import files, orphan_looks
 from app.products.migrations import tables as migrations
@@ -18,6 +19,7 @@ __all__ = [
     "access",
     "audits",
     "commands",
+    "dataframes",
     "definitions",
     "drills",
     "fencing",

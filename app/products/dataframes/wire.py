@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from app.core.runs.number_bounds import LARGEST, Bound, Index, MomentMs
+from app.core.runs.number_bounds import LARGEST, LONGEST_INTERVAL_MS, Bound, Index, MomentMs
 from app.core.wire import protocol
 
 BATCHES_PATH = "/workers/v1/dataframe/batches"
@@ -20,6 +20,7 @@ LARGEST_REPORT = 100
 
 Count = Annotated[int, Bound(LARGEST, counted_as="batches.counts")]
 OptionalCount = Annotated[int | None, Bound(LARGEST, counted_as="batches.counts")]
+PartMs = Annotated[int, Bound(LONGEST_INTERVAL_MS, counted_as="batches.durations")]
 Moment = Annotated[int | None, Bound(253_402_214_400_000, least=-62_135_596_800_000, counted_as="batches.watermark")]
 
 
@@ -39,7 +40,7 @@ class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     batch: Annotated[int, Bound(LARGEST, is_refused=True)]
     started_at_ms: MomentMs
-    trigger_ms: Count
+    trigger_ms: PartMs
     parts_ms: dict[str, int] = {}
     input_rows: Count = 0
     output_rows: OptionalCount = None

@@ -106,8 +106,9 @@ async def log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
     return await look(uow, pipeline=pipeline.name)
 
 
-async def panel_of(uow: UnitOfWork, pipeline: Pipeline) -> Panel:
+async def panel_of(uow: UnitOfWork, pipeline: Pipeline, now: datetime) -> Panel:
     """The section of the pipeline's page."""
+    del now
     return Panel(template="components/offset_log_panel.html", content=await log_of(uow, pipeline))
 
 

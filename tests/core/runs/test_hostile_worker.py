@@ -37,6 +37,7 @@ from app.products.audits import wire as audit
 from app.products.audits.service import asking, carrying_out
 from app.products.audits.service.asking import Wish
 from app.products.audits.specification import JsonField, TimeWindow
+from app.products.dataframes import wire as dataframe
 from app.products.drills.drill import Drill, DrillKind
 from app.products.drills.service import drills
 from app.products.offset_log.loop import OffsetWatch
@@ -53,6 +54,7 @@ PATHS: dict[str, type[msgspec.Struct]] = {
     "/workers/v1/driver": heartbeat.DriverHeartbeat,
     "/workers/v1/outcome": heartbeat.ReportedOutcome,
     drill.DRILL_PATH: drill.DrillReport,
+    dataframe.BATCHES_PATH: dataframe.QueryReport,
     audit.CLAIM_PATH: audit.AuditClaim,
     audit.PROGRESS_PATH: audit.AuditProgressReport,
     audit.OUTCOME_PATH: audit.AuditOutcome,
@@ -244,6 +246,7 @@ async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
             "/pipelines/flights",
             "/pipelines/victim",
             "/pipelines/flights/offsets",
+            "/pipelines/flights/batches",
             f"/runs/{world.run_id}",
             f"/audits/{world.audit_id}",
             f"/drills/{world.drill.id}",
@@ -252,6 +255,8 @@ async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
             f"/api/v1/audits/{world.audit_id}",
             f"/api/v1/drills/{world.drill.id}",
             "/api/v1/pipelines/flights/mappings",
+            "/api/v1/pipelines/flights/batches",
+            "/api/v1/pipelines/flights/query",
         ):
             response = await browser.get(path)
             assert response.status_code == 200, f"{path}: {response.status_code} {response.text[:300]}"
