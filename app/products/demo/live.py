@@ -9,7 +9,7 @@ from rich.console import Console
 from app.core.runs.run import RunState
 from app.edges.embedded.errors import EmbeddedError
 from app.kit.patience import BUSY_MACHINE_S
-from app.products.demo import file_pipeline, pipeline
+from app.products.demo import file_pipeline, pipeline, window_pipeline
 from app.products.demo.ending import complaints, is_at_work, refuse_failed, wait_until_read
 from app.products.demo.feed import Feed, laps
 from app.products.demo.file_proof import FileProof
@@ -19,7 +19,14 @@ from app.products.demo.outputs import LateFlights
 from app.products.demo.proof import SinkProof, SinkVerdict
 from app.products.demo.server import DemoRun
 from app.products.demo.stage import DemoStage, open_stage
-from app.products.demo.starting import CORES, TOPICS, create_file_pipeline, start_pipeline, wait_for_partitions
+from app.products.demo.starting import (
+    CORES,
+    TOPICS,
+    create_file_pipeline,
+    create_window_pipeline,
+    start_pipeline,
+    wait_for_partitions,
+)
 
 FULL_SPEED_FLIGHTS = 250_000
 STEADY_PER_S = 400.0
@@ -44,6 +51,7 @@ def play_live(console: Console) -> None:
         stage.create_topics(TOPICS, partitions=pipeline.PARTITIONS)
         run = start_pipeline(stage)
         create_file_pipeline(stage)
+        create_window_pipeline(stage)
         _say_address(console, stage)
         feed = Feed(
             bootstrap_servers=stage.bootstrap_servers, topic=pipeline.SOURCE_TOPIC, partitions=pipeline.PARTITIONS
@@ -147,6 +155,8 @@ def _invite(console: Console, stage: DemoStage) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    console.print("[bold]Spark SQL:[/] start the third pipeline, which writes mean delays by carrier and hour:")
+    console.print(f"  {stage.server.users_url}/pipelines/{window_pipeline.NAME}", soft_wrap=True, highlight=False)
     console.print()
 
 

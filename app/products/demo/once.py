@@ -1,4 +1,4 @@
-"""`fenceline demo --once`: 100,000 flights, one kill in the middle of a transaction, and a check of the outputs."""
+"""`fenceline demo --once`: 100,000 flights, two kills at the worst moments, and a check of the outputs."""
 
 import itertools
 import threading
@@ -14,7 +14,7 @@ from app.core.ids.transaction_counts import count_transactions
 from app.edges.embedded.errors import EmbeddedError
 from app.edges.kafka.transaction_journal import read_transaction_journal
 from app.kit.patience import BUSY_MACHINE_S
-from app.products.demo import ending, file_pipeline, pipeline
+from app.products.demo import ending, file_pipeline, pipeline, window_pipeline
 from app.products.demo.feed import Feed, laps
 from app.products.demo.file_proof import FileProof
 from app.products.demo.flights import Flight, read_flights
@@ -27,10 +27,12 @@ from app.products.demo.starting import (
     CORES,
     TOPICS,
     create_file_pipeline,
+    create_window_pipeline,
     start_pipeline,
     wait_for_file_partitions,
     wait_for_partitions,
 )
+from app.products.demo.window_run import WindowRun
 
 FLIGHTS = 100_000
 FEED_S = 17.0
@@ -55,10 +57,23 @@ class FilesResult:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowsResult:
+    """The third pipeline: its committed windows, those that the CSV gives, and all that are lost, doubled or different.
+
+    killed_at_batch: the batch whose commit the checkpoint of the killed driver did not record; None: it was not killed.
+    """
+
+    windows: int
+    expected: int
+    wrong: int
+    killed_at_batch: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DemoResult:
     """The line that the demo ends with.
 
-    files: of the second pipeline; everything else is of the first.
+    files, dataframe: of the second and third pipeline; everything else is of the first.
     killed_at_record: the number of committed flights when the worker was killed; None if it was not.
     records_per_second: of the first 100,000 flights, from the first sent to the last committed, the kill's pause
     included.
@@ -77,6 +92,7 @@ class DemoResult:
     records_per_second: int
     seconds: float
     files: FilesResult
+    dataframe: WindowsResult
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,9 +107,9 @@ class DemoOutcome:
 
 
 def play_once(console: Console) -> DemoOutcome:
-    """Start everything, run both pipelines over the input with one kill, and judge. Ends all its processes.
+    """Start everything, run the pipelines over the input with two kills, and judge. Ends all its processes.
 
-    Both run before the feed begins: the start of an application would take the cores of the recovering instance.
+    All run before the feed begins: the start of an application would take the cores of the recovering instance.
 
     Raises:
         EmbeddedError: a service did not start or did not progress in time.
@@ -104,7 +120,9 @@ def play_once(console: Console) -> DemoOutcome:
         stage.create_topics(TOPICS, partitions=pipeline.PARTITIONS)
         run = start_pipeline(stage)
         create_file_pipeline(stage)
+        create_window_pipeline(stage)
         files_run = stage.server.start_run(file_pipeline.NAME)
+        windows_run = stage.server.start_run(window_pipeline.NAME)
         wait_for_partitions(stage, run, console)
         wait_for_file_partitions(stage, files_run, console)
         feed = Feed(
@@ -118,9 +136,11 @@ def play_once(console: Console) -> DemoOutcome:
             outputs=LateFlights(),
         )
         files = FileProof.of(stage, feed)
+        windows = WindowRun.start(stage, windows_run, feed)
         feeding = _Feeding(feed, flights)
         first_fed = time.monotonic()
         feeding.start()
+        windows.begin_to_kill()
         try:
             kill, killed_at, last_committed = _process(stage, run, proof, console, feeding)
             ending.wait_until_read(
@@ -129,18 +149,29 @@ def play_once(console: Console) -> DemoOutcome:
                 get_run=lambda: stage.server.get_run(files_run.id),
                 within_s=BUSY_MACHINE_S,
             )
+            windows.end_killing()
+            ending.wait_until_read(
+                feed.sent,
+                count_read=windows.count_read,
+                get_run=lambda: stage.server.get_run(windows_run.id),
+                within_s=BUSY_MACHINE_S,
+            )
         finally:
             feeding.stop()
         files_before = stage.server.get_run(files_run.id)
-        _, files_after = stage.server.end_runs([run.id, files_run.id], "drain", timeout_s=BUSY_MACHINE_S)
+        _, files_after, _ = stage.server.end_runs(
+            [run.id, files_run.id, windows_run.id], "drain", timeout_s=BUSY_MACHINE_S
+        )
         verdict, files_verdict = proof.look(), files.proof.look()
         proof.close()
         files.proof.close()
+        windows.close()
         journal = list(
             read_transaction_journal({"bootstrap.servers": stage.bootstrap_servers}, prefixes=(pipeline.ID_PREFIX,))
         )
         counts = count_transactions(journal, prefixes=(pipeline.ID_PREFIX,))
-        fed = [flight for number in range(feed.partitions) for _, flight in feed.flights_in(number)]
+        sent = [one for number in range(feed.partitions) for one in feed.flights_in(number)]
+        fed = [flight for _, flight in sent]
         complaints = _complaints(
             verdict, fed=len(fed), flights_late=sum(flight.is_late for flight in fed), killed_at=killed_at
         )
@@ -148,13 +179,16 @@ def play_once(console: Console) -> DemoOutcome:
             f"{file_pipeline.NAME}: {found}"
             for found in ending.complaints(files_verdict, before=files_before, after=files_after)
         ]
+        # Flights of a second lap are a year late: the watermark drops them.
+        by_window = windows.verdict(flight for lap, flight in sent if lap == 1)
+        complaints += windows.complaints(by_window)
         if kill is not None:
             after = aftermath(journal, kill)
             if not after.was_aborted:
                 complaints.append("the killed worker's transaction was not aborted: it had none open")
             if not after.committed_again:
                 complaints.append(f"instance {kill.ordinal}, whose worker was killed, never committed again")
-        for sentence in (verdict.sentence(), files.sentence(files_verdict)):
+        for sentence in (verdict.sentence(), files.sentence(files_verdict), by_window.sentence()):
             console.print(sentence, highlight=False, soft_wrap=True)
         console.print(
             f"{counts.committed:,} transactions committed, {counts.aborted:,} aborted, {counts.fencings:,} fenced",
@@ -180,6 +214,12 @@ def play_once(console: Console) -> DemoOutcome:
             found=files_verdict.found,
             lost=files_verdict.lost,
             duplicated=files_verdict.duplicated,
+        ),
+        dataframe=WindowsResult(
+            windows=by_window.windows,
+            expected=by_window.expected,
+            wrong=by_window.all_wrong,
+            killed_at_batch=None if windows.kill is None else windows.kill.batch,
         ),
     )
     return DemoOutcome(result, tuple(complaints))

@@ -43,13 +43,18 @@ _ANSWER_S = 30.0
 class DemoStage:
     """The running services.
 
-    files_root: a folder for files, which is deleted at the end.
+    files_root: a folder for files, which is deleted at the end; so is that of the checkpoints.
     """
 
     kafka: KafkaCluster
     spark: SparkCluster
     server: DemoServer
     files_root: Path
+    checkpoints: Path
+
+    def checkpoint(self, pipeline: str) -> Path:
+        """Return the place of a pipeline's checkpoint."""
+        return self.checkpoints / pipeline
 
     @property
     def bootstrap_servers(self) -> str:
@@ -120,7 +125,7 @@ def open_stage(console: Console, *, cores: int) -> Generator[DemoStage]:
         server.register_cluster(CLUSTER, kafka.bootstrap_servers)
         console.print(f"Fenceline at {server.users_url}", highlight=False, soft_wrap=True)
         stack.callback(_ignore_interrupts)
-        yield DemoStage(kafka, spark, server, files_root=folder / "files")
+        yield DemoStage(kafka, spark, server, files_root=folder / "files", checkpoints=folder / "checkpoints")
 
 
 class _Stoppable(Protocol):

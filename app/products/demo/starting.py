@@ -8,12 +8,12 @@ from rich.console import Console
 from app.core.runs.task import TaskReport, TaskState
 from app.edges.embedded.errors import EmbeddedError
 from app.kit.patience import BUSY_MACHINE_S
-from app.products.demo import file_pipeline, pipeline
+from app.products.demo import file_pipeline, pipeline, window_pipeline
 from app.products.demo.server import DemoRun
 from app.products.demo.stage import CLUSTER, DemoStage
 
-TOPICS = (pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC, file_pipeline.SINK_TOPIC)
-CORES = pipeline.CORES + file_pipeline.CORES
+TOPICS = (pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC, file_pipeline.SINK_TOPIC, window_pipeline.SINK_TOPIC)
+CORES = pipeline.CORES + file_pipeline.CORES + window_pipeline.CORES
 
 
 def start_pipeline(stage: DemoStage) -> DemoRun:
@@ -30,6 +30,18 @@ def create_file_pipeline(stage: DemoStage) -> None:
     stage.server.create_pipeline(
         file_pipeline.NAME,
         file_pipeline.definition(cluster=CLUSTER, spark_master=stage.spark.master_url, root=stage.files_root),
+    )
+
+
+def create_window_pipeline(stage: DemoStage) -> None:
+    """Create the third pipeline, which the user starts."""
+    stage.server.create_pipeline(
+        window_pipeline.NAME,
+        window_pipeline.definition(
+            cluster=CLUSTER,
+            spark_master=stage.spark.master_url,
+            checkpoint=stage.checkpoint(window_pipeline.NAME),
+        ),
     )
 
 

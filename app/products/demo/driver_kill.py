@@ -1,0 +1,90 @@
+"""Kill the driver of the third pipeline between the commit of a batch and the checkpoint's record of it.
+
+Spark then runs the batch again. Only the marker in the committed transaction says that its rows are there already.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from app.core.journals.transaction_state import TransactionStatus
+from app.edges.embedded.errors import EmbeddedError
+from app.products.demo.kill import IdTail
+
+# The time in which the broker answers requests that were in flight when the driver froze.
+_SETTLE_S = 0.05
+_LOOK_EVERY_S = 0.01
+_DRIVER_WORD = "org.apache.spark.deploy.SparkSubmit"
+
+
+@dataclass(frozen=True, slots=True)
+class KilledDriver:
+    """A killed driver: the process of its JVM, and the batch whose commit its checkpoint did not record."""
+
+    pid: int
+    batch: int
+
+
+def kill_after_a_commit(
+    journal: IdTail, transactional_id: str, *, pid: int, checkpoint: Path, give_up: Callable[[], bool]
+) -> KilledDriver | None:
+    """SIGKILL the driver as soon as the moment comes; None if `give_up` came first.
+
+    1. the journal has a committed transaction that began after the newest batch was planned
+    2. SIGSTOP            the driver can record nothing
+    3. the checkpoint has no record of the batch: SIGKILL; else SIGCONT, and the next batch
+    """
+    _refuse_other_process(pid)
+    while not give_up():
+        batch = _unrecorded(journal, transactional_id, checkpoint)
+        if batch is not None:
+            os.kill(pid, signal.SIGSTOP)
+            killed = False
+            try:
+                time.sleep(_SETTLE_S)
+                if _unrecorded(journal, transactional_id, checkpoint) == batch:
+                    os.kill(pid, signal.SIGKILL)
+                    killed = True
+                    return KilledDriver(pid, batch)
+            finally:
+                if not killed:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+        time.sleep(_LOOK_EVERY_S)
+    return None
+
+
+def _unrecorded(journal: IdTail, transactional_id: str, checkpoint: Path) -> int | None:
+    """Return the newest planned batch if its transaction is committed, but not recorded in the checkpoint."""
+    planned = _newest(checkpoint / "offsets")
+    if planned is None or (checkpoint / "commits" / str(planned)).exists():
+        return None
+    state = journal.state_of(transactional_id)
+    if state is None or state.status is not TransactionStatus.COMPLETE_COMMIT:
+        return None
+    try:
+        planned_ms = (checkpoint / "offsets" / str(planned)).stat().st_mtime * 1000
+    except FileNotFoundError:
+        return None
+    return planned if state.start_ms >= planned_ms else None
+
+
+def _newest(folder: Path) -> int | None:
+    numbers = [int(file.name) for file in folder.glob("[0-9]*") if file.name.isdecimal()] if folder.is_dir() else []
+    return max(numbers, default=None)
+
+
+def _refuse_other_process(pid: int) -> None:
+    """Raise if the process is not a driver of Spark, which must not be signalled."""
+    try:
+        command = " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error as error:
+        raise EmbeddedError(f"the driver with process id {pid} is gone before it was killed: {error}") from error
+    if _DRIVER_WORD not in command:
+        raise EmbeddedError(f"process {pid} is no driver of Spark: {command[:200]}")
