@@ -60,7 +60,7 @@ class Flight:
             "tail_number": self.tail_number,
             "origin": self.origin,
             "destination": self.destination,
-            "scheduled_departure": self.scheduled_departure,
+            "scheduled_departure": self.departure_in(lap),
             "departure_delay_min": self.departure_delay_min,
             "arrival_delay_min": self.arrival_delay_min,
             "air_time_min": self.air_time_min,
@@ -68,23 +68,24 @@ class Flight:
         }
         return {name: value for name, value in fields.items() if value is not None}
 
+    def departure_in(self, lap: int) -> str:
+        """Return the scheduled departure in the `lap`-th replay: each is a year later."""
+        year, rest = self.scheduled_departure.split("-", 1)
+        return f"{int(year) + lap - 1}-{rest}"
+
     def id_in(self, lap: int) -> str:
         """Return the flight's id in the `lap`-th replay of the year; unique over all laps."""
         return self.flight_id if lap == 1 else f"{self.flight_id}~{lap}"
 
 
 def read_flights(limit: int | None = None) -> list[Flight]:
-    """Return the first `limit` flights of the CSV (all by default), in its order.
+    """Return the first `limit` flights of the year (all by default), in the order of their scheduled departure.
 
     Raises:
         EmbeddedError: the package is not installed or does not have the file.
     """
-    flights: list[Flight] = []
-    for row in _rows(_csv_path()):
-        if limit is not None and len(flights) == limit:
-            break
-        flights.append(_flight(row))
-    return flights
+    flights = sorted(map(_flight, _rows(_csv_path())), key=lambda flight: flight.scheduled_departure)
+    return flights[:limit]
 
 
 def _csv_path() -> Path:

@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.products.demo import window_pipeline
 from app.products.demo.feed import FedFlight
-from app.products.demo.flights import Flight
 from app.products.demo.outputs import WrongOutputError
 from app.products.demo.sink_reader import SinkReader
 
@@ -73,7 +72,7 @@ def read_windows(bootstrap_servers: str) -> SinkReader:
     return reader
 
 
-def judge(seen: Counter[str], unreadable: Iterable[str], flights: Iterable[Flight]) -> WindowVerdict:
+def judge(seen: Counter[str], unreadable: Iterable[str], flights: Iterable[FedFlight]) -> WindowVerdict:
     """Compare the committed windows with those of the fed flights."""
     of_csv = _windows_of(flights)
     newest = max((_hour_of(window) for window in seen), default="")
@@ -89,12 +88,12 @@ def judge(seen: Counter[str], unreadable: Iterable[str], flights: Iterable[Fligh
     )
 
 
-def _windows_of(flights: Iterable[Flight]) -> set[str]:
+def _windows_of(flights: Iterable[FedFlight]) -> set[str]:
     departures: Counter[tuple[str, str]] = Counter()
     arrived: Counter[tuple[str, str]] = Counter()
     delays: Counter[tuple[str, str]] = Counter()
-    for flight in flights:
-        window = (f"{flight.scheduled_departure[:13]}:00", flight.carrier)
+    for lap, flight in flights:
+        window = (f"{flight.departure_in(lap)[:13]}:00", flight.carrier)
         departures[window] += 1
         if flight.arrival_delay_min is not None:
             arrived[window] += 1

@@ -12,8 +12,7 @@ from app.core.runs.task import TaskState
 from app.kit.patience import BUSY_MACHINE_S
 from app.products.demo import window_pipeline
 from app.products.demo.driver_kill import KilledDriver, kill_after_a_commit
-from app.products.demo.feed import Feed
-from app.products.demo.flights import Flight
+from app.products.demo.feed import FedFlight, Feed
 from app.products.demo.kill import IdTail
 from app.products.demo.proof import SinkProof
 from app.products.demo.server import DemoRun
@@ -79,7 +78,7 @@ class WindowRun:
     def close(self) -> None:
         self.proof.close()
 
-    def verdict(self, flights: Iterable[Flight]) -> WindowVerdict:
+    def verdict(self, flights: Iterable[FedFlight]) -> WindowVerdict:
         """Read all committed windows, and compare them with those of the fed flights."""
         read = read_windows(self.stage.bootstrap_servers)
         return judge(read.seen, read.wrong, flights)

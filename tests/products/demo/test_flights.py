@@ -22,10 +22,16 @@ def test_a_limit_reads_the_first_rows_in_order(year: list[Flight]) -> None:
     assert read_flights(limit=250) == year[:250]
 
 
-def test_a_second_lap_has_other_ids_and_otherwise_the_same_flights(year: list[Flight]) -> None:
+def test_a_second_lap_has_other_ids_and_the_same_flights_a_year_later(year: list[Flight]) -> None:
     first, second = (json.loads(year[0].value(lap=lap)) for lap in (1, 2))
     assert first.pop("flight_id") != second.pop("flight_id")
+    assert first.pop("scheduled_departure").replace("2013", "2014") == second.pop("scheduled_departure")
     assert first == second
+
+
+def test_departures_are_in_order(year: list[Flight]) -> None:
+    departures = [flight.scheduled_departure for flight in year]
+    assert departures == sorted(departures)
 
 
 def test_a_cancelled_flight_has_no_delay_rather_than_a_made_up_one(year: list[Flight]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from app.core.pipelines.definition import decode_definition
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.products.demo import window_pipeline
+from app.products.demo.feed import FedFlight
 from app.products.demo.flights import Flight, read_flights
 from app.products.demo.outputs import WrongOutputError
 from app.products.demo.window_proof import Windows, judge
@@ -24,6 +25,10 @@ def flights() -> list[Flight]:
     found = read_flights(limit=2_000)
     assert any(flight.arrival_delay_min is None for flight in found)
     return found
+
+
+def fed(flights: Sequence[Flight]) -> list[FedFlight]:
+    return [(1, flight) for flight in flights]
 
 
 def records(flights: Sequence[Flight], *, until: str = "2013-01-02T12:00") -> list[dict[str, Any]]:
@@ -46,7 +51,7 @@ def seen(written: Sequence[dict[str, Any]]) -> Counter[str]:
 
 def test_closed_windows_that_are_all_there_once_are_right(flights: list[Flight]) -> None:
     written = records(flights)
-    verdict = judge(seen(written), [], flights)
+    verdict = judge(seen(written), [], fed(flights))
     assert (verdict.windows, verdict.expected, verdict.all_wrong) == (len(written), len(written), 0)
     assert 100 < len(written) < len(records(flights, until="2014")), "some windows are open"
 
@@ -68,20 +73,26 @@ def test_one_window_that_is_not_right_is_found(
         written[written.index(some)] = {**some, "flights": some["flights"] + 1}
     else:
         written.append({**some, "carrier": "XX"})
-    verdict = judge(seen(written), [], flights)
+    verdict = judge(seen(written), [], fed(flights))
     assert (verdict.lost, verdict.duplicated, verdict.wrong_count) == (lost, duplicated, wrong)
     assert verdict.all_wrong
 
 
 def test_no_window_at_all_is_no_proof(flights: list[Flight]) -> None:
-    assert judge(Counter(), [], flights).expected == 0
+    assert judge(Counter(), [], fed(flights)).expected == 0
+
+
+def test_a_window_of_the_next_lap_is_a_year_later(flights: list[Flight]) -> None:
+    written = [{**record, "hour": record["hour"].replace("2013", "2014")} for record in records(flights)]
+    assert judge(seen(written), [], [(2, flight) for flight in flights]).all_wrong == 0
+    assert judge(seen(written), [], fed(flights)).all_wrong > 0
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"hour": "2013-01-01T05:00"}'])
 def test_a_record_that_is_no_window_is_wrong(flights: list[Flight], value: bytes) -> None:
     with pytest.raises(WrongOutputError, match="not a window"):
         Windows().found(value)
-    assert judge(Counter(), ["not a window"], flights).all_wrong == 1
+    assert judge(Counter(), ["not a window"], fed(flights)).all_wrong == 1
 
 
 def test_the_definition_is_one_of_a_dataframe(tmp_path: Path) -> None:
