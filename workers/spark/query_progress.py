@@ -14,7 +14,7 @@ _BEFORE_ANY_EVENT_MS = 0
 """The watermark of a query that has seen no event yet."""
 
 _Offsets = dict[str, dict[str, int]]
-"""Of a Kafka source: {topic: {partition: offset}}."""
+"""Offsets of a Kafka source: {topic: {partition: offset}}."""
 
 
 class _Source(msgspec.Struct, rename="camel"):

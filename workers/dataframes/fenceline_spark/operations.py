@@ -120,7 +120,7 @@ def hold(spark: "SparkSession", name: str, *, is_held: bool = True) -> None:
 
 
 def is_holding(spark: "SparkSession", name: str) -> bool:
-    """Whether a batch waits at the hold: Spark has planned it, and nothing of it is computed or written."""
+    """A batch waits at the hold: Spark has planned it, and nothing of it is computed or written."""
     return bool(_operations(spark).isHeld(name))
 
 
