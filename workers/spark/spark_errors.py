@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pyspark
 from py4j.protocol import Py4JJavaError
 
 _OUR_SIDE = ("IllegalArgumentException", "BindException")
 """A refused setting or address of the driver's own: no master was asked."""
+
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ?")
+_SQLSTATE = re.compile(r" ?SQLSTATE: \w{5}")
 
 
 class SparkGoneError(Exception):
@@ -27,6 +32,12 @@ def first_line(error: BaseException) -> str:
     # Py4J's own first line only names the call; Java's exception follows behind a colon.
     java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     return next(iter([*java, *lines]), type(error).__name__)
+
+
+def sentence(error: BaseException | str) -> str:
+    """The first line of an error of Spark SQL, without its condition, SQLSTATE and plan."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return _SQLSTATE.sub("", _CONDITION.sub("", line)).rstrip(" ;")
 
 
 def not_taken(master: str, error: BaseException) -> str | None:

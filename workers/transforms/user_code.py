@@ -36,8 +36,8 @@ def sha256_of(source: str) -> str:
     return hashlib.sha256(source.encode("utf-8")).hexdigest()
 
 
-def load_function(source: str, *, function: str, file_name: str) -> Callable[[Any], Any]:
-    """Run the file and return its function of one argument. Raises UserCodeError, also when the file raises."""
+def load_function(source: str, *, function: str, file_name: str, arguments: int = 1) -> Callable[..., Any]:
+    """Run the file and return its function of so many arguments. Raises UserCodeError, also when the file raises."""
     module_name = f"fenceline_transform_{sha256_of(source)[:16]}"
     origin = f"<{file_name}>"
     module = types.ModuleType(module_name)
@@ -59,7 +59,7 @@ def load_function(source: str, *, function: str, file_name: str) -> Callable[[An
             field="file_name",
             missing_module=_missing_module(error),
         ) from error
-    return _function(module, function, file_name)
+    return _function(module, function, file_name, arguments)
 
 
 def place_of(error: BaseException, file_name: str) -> str:
@@ -83,7 +83,7 @@ def _missing_module(error: BaseException) -> str | None:
     return name if name is not None and _MODULE.fullmatch(name) else None
 
 
-def _function(module: types.ModuleType, name: str, file_name: str) -> Callable[[Any], Any]:
+def _function(module: types.ModuleType, name: str, file_name: str, arguments: int) -> Callable[..., Any]:
     found = getattr(module, name, None)
     if found is None:
         defined = [
@@ -109,9 +109,10 @@ def _function(module: types.ModuleType, name: str, file_name: str) -> Callable[[
                 field="function",
             )
     try:
-        inspect.signature(found).bind(None)
+        inspect.signature(found).bind(*(None,) * arguments)
     except (TypeError, ValueError) as error:
+        count = "one argument" if arguments == 1 else f"{arguments} arguments"
         raise UserCodeError(
-            f"`{name}` in {file_name} must be callable with one argument: {error}", field="function"
+            f"`{name}` in {file_name} must be callable with {count}: {error}", field="function"
         ) from error
     return found
