@@ -14,12 +14,12 @@ import msgspec
 
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.transforms.asked_process import ProcessEnd
-from app.core.transforms.check_process import NOT_ISOLATED, TOO_MANY, Checker, how_it_ended, run_check
+from app.core.transforms.check_process import TOO_MANY, Checker, how_it_ended, run_check
 from app.kit.errors import Problem
 from app.kit.printable import one_line
 
-START_LIMIT_S = 45.0
-TIME_LIMIT_S = 15.0
+START_LIMIT_S = 40.0
+TIME_LIMIT_S = 20.0
 """Of the plan itself, after Spark has started."""
 MEMORY_LIMIT_MB = 2_048
 _CHECKER = "workers.spark.check_plan"
@@ -28,6 +28,11 @@ _LONGEST_MESSAGE = 2_000
 _MOST_KEPT = 64
 _NO_JAVA = (
     "The query was not checked: this server has no Java. Install Java 17, or set FENCELINE_JAVA_HOME (fenceline doctor)"
+)
+
+_NOT_STARTED = (
+    "The query was not checked: Spark did not start within {:g} s ({}). Try again, or install bubblewrap if it is "
+    "missing (docs/security.md)"
 )
 
 
@@ -98,7 +103,7 @@ async def check_plan(
     if ended is None:
         return [Problem(field=code, message=TOO_MANY.format(what="The query"))]
     if not ended.started:
-        return [Problem(field=code, message=NOT_ISOLATED.format(what="The query", reason=one_line(ended.reason)))]
+        return [Problem(field=code, message=_NOT_STARTED.format(start_limit_s, one_line(ended.reason)))]
     try:
         verdict = msgspec.json.decode(ended.answer, type=_Verdict)
     except msgspec.DecodeError:
