@@ -29,7 +29,7 @@ _HEAP_MB = 512
 """Spark refuses to start with less than 450 MB."""
 _LARGEST_FILE = 16 << 20
 _THREADS = 200
-"""Of the Java virtual machine and this process. A quiet Spark has about 50."""
+"""The threads of Java and of this process together. A quiet Spark has about 50."""
 _MORE_THREADS = 16
 """Those that Spark may start while it makes the plan."""
 _JAVA_OPTIONS = (

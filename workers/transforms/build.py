@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.pipelines.pipeline import Identity, PythonFunction, Steps, Transform
+from app.core.pipelines.pipeline import DataframeQuery, Identity, PythonFunction, Steps, Transform
 from workers import transforms
 from workers.transforms import TransformError
 from workers.transforms.identity import IdentityTransform
@@ -31,3 +31,5 @@ def build(transform: Transform, *, source: str | None, sink_topic: str) -> trans
                     f"the text of {transform.file_name} did not come with the run; start the run again"
                 )
             return PythonTransform(transform, source=source)
+        case DataframeQuery():
+            raise TransformError("a transform of kind dataframe is a query of the driver, not of a task")

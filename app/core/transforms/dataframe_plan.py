@@ -20,7 +20,7 @@ from app.kit.printable import one_line
 
 START_LIMIT_S = 40.0
 TIME_LIMIT_S = 20.0
-"""Of the plan itself, after Spark has started."""
+"""The bound of the plan itself, after Spark has started."""
 MEMORY_LIMIT_MB = 2_048
 _CHECKER = "workers.spark.check_plan"
 _FILES_MB = 64

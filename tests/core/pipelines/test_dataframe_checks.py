@@ -54,7 +54,8 @@ def a_query_pipeline(query: DataframeQuery | None = None, **changes: Any) -> Pip
 
 
 def problems(definition: PipelineDefinition, **given: Any) -> list[Problem]:
-    return check(definition, **{"name": "p", "facts": None, "others": [], "allowed": AllowedOptions(), **given})
+    known: dict[str, Any] = {"name": "p", "facts": None, "others": [], "allowed": AllowedOptions(), **given}
+    return check(definition, **known)
 
 
 def only(definition: PipelineDefinition, **given: Any) -> Problem:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from app.core.pipelines.pages import dataframe_form
 from app.core.pipelines.pages.form import definition_of, form_of, values_of
-from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy, Identity, Stream
+from app.core.pipelines.pipeline import DataframeQuery, ErrorHandling, FailurePolicy, Identity, Stream
 from app.kit.errors import Problem
 from tests.core.pipelines.test_dataframe_checks import A_FILE, FLIGHTS, a_query, a_query_pipeline
 
@@ -19,11 +18,9 @@ MORE = Stream(name="more", topic="more", schema="id INT, at TIMESTAMP", event_ti
     [a_query(), a_query(**A_FILE), a_query(streams=(FLIGHTS, MORE), sql="SELECT *\nFROM flights")],
     ids=["sql", "file", "streams"],
 )
-def test_a_query_comes_back_from_the_form_as_it_was(query: object) -> None:
-    definition = a_query_pipeline(transform=query)
-    definition = msgspec.structs.replace(
-        definition, source_topics=tuple(stream.topic for stream in definition.transform.streams)
-    )
+def test_a_query_comes_back_from_the_form_as_it_was(query: DataframeQuery) -> None:
+    topics = tuple(stream.topic for stream in query.streams)
+    definition = a_query_pipeline(query, source_topics=topics)
     assert definition_of(values_of("p", definition)) == definition
 
 

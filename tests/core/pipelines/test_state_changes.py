@@ -54,7 +54,8 @@ def test_a_change_of_the_query(changes: dict[str, Any], field: str, effect: Stat
 
 @pytest.mark.parametrize(("field", "value"), [("cluster", "b"), ("group_id", "b"), ("sink_topic", "b")])
 def test_markers_do_not_move(field: str, value: str) -> None:
-    (found,) = state_changes(a_query_pipeline(), a_query_pipeline(**{field: value}))
+    changes: dict[str, Any] = {field: value}
+    (found,) = state_changes(a_query_pipeline(), a_query_pipeline(**changes))
     assert (found.field, found.effect) == (field, NEW)
 
 

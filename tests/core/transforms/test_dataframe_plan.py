@@ -30,7 +30,8 @@ async def check(
 ) -> list[Problem]:
     if source is not None:
         changes |= {"function": "f", "file_name": "q.py", "sha256": sha256_of(source)}
-    query = DataframeQuery(**{"streams": (FLIGHTS,), "checkpoint": "file:///c", "sql": sql, **changes})
+    given: dict[str, Any] = {"streams": (FLIGHTS,), "checkpoint": "file:///c", "sql": sql, **changes}
+    query = DataframeQuery(**given)
     return await check_plan(
         a_definition(transform=query, tasks_per_instance=writers),
         source=source,
