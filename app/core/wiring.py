@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -37,6 +38,7 @@ class Wiring(WebWiring):
     products: the records of all products.
     gone: takes what a current driver reports of its own attempts.
     dropped_fields: what was not taken of workers' messages.
+    java_home: the Java of drivers; None: this server found none.
     dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
     """
 
@@ -50,6 +52,7 @@ class Wiring(WebWiring):
     held_back: HeldBack = field(default_factory=HeldBack)
     partition_counts: PartitionCounts = field(default_factory=PartitionCounts)
     dropped_fields: DroppedFields = field(default_factory=DroppedFields)
+    java_home: Path | None = None
 
     @property
     def needs(self) -> tuple[NeedsOf, ...]:
@@ -76,6 +79,7 @@ class Wiring(WebWiring):
             python_transforms=self.settings.python_transforms,
             unisolated_validation=self.settings.unisolated_validation,
             secret_paths=self.settings.secret_paths,
+            java_home=None if self.java_home is None else str(self.java_home),
         )
 
 

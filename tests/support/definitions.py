@@ -12,6 +12,7 @@ from app.core.pipelines.pipeline import (
     ByField,
     ByHour,
     Condition,
+    DataframeQuery,
     ErrorHandling,
     FailurePolicy,
     FileSink,
@@ -19,6 +20,7 @@ from app.core.pipelines.pipeline import (
     GroupProtocol,
     Identity,
     OffsetFencing,
+    OutputMode,
     PipelineDefinition,
     ProcessingGuarantee,
     Project,
@@ -30,8 +32,10 @@ from app.core.pipelines.pipeline import (
     SetField,
     SparkSettings,
     StartPosition,
+    StateStore,
     StepOperator,
     Steps,
+    Stream,
 )
 
 
@@ -86,6 +90,15 @@ _steps = (
     | st.builds(SetField, field=_texts, value=_json)
     | st.builds(Route, field=_texts, operator=_operators, value=_json, topic=_texts)
 )
+_numbers = st.integers(-5, 100_000)
+_streams = st.builds(
+    Stream,
+    name=_texts,
+    topic=_texts,
+    schema=_texts,
+    event_time=st.none() | _texts,
+    watermark_ms=st.none() | _numbers,
+)
 _transforms = (
     st.just(Identity())
     | st.builds(Steps, steps=st.lists(_steps, max_size=4).map(tuple))
@@ -96,8 +109,22 @@ _transforms = (
         file_name=st.from_regex(r"[a-z_]{1,6}\.py", fullmatch=True),
         sha256=_texts,
     )
+    | st.builds(
+        DataframeQuery,
+        streams=st.lists(_streams, max_size=3).map(tuple),
+        checkpoint=_texts,
+        sql=st.none() | _texts,
+        function=st.none() | _texts,
+        file_name=st.none() | st.from_regex(r"[a-z_]{1,6}\.py", fullmatch=True),
+        sha256=st.none() | _texts,
+        output_mode=st.sampled_from(OutputMode),
+        trigger_ms=_numbers,
+        max_offsets_per_trigger=st.none() | _numbers,
+        state_store=st.sampled_from(StateStore),
+        shuffle_partitions=_numbers,
+        executor_cores=_numbers,
+    )
 )
-_numbers = st.integers(-5, 100_000)
 _columns = (
     st.builds(ByField, name=_texts, field=_texts) | st.builds(ByDate, name=_texts) | st.builds(ByHour, name=_texts)
 )

@@ -59,7 +59,7 @@ def judge(request: Request) -> TransformVerdict:
 _PROCESSES = 4
 """Each process may fill its memory: this bounds the sum. Threads count, and one process of bubblewrap as an ordinary
 user."""
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Numeric libraries start a thread for each core of the machine when they are imported."""
 
 
@@ -75,7 +75,7 @@ def limit(request: Request) -> None:
     # Counted by user, and since Linux 5.14 by user namespace. Without isolation the server's own processes would count.
     if request.is_isolated:
         resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, _PROCESSES))
-        os.environ.update(_ONE_THREAD)
+        os.environ.update(ONE_THREAD)
     size_bytes = request.memory_mb * 1024 * 1024
     for kind, value in (
         (resource.RLIMIT_AS, size_bytes),

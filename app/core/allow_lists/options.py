@@ -27,6 +27,7 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     python_transforms: whether authors may upload Python code at all.
     unisolated_validation: whether such a file is also validated if it cannot be isolated from the server.
     secret_paths: folders and files of the server that a file under validation must not see.
+    java_home: the Java of drivers, which makes plans of queries; None: found by `JAVA_HOME` and PATH.
     """
 
     consumer: frozenset[str] = frozenset()
@@ -37,6 +38,7 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     python_transforms: bool = False
     unisolated_validation: bool = False
     secret_paths: frozenset[str] = frozenset()
+    java_home: str | None = None
 
 
 class _OptionList(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ def _check_sources(definition: PipelineDefinition, facts: ClusterFacts) -> Itera
         yield Problem(field=f"source_topics.{index}", message=_unknown(topic, facts))
     for index, topic in enumerate(definition.source_topics):
         yield from _check_election(f"source_topics.{index}", topic, facts.topics.get(topic))
+    if definition.dataframe is not None:
+        return  # its writers have no partitions of the sources
     partitions = sum(facts.topics[topic].partitions for topic in definition.source_topics if topic in facts.topics)
     tasks = definition.instances * definition.tasks_per_instance
     if not unknown and 0 < partitions < tasks:
@@ -110,9 +112,12 @@ def _check_keys(field: str, topic: str, definition: PipelineDefinition, facts: C
     found = facts.topics.get(topic)
     if found is None or not found.compacts or (definition.files is not None and topic == definition.sink_topic):
         return
+    query = definition.dataframe
     sources = [one for one in definition.source_topics if (known := facts.topics.get(one)) and not known.compacts]
     if isinstance(definition.transform, PythonFunction) and topic != definition.errors.dead_letter_topic:
         who = f"`{definition.transform.function}` may return records without one"
+    elif query is not None:
+        who = "rows of the query may have none"
     elif sources:
         who = f"records of `{sources[0]}` may have none, and keys pass unchanged"
     else:
@@ -198,7 +203,8 @@ def _check_members(definition: PipelineDefinition, facts: ClusterFacts) -> Itera
         )
         yield Problem(field="group_id", message=message, is_warning=True)
     assignor = facts.assignors.get(definition.group_id, "")
-    if members and definition.group_protocol is GroupProtocol.CLASSIC and assignor not in ("", OUR_ASSIGNOR):
+    is_classic = definition.group_protocol is GroupProtocol.CLASSIC and definition.dataframe is None
+    if members and is_classic and assignor not in ("", OUR_ASSIGNOR):
         message = (
             f"The members of the group `{definition.group_id}` use the assignor `{assignor}`, Fenceline's is "
             f"`{OUR_ASSIGNOR}`: brokers refuse its members (INCONSISTENT_GROUP_PROTOCOL). "

@@ -57,8 +57,8 @@ def check(
     facts: the cluster's own report; None leaves out the checks that need it.
     """
     files = definition.files
-    if files is None:
-        return
+    if files is None or definition.dataframe is not None:
+        return  # a query is refused files altogether
     yield from _check_guarantee(definition)
     yield from _check_routes(definition)
     yield from _check_root(definition, files, allowed)

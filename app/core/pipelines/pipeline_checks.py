@@ -13,7 +13,7 @@ from app.core.allow_lists.spark_master import SparkMasterError
 from app.core.clusters import cluster_checks
 from app.core.clusters.cluster import ClusterFacts
 from app.core.ids.transactional_id import for_partition, for_task
-from app.core.pipelines import file_checks, timing_checks
+from app.core.pipelines import dataframe_checks, file_checks, timing_checks
 from app.core.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
@@ -24,6 +24,7 @@ from app.core.pipelines.pipeline import (
     Route,
     Steps,
 )
+from app.core.pipelines.uploaded_file_checks import check_uploaded_file
 from app.core.transforms.steps import compile_steps
 from app.kit.errors import Problem
 
@@ -39,8 +40,6 @@ RESERVED_NAMES = frozenset({"new", "stream", "validate"})
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH - 1}}}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", re.ASCII)
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}\.py", re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 
@@ -50,6 +49,7 @@ class OtherPipeline(msgspec.Struct, frozen=True, kw_only=True):
 
     kafka_cluster_id: the id that the brokers of its cluster report, None if it is not known.
     transactional_ids: the ids that it owns.
+    checkpoint: location of the checkpoint of its query, if it has one.
     """
 
     name: str
@@ -57,6 +57,7 @@ class OtherPipeline(msgspec.Struct, frozen=True, kw_only=True):
     kafka_cluster_id: str | None
     group_id: str
     transactional_ids: frozenset[str] = frozenset()
+    checkpoint: str | None = None
 
 
 def check(
@@ -78,6 +79,7 @@ def check(
     problems += _check_guarantee(definition)
     problems += timing_checks.check(definition)
     problems += file_checks.check(definition, name=name, facts=facts, allowed=allowed)
+    problems += dataframe_checks.check(definition, facts=facts, allowed=allowed)
     problems += _check_errors(definition)
     problems += _check_transform(definition, allowed)
     problems += _check_shape(definition)
@@ -97,13 +99,6 @@ def name_problem(name: str) -> str | None:
             f"A pipeline's name has 1 to {MAX_NAME_LENGTH} letters, digits, `-` and `_`, "
             f"and begins with a letter or digit; `{name[:MAX_NAME_LENGTH]}` does not"
         )
-    return None
-
-
-def file_name_problem(file_name: str) -> str | None:
-    """Return why this is not the name of a transform's file; None if it is. A folder in it could lead anywhere."""
-    if not _FILE_NAME.fullmatch(file_name):
-        return f"`{file_name[:80]}` is not a Python file's name; one is `flights.py`, without a folder"
     return None
 
 
@@ -212,35 +207,26 @@ def _check_transform(definition: PipelineDefinition, allowed: AllowedOptions) ->
             if isinstance(compiled, list):
                 yield from compiled
         case PythonFunction() as python:
-            yield from _check_python(python, allowed)
+            yield from check_uploaded_file(
+                function=python.function,
+                file_name=python.file_name,
+                sha256=python.sha256,
+                allowed=allowed,
+                permission_at="transform.kind",
+            )
         case _:
             pass
 
 
-def _check_python(python: PythonFunction, allowed: AllowedOptions) -> Iterator[Problem]:
-    if not allowed.python_transforms:
-        message = (
-            "Python transforms run uploaded code on the executors and are switched off; "
-            "an administrator allows them with FENCELINE_PYTHON_TRANSFORMS=true"
-        )
-        yield Problem(field="transform.kind", message=message)
-    if not python.function.isidentifier():
-        message = f"`{python.function[:80]}` is not a function's name; write one such as `transform`"
-        yield Problem(field="transform.function", message=message)
-    if (message := file_name_problem(python.file_name)) is not None:
-        yield Problem(field="transform.file_name", message=message)
-    if not _SHA256.fullmatch(python.sha256):
-        message = "This is not a SHA-256 (64 digits 0-9 and a-f); it comes from uploading the file"
-        yield Problem(field="transform.sha256", message=message)
-
-
 def _check_shape(definition: PipelineDefinition) -> Iterator[Problem]:
     instances, tasks = definition.instances, definition.tasks_per_instance
-    if not 1 <= instances <= MAX_INSTANCES:
+    is_query = definition.dataframe is not None
+    if not is_query and not 1 <= instances <= MAX_INSTANCES:
         message = f"A pipeline has 1 to {MAX_INSTANCES} instances, not {instances}"
         yield Problem(field="instances", message=message)
     if not 1 <= tasks <= MAX_TASKS_PER_INSTANCE:
-        message = f"An instance has 1 to {MAX_TASKS_PER_INSTANCE} tasks, not {tasks}"
+        noun = "A query has 1 to {} writers" if is_query else "An instance has 1 to {} tasks"
+        message = f"{noun.format(MAX_TASKS_PER_INSTANCE)}, not {tasks}"
         yield Problem(field="tasks_per_instance", message=message)
     if _has_bounded_shape(definition) and instances * tasks > MAX_TASKS:
         message = f"{instances} instances of {tasks} tasks are {instances * tasks} tasks; at most {MAX_TASKS} are run"
@@ -249,7 +235,8 @@ def _check_shape(definition: PipelineDefinition) -> Iterator[Problem]:
     if not MIN_EXECUTOR_MEMORY_MB <= memory <= 1_048_576:
         message = f"An executor has {MIN_EXECUTOR_MEMORY_MB} to 1048576 MB of memory, not {memory}; Spark needs as much"
         yield Problem(field="spark.executor_memory_mb", message=message)
-    yield from _check_slots(definition)
+    if not is_query:
+        yield from _check_slots(definition)
 
 
 def _check_slots(definition: PipelineDefinition) -> Iterator[Problem]:
@@ -297,6 +284,13 @@ def _check_others(
                 "two pipelines in one group would each get a part of the records. Choose another group"
             )
             yield Problem(field="group_id", message=message)
+    query = definition.dataframe
+    for other in others:
+        if query is not None and other.name != name and _are_nested(query.checkpoint, other.checkpoint):
+            message = (
+                f"The checkpoint of the pipeline `{other.name}` is `{other.checkpoint}`. Choose a folder beside it"
+            )
+            yield Problem(field="transform.checkpoint", message=message)
     ids = _transactional_ids(definition, name, facts)
     for other in on_same_cluster:
         if taken := sorted(ids & other.transactional_ids):
@@ -329,6 +323,10 @@ def _transactional_ids(definition: PipelineDefinition, name: str, facts: Cluster
         for instance in range(definition.instances)
         for task in range(definition.tasks_per_instance)
     )
+
+
+def _are_nested(one: str, other: str | None) -> bool:
+    return other is not None and (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/"))
 
 
 def _and_more(items: Collection[str]) -> str:

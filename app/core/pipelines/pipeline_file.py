@@ -19,7 +19,8 @@ import yaml
 
 from app.core.pipelines.definition import decode_definition
 from app.core.pipelines.pipeline import PipelineDefinition
-from app.core.pipelines.pipeline_checks import file_name_problem, name_problem
+from app.core.pipelines.pipeline_checks import name_problem
+from app.core.pipelines.uploaded_file_checks import file_name_problem
 from app.kit.errors import InvalidError, Problem
 
 MAX_CHARACTERS = 1_000_000
@@ -39,7 +40,7 @@ class PipelineFileError(InvalidError):
 def read(text: str, *, sha256_of: Callable[[str], str] | None = None) -> PipelineFile:
     """Return the pipeline in `text`. Raises PipelineFileError with all of its problems.
 
-    sha256_of: returns the hash of the file of this name, for a Python transform whose file is named without its
+    sha256_of: returns the hash of the file of this name, for a transform whose Python file is named without its
     SHA-256. Its errors pass through.
     """
     if len(text) > MAX_CHARACTERS:
@@ -79,10 +80,10 @@ def write(name: str, definition: PipelineDefinition) -> str:
 
 
 def _complete_python(fields: dict[str, object], sha256_of: Callable[[str], str] | None) -> list[Problem]:
-    """Add the hash of a Python transform's file if it is missing. The file's name is checked first: the author of the
+    """Add the hash of a transform's Python file if it is missing. The file's name is checked first: the author of the
     pipeline file must not choose which of the reader's files is read and uploaded."""
     match fields.get("transform"):
-        case {"kind": "python", "file_name": str() as file_name}:
+        case {"kind": "python" | "dataframe", "file_name": str() as file_name}:
             transform = cast("dict[str, object]", fields["transform"])
             if (message := file_name_problem(file_name)) is not None:
                 return [Problem(field="transform.file_name", message=message)]

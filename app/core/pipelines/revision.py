@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from app.core.pipelines.file_text import Column, describe_columns
-from app.core.pipelines.pipeline import FileSink, PipelineDefinition, Step, Steps, Transform
+from app.core.pipelines.pipeline import FileSink, PipelineDefinition, Step, Steps, Stream, Transform
 from app.core.transforms.step_text import describe_step
 
 
@@ -91,6 +91,13 @@ _LABELS = {
     "transform.scope": "scope of the function",
     "transform.file_name": "name of the file",
     "transform.sha256": "content of the file",
+    "transform.checkpoint": "checkpoint",
+    "transform.output_mode": "output mode",
+    "transform.trigger_ms": "trigger interval",
+    "transform.max_offsets_per_trigger": "largest batch",
+    "transform.state_store": "state store",
+    "transform.shuffle_partitions": "number of state partitions",
+    "transform.executor_cores": "number of executor cores",
 }
 _UNITS = {"_ms": " ms", "_mb": " MB", "window_records": " records"}
 _CONSEQUENCES = {
@@ -199,6 +206,47 @@ def _diff_struct(field: str, before: msgspec.Struct, after: msgspec.Struct) -> I
             yield from _DIFFS.get(path, _diff_scalar)(path, old, new)
 
 
+def _diff_sql(field: str, before: str | None, after: str | None) -> Iterator[Change]:
+    if after is None:
+        sentence = "The query is a function of a file, and no longer SQL."
+    elif before is None:
+        sentence = "The query is SQL, and no longer a function of a file."
+    else:
+        sentence = "The SQL of the query changes."
+    yield Change(field=field, before=before, after=after, sentence=sentence)
+
+
+def _diff_streams(field: str, before: tuple[Stream, ...], after: tuple[Stream, ...]) -> Iterator[Change]:
+    old, new = ({stream.name: stream for stream in streams} for streams in (before, after))
+    for name in dict.fromkeys((*old, *new)):
+        was, now = old.get(name), new.get(name)
+        if was == now:
+            continue
+        verb = "is new" if was is None else "is removed" if now is None else "changes"
+        index = next(index for index, one in enumerate(after if now else before) if one.name == name)
+        yield Change(
+            field=f"{field}.{index}",
+            before=None if was is None else msgspec.to_builtins(was),
+            after=None if now is None else msgspec.to_builtins(now),
+            sentence=f"The stream {name} {verb}: {_stream_change(was, now)}.",
+        )
+    if old == new:
+        sentence = "The order of the streams changes."
+        yield Change(field=field, before=list(old), after=list(new), sentence=sentence)
+
+
+def _stream_change(was: Stream | None, now: Stream | None) -> str:
+    if was is None or now is None:
+        only = cast(Stream, now or was)
+        return f"topic {only.topic}, schema {only.schema}"
+    parts = {"topic": "topic", "schema": "schema", "event_time": "event time", "watermark_ms": "watermark"}
+    return ", ".join(
+        f"{label} from {_shown(part, getattr(was, part))} to {_shown(part, getattr(now, part))}"
+        for part, label in parts.items()
+        if getattr(was, part) != getattr(now, part)
+    )
+
+
 def _diff_options(field: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
     noun = {
         "consumer_overrides": "consumer option",
@@ -278,6 +326,8 @@ def _step_change(
 _DIFFS: dict[str, Callable[[str, Any, Any], Iterator[Change]]] = {
     "source_topics": _diff_sources,
     "transform": _diff_transform,
+    "transform.sql": _diff_sql,
+    "transform.streams": _diff_streams,
     "errors": _diff_struct,
     "files": _diff_files,
     "files.partition_by": _diff_columns,
@@ -292,6 +342,8 @@ _DIFFS: dict[str, Callable[[str, Any, Any], Iterator[Change]]] = {
 
 
 def _shown(field: str, value: object) -> str:
+    if value is None:
+        return "none"
     unit = next((unit for ending, unit in _UNITS.items() if field.endswith(ending)), "")
     return f"{value}{unit}"
 

@@ -26,6 +26,8 @@ _NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?", re.ASCII)
 def check(definition: PipelineDefinition) -> Iterator[Problem]:
     """Yield the problems that need only the definition."""
     yield from _check_bounds(definition)
+    if definition.dataframe is not None:
+        return  # a query has neither a commit interval nor options of clients
     yield from _check_commit_interval(definition)
     yield from _check_transaction(definition)
     yield from _check_linger(definition)

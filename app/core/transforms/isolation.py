@@ -36,13 +36,21 @@ class Isolation:
     uid: int | None
 
 
-def isolation(*, secret_paths: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Isolation | None:
+def isolation(
+    *,
+    secret_paths: Iterable[str] = (),
+    also_visible: Iterable[str] = (),
+    writable_mb: int = 1,
+    environ: Mapping[str, str] | None = None,
+) -> Isolation | None:
     """Return the isolation of a process on this host; None if bubblewrap is not installed.
 
     Only a start shows whether the kernel allows it.
 
     Args:
         secret_paths: folders and files that stay hidden even inside of visible folders.
+        also_visible: paths that it reads beside the interpreter's and Fenceline's own.
+        writable_mb: size of its folder, which is in memory.
         environ: the environment whose PATH is searched.
     """
     search = (os.environ if environ is None else environ).get("PATH", os.defpath)
@@ -52,9 +60,9 @@ def isolation(*, secret_paths: Iterable[str] = (), environ: Mapping[str, str] | 
     is_root = os.geteuid() == 0
     # One uid for each check, so that the processes of another check do not count.
     uid = _FIRST_UID + int.from_bytes(os.urandom(4)) % _UIDS if is_root else None
-    shown = visible_paths()
+    shown = sorted({*visible_paths(), *(Path(path).absolute() for path in also_visible)})
     namespaces = _namespaces(None if is_root else found)
-    return Isolation((found, *namespaces, *_view(shown), *_hidden(shown, secret_paths), "--"), uid)
+    return Isolation((found, *namespaces, *_view(shown, writable_mb), *_hidden(shown, secret_paths), "--"), uid)
 
 
 def _namespaces(bubblewrap: str | None) -> tuple[str, ...]:
@@ -87,7 +95,7 @@ def visible_paths() -> list[Path]:
     return sorted({place.absolute() for place in places if place.exists()})
 
 
-def _view(shown: Iterable[Path]) -> list[str]:
+def _view(shown: Iterable[Path], writable_mb: int) -> list[str]:
     binds: list[str] = []
     for place in shown:
         # A folder that bubblewrap creates on the way would belong to root alone.
@@ -95,7 +103,7 @@ def _view(shown: Iterable[Path]) -> list[str]:
         binds += ["--ro-bind", str(place), str(place)]
     # A file size of 0 is among the limits; the small file system bounds folders and links. It comes first, because the
     # interpreter or the packages may lie below it.
-    empty = ("--size", str(1 << 20), "--tmpfs", EMPTY_FOLDER)
+    empty = ("--size", str(writable_mb << 20), "--tmpfs", EMPTY_FOLDER)
     return [*empty, *binds, "--proc", "/proc", "--dev", "/dev", "--chdir", EMPTY_FOLDER, "--remount-ro", "/"]
 
 

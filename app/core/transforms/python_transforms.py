@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import signal
-import sys
-import tempfile
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Literal
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from app.core.pipelines.pipeline import PythonFunction
-from app.core.transforms.asked_process import ProcessEnd, ask
-from app.core.transforms.isolation import Isolation, isolation
+from app.core.transforms.asked_process import ProcessEnd
+from app.core.transforms.check_process import NOT_ISOLATED, TOO_MANY, Checker, how_it_ended, run_check
 from app.kit.errors import Problem
 from app.kit.printable import one_line
 
 TIME_LIMIT_S = 10.0
 MEMORY_LIMIT_MB = 1_024
 _CHECKER = "workers.transforms.check_file"
-
-
-_NOT_ISOLATED = (
-    "{file} was not validated: no isolation for it here ({reason}). Install bubblewrap, or accept validation without "
-    "isolation in the settings (docs/security.md)"
-)
-_TOO_MANY = "{file} was not validated: other files are being validated; try again in a minute"
 _START_LIMIT_S = 30.0
 """For the interpreter and Fenceline's packages, before the file's time begins."""
-_BY_SIGNAL = 128
-"""The offset of a signal in bubblewrap's exit codes: it added to the signal that ended the command."""
 _LONGEST_MESSAGE = 2_000
 """Characters; the child cuts a longer text, so that a longer one is the file's own."""
-_AT_ONCE = 2
-_MOST_WAITING = 6
-"""Each of them uses a connection to the database."""
-_WAIT_LIMIT_S = 30.0
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,35 +40,6 @@ class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
     field: Literal["file_name", "function"] = "file_name"
     message: Annotated[str, msgspec.Meta(max_length=_LONGEST_MESSAGE)] | None = None
     missing_module: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,99}\Z")] | None = None
-
-
-class _Checks:
-    """Checks of one event loop: `_AT_ONCE` run, `_MOST_WAITING` wait."""
-
-    def __init__(self) -> None:
-        self._places = asyncio.Semaphore(_AT_ONCE)
-        self._waiting = 0
-
-    @contextlib.asynccontextmanager
-    async def place(self) -> AsyncGenerator[bool]:
-        """Yield False if too many others are waiting."""
-        is_in = False
-        if not self._places.locked() or self._waiting < _MOST_WAITING:
-            self._waiting += 1
-            try:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_WAIT_LIMIT_S):
-                        is_in = await self._places.acquire()
-            finally:
-                self._waiting -= 1
-        try:
-            yield is_in
-        finally:
-            if is_in:
-                self._places.release()
-
-
-_checks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Checks] = WeakKeyDictionary()
 
 
 async def check_python_transform(
@@ -120,17 +73,18 @@ async def check_python_transform(
         cpu_s=int(time_limit_s) + 1,
         memory_mb=memory_limit_mb,
     )
-    isolated = isolation(secret_paths=secret_paths)
-    ended = ProcessEnd(started=False, reason="bubblewrap (`bwrap`) is not installed")
-    async with _checks.setdefault(asyncio.get_running_loop(), _Checks()).place() as is_in:
-        if not is_in:
-            return [_file_problem(_TOO_MANY.format(file=transform.file_name))]
-        if isolated is not None:
-            ended = await _run(request, isolated=isolated, time_limit_s=time_limit_s)
-        if not ended.started and accepts_no_isolation:
-            ended = await _run(request, isolated=None, time_limit_s=time_limit_s)
+    ended = await run_check(
+        Checker(module=_CHECKER, start_limit_s=_START_LIMIT_S, limit_s=time_limit_s),
+        lambda isolated: msgspec.json.encode(
+            msgspec.structs.replace(request, uid=isolated.uid, is_isolated=True) if isolated else request
+        ),
+        secret_paths=secret_paths,
+        accepts_no_isolation=accepts_no_isolation,
+    )
+    if ended is None:
+        return [_file_problem(TOO_MANY.format(what=transform.file_name))]
     if not ended.started:
-        return [_file_problem(_NOT_ISOLATED.format(file=transform.file_name, reason=ended.reason))]
+        return [_file_problem(NOT_ISOLATED.format(what=transform.file_name, reason=ended.reason))]
     if ended.exit_code is None:
         return [_file_problem(f"{transform.file_name} {_end(ended, time_limit_s)}")]
     try:
@@ -146,25 +100,6 @@ async def check_python_transform(
         )
         return [msgspec.structs.replace(_file_problem(message), is_warning=True)]
     return [Problem(field=f"transform.{verdict.field}", message=one_line(verdict.message))]
-
-
-async def _run(request: _Request, *, isolated: Isolation | None, time_limit_s: float) -> ProcessEnd:
-    """Start the child, ask it, and wait for its end. No process of it is left running."""
-    prefix, uid = ((), None) if isolated is None else (isolated.prefix, isolated.uid)
-    asked = msgspec.structs.replace(request, uid=uid, is_isolated=isolated is not None)
-    with tempfile.TemporaryDirectory(prefix="fenceline-check-") as folder:
-        ended = await ask(
-            # -I: the working folder, PYTHON* variables and the user's site-packages have no effect.
-            (*prefix, sys.executable, "-I", "-B", "-X", "utf8", "-m", _CHECKER),
-            msgspec.json.encode(asked),
-            folder=folder,
-            start_limit_s=_START_LIMIT_S,
-            limit_s=time_limit_s,
-        )
-    code = ended.exit_code
-    if isolated is not None and code is not None and code - _BY_SIGNAL in signal.valid_signals():
-        ended = ended._replace(exit_code=_BY_SIGNAL - code)
-    return ended
 
 
 def _file_problem(message: str) -> Problem:
@@ -184,12 +119,4 @@ def _end(ended: ProcessEnd, time_limit_s: float) -> str:
         )
     if exit_code == -signal.SIGXCPU:
         return "used up its processor time when it was imported; leave the work to the function"
-    return f"ended the process that imported it, by {_how(exit_code)}; the import must complete"
-
-
-def _how(exit_code: int) -> str:
-    if exit_code >= 0:
-        return f"exit code {exit_code}"
-    # Real-time signals have numbers alone.
-    name = next((f" ({one.name})" for one in signal.Signals if one == -exit_code), "")
-    return f"signal {-exit_code}{name}"
+    return f"ended the process that imported it, by {how_it_ended(exit_code)}; the import must complete"

@@ -150,6 +150,7 @@ class Server:
             products=PRODUCTS,
             dead_ends=self._dead_tasks.counts,
             gone=self._dead_tasks.hear,
+            java_home=spark_submit.java_home,
         )
 
     def _loops(self) -> Sequence[Loop]:

@@ -54,7 +54,7 @@ class SparkSubmit:
         self.host = host or socket.gethostname()
         self._cache_dir = cache_dir
         self._version = version
-        self._java_home = java_home
+        self.java_home = java_home
         self._java_missing = java_missing
         self._spark_home = spark_home
         self._query_jars = query_jars
@@ -145,8 +145,8 @@ class SparkSubmit:
         kept["SPARK_HOME"] = str(self._home())
         kept["PYSPARK_PYTHON"] = self.worker_python
         kept["PYSPARK_DRIVER_PYTHON"] = self.python
-        if self._java_home is not None:
-            kept["JAVA_HOME"] = str(self._java_home)
+        if self.java_home is not None:
+            kept["JAVA_HOME"] = str(self.java_home)
         if is_on_this_machine:
             kept["SPARK_LOCAL_IP"] = conf.LOOPBACK
         return with_utf8_locale(kept)

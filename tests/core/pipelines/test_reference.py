@@ -14,17 +14,21 @@ from app.core.allow_lists.options import AllowedOptions
 from app.core.pipelines import file_checks, timing_checks
 from app.core.pipelines.pipeline import (
     AvroCodec,
+    DataframeQuery,
     ErrorHandling,
     FailurePolicy,
     FileSink,
+    OutputMode,
     PipelineDefinition,
     PythonFunction,
     PythonScope,
     SchemaConflict,
     SparkSettings,
+    StateStore,
     Step,
     StepOperator,
     Steps,
+    Stream,
 )
 from app.core.pipelines.pipeline_checks import check
 from app.core.pipelines.pipeline_file import read
@@ -52,12 +56,16 @@ def fields_of(kind: type[msgspec.Struct], prefix: str = "") -> list[tuple[str, A
 
 
 NESTED = {"transform", "errors", "spark"}
+_IN_ONE_ROW = {"function", "file_name", "sha256"}
+"""Rows of `python` have them, too."""
 FIELDS = [
     *[(name, default) for name, default in fields_of(PipelineDefinition) if name not in NESTED],
     *fields_of(ErrorHandling, "errors."),
     *fields_of(FileSink, "files."),
     *fields_of(SparkSettings, "spark."),
     *fields_of(PythonFunction),
+    *[(name, default) for name, default in fields_of(DataframeQuery) if name not in _IN_ONE_ROW],
+    *fields_of(Stream, "streams."),
 ]
 
 
@@ -67,7 +75,9 @@ def test_every_field_is_in_a_table_with_its_default(name: str, default: Any) -> 
     assert ROWS[name].strip("`") == shown
 
 
-@pytest.mark.parametrize("word", [*StepOperator, *FailurePolicy, *PythonScope, *AvroCodec, *SchemaConflict])
+@pytest.mark.parametrize(
+    "word", [*StepOperator, *FailurePolicy, *PythonScope, *AvroCodec, *SchemaConflict, *OutputMode, *StateStore]
+)
 def test_every_word_is_explained(word: str) -> None:
     assert f"`{word}`" in TEXT
 
@@ -92,7 +102,7 @@ def test_the_bounds_of_files_are_as_written() -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(YAML) == 3
+    assert len(YAML) == 4
     assert len(PYTHON) == 1
 
 

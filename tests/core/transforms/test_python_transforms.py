@@ -199,7 +199,7 @@ async def test_two_checks_run_and_the_rest_wait_or_are_refused(tmp_path: Path) -
     refused = [answer for answer in answers if answer]
     assert most == 2
     assert len(refused) == 1, "2 ran, 6 waited"
-    assert "not validated: other files are being validated" in refused[0][0].message
+    assert "not validated: others are being validated" in refused[0][0].message
 
 
 async def test_process_of_a_file_ends_with_its_check(tmp_path: Path) -> None:

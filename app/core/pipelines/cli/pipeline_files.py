@@ -12,15 +12,15 @@ import msgspec
 import typer
 from rich.text import Text
 
-from app.core.pipelines import pipeline_file
-from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction
+from app.core.pipelines import pipeline, pipeline_file
+from app.core.pipelines.pipeline import DataframeQuery, PipelineDefinition, PythonFunction
 from app.kit.cli.client import Client
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.output import console
 
 File = Annotated[Path, typer.Option("--file", "-f", help="YAML or JSON; `-` reads standard input.", allow_dash=True)]
 Source = Annotated[
-    Path | None, typer.Option("--source", help="The Python file of a `python` transform; by default beside the file.")
+    Path | None, typer.Option("--source", help="The transform's Python file; by default beside the file.")
 ]
 Note = Annotated[str | None, typer.Option("--note", "-n", help="The purpose of this revision.")]
 
@@ -28,7 +28,7 @@ Note = Annotated[str | None, typer.Option("--note", "-n", help="The purpose of t
 def read_pipeline(file: Path, source: Path | None) -> tuple[str, PipelineDefinition]:
     """Return name and definition in a file. Raises CommandError with every problem at its line or field.
 
-    A `python` transform without a SHA-256 gets that of `source`, else of the file of that name beside this one.
+    A transform that names a Python file without a SHA-256 gets that of `source`, else of the file beside this one.
     """
 
     def sha256_of(name: str) -> str:
@@ -57,16 +57,17 @@ def upload_source(client: Client, definition: PipelineDefinition, source: Path |
     Its SHA-256 must be the definition's. Without the file the server may have it already; otherwise it reports that.
     """
     transform = definition.transform
-    if not isinstance(transform, PythonFunction):
+    file_name = transform.file_name if isinstance(transform, PythonFunction | DataframeQuery) else None
+    if file_name is None:
         if source is not None:
-            raise CommandError("--source is for a `python` transform; this definition has another one")
+            raise CommandError("--source is for a transform with a Python file; this definition has none")
         return
-    path = source if source is not None else beside.parent / transform.file_name
+    path = source if source is not None else beside.parent / file_name
     if source is None and not path.is_file():
         return
     data = _read_bytes(path)
     sha256 = hashlib.sha256(data).hexdigest()
-    if sha256 != transform.sha256:
+    if sha256 != pipeline.sha256_of(transform):
         raise CommandError(
             f"{path} is not the file that the definition names",
             code=ExitCode.INVALID,

@@ -82,12 +82,13 @@ def _shown(item: Any) -> RenderableType:
     mappings = [as_record(mapping, PartitionMapping) for mapping in item["mappings"]]
     pipeline = as_record(item, Pipeline)
     definition, run = pipeline.definition, pipeline.current_run
+    noun = "tasks" if definition.dataframe is None else "writers"
     head = Text.assemble(
         (pipeline.name, "bold"),
         "  ",
         state(run.state if run else "never started"),
         f"  {definition.processing_guarantee} · revision {pipeline.current_revision} · "
-        f"{definition.instances} × {definition.tasks_per_instance} tasks on {definition.spark.master}\n",
+        f"{definition.instances} × {definition.tasks_per_instance} {noun} on {definition.spark.master}\n",
         f"{', '.join(definition.source_topics)} → {definition.sink_topic}   group {definition.group_id}",
     )
     if (files := definition.files) is not None:

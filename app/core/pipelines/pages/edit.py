@@ -12,7 +12,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
-from app.core.pipelines.pages import file_sink_form
+from app.core.pipelines.pages import dataframe_form, file_sink_form
 from app.core.pipelines.pages.form import STEP_FIELDS, definition_of, form_of, steps_of, values_of, with_steps
 from app.core.pipelines.pipeline import (
     FailurePolicy,
@@ -60,6 +60,7 @@ FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
         (FailurePolicy.DEAD_LETTER, "dead letter, in the same transaction"),
     ],
     **file_sink_form.CHOICES,
+    **dataframe_form.CHOICES,
     "allows_drills": [("false", "not allowed"), ("true", "allowed: its instances may be frozen and killed")],
     "transform.scope": [(PythonScope.RECORD, "one record at a time"), (PythonScope.BATCH, "a batch at a time")],
     "step.op": [
@@ -83,6 +84,9 @@ FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     ],
 }
 """The choices of each field, except those that depend on the server."""
+
+
+_WITH_FILE = ("python", dataframe_form.KIND)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +137,12 @@ async def edit(
 
 
 async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editing) -> Response:
-    """Handle every button: change steps or columns, check, or save. `live` is the check during input."""
+    """Handle every button: change steps, columns or streams, check, or save. `live` is the check during input."""
     given = await request.form()
     do = _text(given, "do") or "live"
     typed = {name: value for name, value in given.multi_items() if isinstance(value, str)}
-    # Fields that were not on the page yet, such as those of files before files are chosen, have their defaults.
-    values = {**file_sink_form.DEFAULTS, **typed}
+    # Fields that were not on the page yet, such as those of files before files are chosen, have defaults.
+    values = dataframe_form.completed({**file_sink_form.DEFAULTS, **dataframe_form.DEFAULTS, **typed})
     if (name := editing.name) is not None:
         revision = _text(given, "expected_revision")
         editing = _Editing(name=name, expected_revision=int(revision) if revision.isdecimal() else None)
@@ -154,9 +158,14 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
     elif do.startswith("remove-column:"):
         left = without_row(file_sink_form.columns_of(values), do.partition(":")[2])
         values = file_sink_form.with_columns(values, left)
+    elif do == "add-stream":
+        values = dataframe_form.with_streams(values, [*dataframe_form.streams_of(values), {"name": ""}])
+    elif do.startswith("remove-stream:"):
+        kept = without_row(dataframe_form.streams_of(values), do.partition(":")[2])
+        values = dataframe_form.with_streams(values, kept)
     problems: Sequence[Problem] = ()
     if do in ("check", "live"):
-        problems, values = await _problems(wiring, by, values, given)
+        problems, values = await _problems(wiring, by, values, given, makes_plan=do == "check")
     if do == "live":
         # Problems of fields that the user has not reached yet are not shown.
         problems = [problem for problem in problems if values.get(problem.field, "-").strip()]
@@ -168,7 +177,7 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
 
 
 async def _problems(
-    wiring: Wiring, by: Principal, values: dict[str, str], given: FormData
+    wiring: Wiring, by: Principal, values: dict[str, str], given: FormData, *, makes_plan: bool
 ) -> tuple[Sequence[Problem], dict[str, str]]:
     """Return all problems and advice now, and the values with the SHA-256 of an uploaded file."""
     try:
@@ -187,6 +196,7 @@ async def _problems(
                 definition=decoded,
                 allowed=wiring.allowed_options,
                 by=by,
+                makes_plan=makes_plan,
             )
     except FencelineError as error:
         return problems_of(error), values
@@ -246,7 +256,7 @@ async def _save(
 async def _with_source(wiring: Wiring, by: Principal, values: dict[str, str], given: FormData) -> dict[str, str]:
     """Store an uploaded Python file by its SHA-256, so that it need not be chosen again after another problem."""
     file = given.get("transform.file")
-    if not isinstance(file, UploadFile) or not file.filename or values.get("transform.kind") != "python":
+    if not isinstance(file, UploadFile) or not file.filename or values.get("transform.kind") not in _WITH_FILE:
         return values
     data = await file.read()
     async with wiring.unit_of_work() as uow:
@@ -277,11 +287,15 @@ async def _screen(
     kinds = [("identity", "identity: records pass unchanged"), ("steps", "steps on JSON values")]
     if wiring.settings.python_transforms or values.get("transform.kind") == "python":
         kinds.append(("python", "python: a function in an uploaded file"))
+    kinds.append((dataframe_form.KIND, "dataframe: a query over streams (Structured Streaming)"))
+    code = [(dataframe_form.SQL, "SQL")]
+    if wiring.settings.python_transforms or values.get(dataframe_form.CODE) == dataframe_form.FILE:
+        code.append((dataframe_form.FILE, "a function in an uploaded file"))
     context = {
         "editing": editing.name,
         "expected_revision": editing.expected_revision,
         "form": form_of(values, problems, is_checked=is_checked),
-        "choices": {**FORM_CHOICES, "cluster": known, "transform.kind": kinds},
+        "choices": {**FORM_CHOICES, "cluster": known, "transform.kind": kinds, dataframe_form.CODE: code},
         "step_fields": STEP_FIELDS,
         "column_fields": file_sink_form.COLUMN_FIELDS,
         "action": screen.url_of("new-pipeline")

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from app.core.pipelines.definition import decode_definition
-from app.core.pipelines.pages import file_sink_form
+from app.core.pipelines.pages import dataframe_form, file_sink_form
 from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction, Steps
 from app.kit.errors import Problem
 from app.kit.web.pages.form_rows import rows_of, with_rows
@@ -67,6 +67,7 @@ class Form:
     values: Mapping[str, str]
     steps: Sequence[Mapping[str, str]]
     columns: Sequence[Mapping[str, str]]
+    streams: Sequence[Mapping[str, str]]
     problems: Mapping[str, Sequence[Problem]]
     general: Sequence[Problem] = ()
     is_checked: bool = False
@@ -87,7 +88,11 @@ class Form:
 def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
     """Return the form's fields for an existing definition."""
     data = cast("dict[str, Any]", msgspec.to_builtins(definition))
-    values = {"name": name, **file_sink_form.values_of(definition.files)}
+    values = {
+        "name": name,
+        **file_sink_form.values_of(definition.files),
+        **dataframe_form.values_of(definition.dataframe),
+    }
     for field in (*_PLAIN, *_NUMBERS):
         values[field] = _text(_at(data, field))
     for field in _LISTS:
@@ -114,6 +119,10 @@ def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
     Empty fields are left out, so that they get their defaults, and the decoder names the required ones.
     """
     data: dict[str, Any] = {}
+    is_query = dataframe_form.is_chosen(values)
+    values = dataframe_form.completed(values)
+    if is_query:
+        values = {name: text for name, text in values.items() if name not in dataframe_form.HIDDEN}
     for field in (*_PLAIN, *_NUMBERS):
         if text := values.get(field, "").strip():
             _put(data, field, text)
@@ -122,7 +131,7 @@ def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
     for field in _OPTIONS:
         _put(data, field, _options(values.get(field, "")))
     data["transform"] = _transform(values)
-    data["files"] = file_sink_form.data_of(values)
+    data["files"] = None if is_query else file_sink_form.data_of(values)
     if "group_id" not in data and values.get("name"):
         data["group_id"] = values["name"].strip()
     return data
@@ -138,6 +147,8 @@ def _transform(values: Mapping[str, str]) -> dict[str, Any]:
     kind = values.get("transform.kind") or "identity"
     if kind == "steps":
         return {"kind": kind, "steps": [_step(step) for step in steps_of(values)]}
+    if kind == dataframe_form.KIND:
+        return dataframe_form.data_of(values)
     if kind == "python":
         parts = {
             part: values.get(f"transform.{part}", "").strip() for part in ("function", "scope", "file_name", "sha256")
@@ -183,6 +194,9 @@ def form_of(values: Mapping[str, str], problems: Sequence[Problem] = (), *, is_c
     """Return the form with each problem at the nearest field: `spark.conf.spark.ui.port` belongs to `spark.conf`."""
     steps, columns = steps_of(values), file_sink_form.columns_of(values)
     values = file_sink_form.with_columns(with_steps(values, steps), columns)
+    values = dataframe_form.completed(values)
+    is_query, streams = dataframe_form.is_chosen(values), dataframe_form.streams_of(values)
+    values = dataframe_form.with_streams(values, streams)
     known = {
         *_PLAIN,
         *_NUMBERS,
@@ -195,16 +209,27 @@ def form_of(values: Mapping[str, str], problems: Sequence[Problem] = (), *, is_c
         "transform.function",
         "transform.scope",
         *file_sink_form.known_fields(values),
+        *dataframe_form.known_fields(values),
     }
+    if is_query:
+        known -= {*dataframe_form.HIDDEN, *_LISTS, file_sink_form.SINK}
     for index, step in enumerate(steps):
         base = f"{_STEPS}.{index}"
         known |= {f"{base}.op", *(f"{base}.{part}" for part in (*step, *STEP_FIELDS.get(step.get("op", ""), ())))}
     by_field: dict[str, list[Problem]] = {}
     general: list[Problem] = []
     for problem in problems:
-        field = _nearest(problem.field, known)
+        field = _nearest(dataframe_form.shown_at(problem.field) if is_query else problem.field, known)
         (general if field is None else by_field.setdefault(field, [])).append(problem)
-    return Form(values=values, steps=steps, columns=columns, problems=by_field, general=general, is_checked=is_checked)
+    return Form(
+        values=values,
+        steps=steps,
+        columns=columns,
+        streams=streams,
+        problems=by_field,
+        general=general,
+        is_checked=is_checked,
+    )
 
 
 def _nearest(path: str, known: set[str]) -> str | None:

@@ -10,10 +10,12 @@ from app.core.clusters.store import ClusterStore
 from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction, Route, Steps
 from app.core.pipelines.pipeline_checks import OtherPipeline, check
+from app.core.pipelines.state_changes import state_changes
 from app.core.pipelines.store import PipelineStore
 from app.core.runs import recorded_offset
 from app.core.runs.client_id import client_id_prefix
 from app.core.runs.service.recorded_offsets import compare_offsets
+from app.core.transforms.dataframe_plan import check_plan
 from app.core.transforms.python_transforms import check_python_transform
 from app.kit.access import Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
@@ -29,10 +31,13 @@ async def validate_pipeline(
     allowed: AllowedOptions,
     by: Principal,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    makes_plan: bool = True,
 ) -> list[Problem]:
     """Return all problems of a definition, each at its field; nothing is saved.
 
     It also answers without the brokers: a warning at `cluster` names the parts that were not checked.
+
+    makes_plan: whether Spark makes the plan of a query, which takes seconds; only if the query has no other error.
     """
     require(by, Verb.VIEW)
     clusters = {cluster.name: cluster for cluster in await uow.of(ClusterStore).list_all()}
@@ -51,6 +56,9 @@ async def validate_pipeline(
             problems += await _check_offsets(uow, brokers, cluster, definition, name=name, timeout_s=timeout_s)
     problems += check(definition, name=name, facts=facts, others=await _others(uow, name, clusters), allowed=allowed)
     problems += await _check_python(uow, definition, allowed=allowed)
+    problems += await _check_state(uow, name, definition)
+    if makes_plan and not any(_is_of_query(problem) for problem in problems):
+        problems += await _check_plan(uow, definition, allowed=allowed)
     return problems
 
 
@@ -130,6 +138,7 @@ async def _others(uow: UnitOfWork, name: str, clusters: dict[str, Cluster]) -> l
             kafka_cluster_id=clusters[other.cluster].kafka_cluster_id,
             group_id=other.definition.group_id,
             transactional_ids=owned.get(other.name, frozenset()),
+            checkpoint=None if (query := other.definition.dataframe) is None else query.checkpoint,
         )
         for other in await uow.of(PipelineStore).list_all()
         if other.name != name
@@ -143,11 +152,48 @@ async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allo
         return []
     source = await uow.of(PipelineStore).find_source(transform.sha256)
     if source is None:
-        message = f"no file with the SHA-256 {transform.sha256} was uploaded: upload {transform.file_name} first"
-        return [Problem(field="transform.sha256", message=message)]
+        return [_not_uploaded(transform.sha256, transform.file_name)]
     return await check_python_transform(
         transform,
         source=source.source,
         secret_paths=allowed.secret_paths,
         accepts_no_isolation=allowed.unisolated_validation,
     )
+
+
+async def _check_plan(uow: UnitOfWork, definition: PipelineDefinition, *, allowed: AllowedOptions) -> list[Problem]:
+    query = definition.dataframe
+    if query is None:
+        return []
+    source = None
+    if query.sha256 is not None:
+        source = await uow.of(PipelineStore).find_source(query.sha256)
+        if source is None:
+            return [_not_uploaded(query.sha256, query.file_name or "the file")]
+    return await check_plan(
+        definition,
+        source=None if source is None else source.source,
+        secret_paths=allowed.secret_paths,
+        accepts_no_isolation=allowed.unisolated_validation,
+        java_home=allowed.java_home,
+    )
+
+
+async def _check_state(uow: UnitOfWork, name: str, definition: PipelineDefinition) -> list[Problem]:
+    """Return a warning for each change since the current revision that may need a new checkpoint."""
+    before = await uow.of(PipelineStore).find(name)
+    if before is None:
+        return []
+    return [
+        Problem(field=change.field, message=change.message, is_warning=True)
+        for change in state_changes(before.definition, definition)
+    ]
+
+
+def _is_of_query(problem: Problem) -> bool:
+    return not problem.is_warning and problem.field.startswith(("transform", "tasks_per_instance"))
+
+
+def _not_uploaded(sha256: str, file_name: str) -> Problem:
+    message = f"no file with the SHA-256 {sha256} was uploaded: upload {file_name} first"
+    return Problem(field="transform.sha256", message=message)
