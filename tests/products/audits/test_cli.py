@@ -7,8 +7,8 @@ from rich.console import Console
 
 from app.kit.cli.errors import CommandError
 from app.kit.web.api.shown import model_of
-from app.products.audits import cli as audits
 from app.products.audits.audit import Audit, AuditState
+from app.products.audits.cli import audits
 from app.products.audits.result import AuditCounts
 from tests.support.audit_samples import audit, broken_result, dangling_result, result
 
