@@ -98,6 +98,12 @@ class AuditStore(DatabaseStore):
         row = await self._db.row(_SELECT.where(pipelines.c.name == pipeline, _A.ended_at.is_(None)))
         return None if row is None else _audit(row)
 
+    async def newest_comparison(self, pipeline: str) -> Audit | None:
+        """Return the pipeline's newest comparison, without examples, ranges and partitions."""
+        of_pipeline = _SELECT_SHORT.where(pipelines.c.name == pipeline, _A.comparison.is_not(None))
+        row = await self._db.row(of_pipeline.order_by(_A.asked_at.desc(), _A.id.desc()).limit(1))
+        return None if row is None else _audit(row)
+
     async def broken(self, *, since: datetime) -> dict[str, int]:
         """Return the number of broken audits that ended since then, by pipeline; pipelines without one are omitted."""
         rows = await self._db.rows(
