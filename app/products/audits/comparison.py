@@ -93,6 +93,8 @@ _DRIVERS = {
     "jdbc:oracle:": "oracle.jdbc.OracleDriver",
 }
 
+_NAMES = {FileFormat.AVRO: "Avro", FileFormat.PARQUET: "Parquet", FileFormat.CSV: "CSV"}
+
 
 def driver_of(table: TableReference) -> str | None:
     """Return the class of its JDBC driver; None if it is not known."""
@@ -105,7 +107,7 @@ def reference_words(reference: Reference) -> str:
         case TopicReference():
             return f"the topic {reference.topic}"
         case FilesReference():
-            return f"the {reference.format} files in {reference.location}"
+            return f"the {_NAMES[reference.format]} files in {reference.location}"
         case TableReference():
             return f"the table {reference.table}"
 
