@@ -1,4 +1,4 @@
-"""Comparisons with another system's output: the reference of an audit, and plans of their own."""
+"""Comparisons with another system's output: the baseline of an audit, and plans of their own."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.products.audits.audit import Audit, AuditState
-from app.products.audits.comparison import Comparison, TopicReference
+from app.products.audits.comparison import Comparison, TopicBaseline
 from app.products.audits.plan import AuditPlan, time_window
 from app.products.audits.result import (
     AuditCounts,
@@ -117,11 +117,11 @@ def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> Aud
     )
 
 
-COMPARED = Comparison(reference=TopicReference(topic="old-payments"), ignored_fields=("written_at",))
+COMPARED = Comparison(baseline=TopicBaseline(topic="old-payments"), ignored_fields=("written_at",))
 
 
 def compared_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> AuditResult:
-    """One output lost, one different in two fields, and a record that the reference repeats."""
+    """One output lost, one different in two fields, and a record that the baseline repeats."""
 
     def at(topic: str, offset: int) -> tuple[RecordPlace, ...]:
         return (RecordPlace(topic=topic, partition=0, offset=offset),)
@@ -133,7 +133,7 @@ def compared_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> A
         expected=1,
         found=0,
         inputs=at("old-payments", 41),
-        values=(FieldValues(field="total", reference="12.5", output=None),),
+        values=(FieldValues(field="total", baseline="12.5", output=None),),
     )
     different = Example(
         finding=IdFinding.DIFFERENT,
@@ -144,8 +144,8 @@ def compared_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> A
         inputs=at("old-payments", 52),
         outputs=at("out", 17),
         values=(
-            FieldValues(field="customer.name", reference='"Ada"', output='"Ada Lovelace"'),
-            FieldValues(field="total", reference="12.5", output="12.50001"),
+            FieldValues(field="customer.name", baseline='"Ada"', output='"Ada Lovelace"'),
+            FieldValues(field="total", baseline="12.5", output="12.50001"),
         ),
     )
     return result(
@@ -156,13 +156,13 @@ def compared_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> A
             outputs=8,
             lost=FindingTally(ids=1, records=1),
             different=FindingTally(ids=1, records=1),
-            duplicated_in_reference=FindingTally(ids=1, records=1),
+            duplicated_in_baseline=FindingTally(ids=1, records=1),
         ),
         examples=(lost, different),
         partitions=(
             PartitionTally(side=AuditSide.SOURCE, topic="old-payments", partition=0, finding=IdFinding.LOST, records=1),
         ),
-        reference="the topic old-payments",
+        baseline="the topic old-payments",
         fields=(FieldTally(field="total", records=1), FieldTally(field="customer.name", records=1)),
     )
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from app.products.audits.audit import Audit, AuditProgress, AuditState
-from app.products.audits.comparison import Comparison, FileFormat, FilesReference, reference_words
+from app.products.audits.comparison import Comparison, FileFormat, FilesBaseline, baseline_words
 from app.products.audits.plan import time_window
 from app.products.audits.result import (
     AuditCounts,
@@ -136,25 +136,25 @@ def _compared() -> dict[str, Audit]:
     def of(found: AuditResult, comparison: Comparison = COMPARED) -> Audit:
         return audit(AuditState.DONE, pipeline=COMPARED_ONE, comparison=comparison, result=found)
 
-    files = FilesReference(format=FileFormat.PARQUET, location="s3://warehouse/payments/hourly")
+    files = FilesBaseline(format=FileFormat.PARQUET, location="s3://warehouse/payments/hourly")
     of_file = Example(
         finding=IdFinding.LOST,
         id="order-7",
         topic="out",
         expected=1,
         found=0,
-        values=(FieldValues(field="total", reference="12.5", output=None),),
-        reference_file="s3a://warehouse/payments/hourly/day=2026-11-21/hour=11/part-00000-of-00004.parquet",
+        values=(FieldValues(field="total", baseline="12.5", output=None),),
+        baseline_file="s3a://warehouse/payments/hourly/day=2026-11-21/hour=11/part-00000-of-00004.parquet",
     )
     lost = AuditCounts(inputs=9_812, expected=9_812, outputs=9_811, lost=FindingTally(ids=1, records=1))
     clean = AuditCounts(inputs=9_812, expected=9_812, outputs=9_812, late=FindingTally(ids=3, records=3))
     return {
         "comparison, broken": of(compared_result()),
         "comparison with files, broken": of(
-            result(counts=lost, examples=(of_file,), reference=reference_words(files)),
-            Comparison(reference=files, reference_time_field="at"),
+            result(counts=lost, examples=(of_file,), baseline=baseline_words(files)),
+            Comparison(baseline=files, baseline_time_field="at"),
         ),
-        "comparison, clean": of(result(counts=clean, reference="the topic old-payments")),
+        "comparison, clean": of(result(counts=clean, baseline="the topic old-payments")),
     }
 
 

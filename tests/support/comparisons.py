@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from app.products.audits.comparison import Comparison, Reference, TopicReference
+from app.products.audits.comparison import Baseline, Comparison, TopicBaseline
 from app.products.audits.result import AuditResult, FieldTally, FindingTally
 from app.products.audits.specification import AuditSpecification, TimeWindow
 from tests.support.audits import VERSIONS, a_specification
@@ -16,7 +16,7 @@ from workers.audit.collecting import SplitReport
 from workers.audit.reading import committed_records, reader
 from workers.audit.resolving import resolve
 from workers.audit.splits import splits_of
-from workers.comparison.collecting import ReferenceCollector, TopicCollector
+from workers.comparison.collecting import BaselineCollector, TopicCollector
 from workers.comparison.comparing import compare_sides
 from workers.comparison.judging import judge_sides
 
@@ -26,17 +26,17 @@ WINDOW = TimeWindow(start_ms=BEGIN_MS, end_ms=BEGIN_MS + 200_000)
 Record = dict[str, Any]
 
 
-def a_comparison(sink: str, reference: Reference, **changes: Any) -> AuditSpecification:
+def a_comparison(sink: str, baseline: Baseline, **changes: Any) -> AuditSpecification:
     """Of the planted records: by the field `id`, with the time in the field `at`, which is not compared."""
-    rules = {"time_field": "at", "reference_time_field": "at", "ignored_fields": ("at",)}
-    comparison = Comparison(reference=reference, **(rules | changes.pop("rules", {})))
-    source = (reference.topic,) if isinstance(reference, TopicReference) else ()
+    rules = {"time_field": "at", "baseline_time_field": "at", "ignored_fields": ("at",)}
+    comparison = Comparison(baseline=baseline, **(rules | changes.pop("rules", {})))
+    source = (baseline.topic,) if isinstance(baseline, TopicBaseline) else ()
     defaults: dict[str, Any] = {"window": WINDOW, "padding_ms": 0, "source_topics": source, "comparison": comparison}
     return a_specification("", sink, **{**defaults, **changes})
 
 
 def planted() -> tuple[list[Record], list[Record]]:
-    """The records of the reference and of the output, with each kind of difference."""
+    """The records of the baseline and of the output, with each kind of difference."""
     there = records()
     here = [dict(record) for record in there if record["id"] not in (3, 4)]
     by_id = {record["id"]: record for record in here}
@@ -68,7 +68,7 @@ def assert_planted(result: AuditResult) -> None:
     assert counts.duplicated == FindingTally(ids=1, records=1)
     assert counts.unexpected == FindingTally(ids=2, records=2)
     assert counts.different == FindingTally(ids=3, records=3)
-    assert counts.duplicated_in_reference == FindingTally(ids=1, records=1)
+    assert counts.duplicated_in_baseline == FindingTally(ids=1, records=1)
     assert counts.late == FindingTally()
     assert (counts.expected, counts.outputs) == (201, 201)
     assert (counts.unreadable_input, counts.unreadable_output) == (0, 0)
@@ -78,7 +78,7 @@ def assert_planted(result: AuditResult) -> None:
 def compare_here(
     specification: AuditSpecification, bootstrap_servers: str, found: Iterable[Record] | None = None
 ) -> AuditResult:
-    """found: the records of a reference that is no topic."""
+    """found: the records of a baseline that is no topic."""
     config = {"bootstrap.servers": bootstrap_servers}
     plan = resolve(specification, ClusterBrokers(config, audit_id=specification.audit_id))
     buckets = 3
@@ -92,7 +92,7 @@ def compare_here(
                 pieces[bucket].append(piece)
         reports.append(collector.report)
     if found is not None:
-        other = ReferenceCollector(specification, buckets=buckets)
+        other = BaselineCollector(specification, buckets=buckets)
         for bucket, piece in other.keyed((record, None) for record in found):
             pieces[bucket].append(piece)
         reports.append(other.report)

@@ -103,7 +103,7 @@ class WindowBounds:
         """The offsets of both sides. No record is written before its time, so a field's time may lie far behind."""
         ranges: list[RangeRead] = []
         for side, padding_ms, field in (
-            (self._source, 2 * self._specification.padding_ms, comparison.reference_time_field),
+            (self._source, 2 * self._specification.padding_ms, comparison.baseline_time_field),
             (self._sink, self._specification.padding_ms, comparison.time_field),
         ):
             times = (start_ms - padding_ms, start_ms, end_ms, end_ms + padding_ms)

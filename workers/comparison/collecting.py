@@ -18,7 +18,7 @@ from workers.audit.file_collecting import FileCollector, Wanted
 from workers.audit.ids import id_in_file, id_of
 from workers.audit.splits import Split
 from workers.comparison.fields import canonical, leaves_of, time_ms_of
-from workers.comparison.rows import NO_PARTITION, OUTPUT, PADDING, REFERENCE, WINDOW, ComparedPieces
+from workers.comparison.rows import BASELINE, NO_PARTITION, OUTPUT, PADDING, WINDOW, ComparedPieces
 from workers.transforms.headers import readable
 
 Keyed = tuple[int, bytes]
@@ -42,13 +42,13 @@ class SideRows:
         """Raises FieldPathError for an invalid path."""
         comparison = comparison_of(specification)
         window = specification.window
-        self._side = OUTPUT if is_output else REFERENCE
+        self._side = OUTPUT if is_output else BASELINE
         self._window = (window.start_ms, window.end_ms) if isinstance(window, TimeWindow) else None
         self._is_everything = isinstance(window, Everything)
         padding_ms = specification.padding_ms
         # As in an audit: then every output of the padding has its counterpart in what is read.
         self._padding_ms = padding_ms if is_output else 2 * padding_ms
-        path = comparison.time_field if is_output else comparison.reference_time_field
+        path = comparison.time_field if is_output else comparison.baseline_time_field
         self._time = None if path is None else field_path.getter(field_path.parse(path))
         self._leaves = leaves_of(comparison)
         self.pieces = ComparedPieces(buckets)
@@ -175,7 +175,7 @@ class OutputFileCollector(FileCollector):
         report.files += is_any
 
 
-class ReferenceCollector:
+class BaselineCollector:
     """The records of files and tables that another system wrote."""
 
     def __init__(self, specification: AuditSpecification, *, buckets: int) -> None:
@@ -218,6 +218,6 @@ class ReferenceCollector:
                     topic=self._topic,
                     expected=1,
                     found=0,
-                    reference_file=file,
+                    baseline_file=file,
                 )
             )

@@ -16,7 +16,7 @@ from app.products.audits.result import FieldValues, IdFinding
 from workers.audit.comparing import BucketReport
 from workers.comparison.fields import shown_value
 from workers.comparison.matching import Matched, match
-from workers.comparison.rows import HEAD, NO_PARTITION, OUTPUT, PADDING, REFERENCE, WINDOW, Row, unpack
+from workers.comparison.rows import BASELINE, HEAD, NO_PARTITION, OUTPUT, PADDING, WINDOW, Row, unpack
 
 MOST_OF_AN_ID = 10_000
 """Records of one id; with more it identifies no record, and they would not fit into memory."""
@@ -53,7 +53,7 @@ class SideExample(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
-    reference_file: str | None
+    baseline_file: str | None
     values: tuple[FieldValues, ...]
 
 
@@ -106,9 +106,9 @@ def first_examples(several: Iterable[SideExample], most: int) -> list[SideExampl
 
 
 _WEIGHTS = {
-    REFERENCE | WINDOW: 1,
+    BASELINE | WINDOW: 1,
     OUTPUT | WINDOW: 1 << _FIELD,
-    REFERENCE | PADDING: 1 << 2 * _FIELD,
+    BASELINE | PADDING: 1 << 2 * _FIELD,
     OUTPUT | PADDING: 1 << 3 * _FIELD,
 }
 
@@ -129,11 +129,11 @@ def _add(summed: dict[bytes, int], piece: bytes) -> int:
 def _records_unless_clean(packed: int) -> int:
     """Return the number of an id's records; 0 if its sides are equal, or it concerns other windows only."""
     counts = [packed >> shift * _FIELD & _MASK for shift in range(4)]
-    reference, output, reference_beside, output_beside = counts
-    if not reference and not output:
+    baseline, output, baseline_beside, output_beside = counts
+    if not baseline and not output:
         return 0
-    is_equal = reference == output and not reference_beside and not output_beside
-    if is_equal and packed >> _SUM == reference * _FINGERPRINTS:
+    is_equal = baseline == output and not baseline_beside and not output_beside
+    if is_equal and packed >> _SUM == baseline * _FINGERPRINTS:
         return 0
     return sum(counts)
 
@@ -180,7 +180,7 @@ def _count(report: SidesReport, rows: list[Row], matched: Matched, *, examples: 
         (IdFinding.UNEXPECTED, matched.unexpected),
         (IdFinding.LATE, matched.late),
         (IdFinding.DIFFERENT, [one.output for one in matched.different]),
-        (IdFinding.DUPLICATED_IN_REFERENCE, matched.duplicated_in_reference),
+        (IdFinding.DUPLICATED_IN_BASELINE, matched.duplicated_in_baseline),
     ]
     for finding, several in findings:
         if not several:
@@ -202,11 +202,11 @@ def _example(
     finding: IdFinding, rows: Sequence[Row], matched: Matched, several: Sequence[Row], *, places: int
 ) -> SideExample:
     first = several[0]
-    reference = sorted((row for row in rows if not row.is_output), key=_order)
+    baseline = sorted((row for row in rows if not row.is_output), key=_order)
     outputs = sorted((row for row in rows if row.is_output), key=_order)
     if finding is IdFinding.DIFFERENT:
         one = matched.different[0]
-        values = tuple(_values(name, one.reference, one.output) for name in one.fields[:_MOST_SHOWN])
+        values = tuple(_values(name, one.baseline, one.output) for name in one.fields[:_MOST_SHOWN])
     elif finding is IdFinding.LATE:
         values = ()
     else:
@@ -218,19 +218,19 @@ def _example(
         finding=finding,
         order=_order(first),
         id=first.id,
-        expected=len(reference),
+        expected=len(baseline),
         found=len(outputs),
-        inputs=_places(reference, places),
+        inputs=_places(baseline, places),
         outputs=_places(outputs, places),
-        reference_file=next((row.file for row in reference if row.file is not None), None),
+        baseline_file=next((row.file for row in baseline if row.file is not None), None),
         values=values,
     )
 
 
-def _values(name: str, reference: Row | None, output: Row | None) -> FieldValues:
+def _values(name: str, baseline: Row | None, output: Row | None) -> FieldValues:
     return FieldValues(
         field=name,
-        reference=None if reference is None else shown_value(reference.leaves, name),
+        baseline=None if baseline is None else shown_value(baseline.leaves, name),
         output=None if output is None else shown_value(output.leaves, name),
     )
 

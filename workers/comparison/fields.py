@@ -66,12 +66,12 @@ _MOST_KNOWN = 10_000
 """Paths kept for speed; records with keys that never repeat have more."""
 
 
-def differing(reference: Leaves, output: Leaves, *, tolerance: float) -> list[str]:
+def differing(baseline: Leaves, output: Leaves, *, tolerance: float) -> list[str]:
     """Return the paths of the fields that differ, in order."""
     return sorted(
         name
-        for name in reference.keys() | output.keys()
-        if not same(reference.get(name, MISSING), output.get(name, MISSING), tolerance=tolerance)
+        for name in baseline.keys() | output.keys()
+        if not same(baseline.get(name, MISSING), output.get(name, MISSING), tolerance=tolerance)
     )
 
 

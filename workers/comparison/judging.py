@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from app.products.audits.comparison import reference_words
+from app.products.audits.comparison import baseline_words
 from app.products.audits.result import (
     AuditResult,
     AuditVersions,
@@ -55,13 +55,13 @@ def judge_sides(
     gaps = (*specification.doubts, *plan.gaps, *read.gaps)
     names = concluded(gaps, repeated=found.repeated)
     counts = read.counts(found)
-    of_reference = counts.inputs + other.window_records
+    of_baseline = counts.inputs + other.window_records
     return AuditResult(
         audit_id=specification.audit_id,
         counts=msgspec.structs.replace(
             counts,
-            inputs=of_reference,
-            expected=of_reference,
+            inputs=of_baseline,
+            expected=of_baseline,
             unreadable_input=counts.unreadable_input + other.unreadable,
             **found.tallies(names),
         ),
@@ -79,7 +79,7 @@ def judge_sides(
         started_at_ms=started_at_ms,
         duration_ms=duration_ms(),
         versions=versions,
-        reference=reference_words(comparison_of(specification).reference),
+        baseline=baseline_words(comparison_of(specification).baseline),
         fields=tuple(FieldTally(field=name, records=number) for name, number in fields.most_common()),
     )
 
@@ -94,7 +94,7 @@ def _named(example: SideExample, specification: AuditSpecification, ranges: Sequ
         inputs=_places(example.inputs, ranges),
         outputs=_places(example.outputs, ranges),
         values=example.values,
-        reference_file=example.reference_file,
+        baseline_file=example.baseline_file,
     )
 
 

@@ -14,19 +14,19 @@ _MOST_TRIED = 10_000
 
 
 class Different(NamedTuple):
-    reference: Row
+    baseline: Row
     output: Row
     fields: list[str]
 
 
 class Matched(NamedTuple):
-    """The findings about one id. late: outputs outside the window, equal to a record of the reference in it."""
+    """The findings about one id. late: outputs outside the window, equal to a record of the baseline in it."""
 
     lost: list[Row]
     duplicated: list[Row]
     unexpected: list[Row]
     different: list[Different]
-    duplicated_in_reference: list[Row]
+    duplicated_in_baseline: list[Row]
     late: list[Row]
 
 
@@ -34,17 +34,17 @@ def match(rows: Sequence[Row], *, tolerance: float) -> Matched:
     """Compare the records of one id as multisets. Order does not matter.
 
     1. pair equal records          those in the window first, then within the padding
-    2. pair the rest               they are different; reported where the reference's record lies in the window
-    3. the reference has more      a record that equals a paired one is duplicated there, another one is lost
-    4. the output has more         duplicated if the window of the reference has the id, unexpected if the reference
+    2. pair the rest               they are different; reported where the baseline's record lies in the window
+    3. the baseline has more      a record that equals a paired one is duplicated there, another one is lost
+    4. the output has more         duplicated if the window of the baseline has the id, unexpected if the baseline
                                    does not have it at all
 
-    The reference is read for twice the padding, so neighbouring windows report each finding once, as audits do.
+    The baseline is read for twice the padding, so neighbouring windows report each finding once, as audits do.
     """
     order = sorted(rows, key=lambda row: (not row.is_window, row.number, row.offset, row.fingerprint))
-    reference = [row for row in order if not row.is_output]
+    baseline = [row for row in order if not row.is_output]
     outputs = [row for row in order if row.is_output]
-    pairs, rest, more = _equal(reference, outputs, tolerance)
+    pairs, rest, more = _equal(baseline, outputs, tolerance)
     late = [output for one, output in pairs if one.is_window and not output.is_window]
     different: list[Different] = []
     for one, output in zip(rest, more, strict=False):
@@ -59,19 +59,19 @@ def match(rows: Sequence[Row], *, tolerance: float) -> Matched:
         if row.is_window:
             (repeated if row.fingerprint in known else lost).append(row)
     surplus = more[len(rest) :]
-    has_window = bool(reference) and reference[0].is_window
+    has_window = bool(baseline) and baseline[0].is_window
     return Matched(
         lost=lost,
         duplicated=surplus if has_window else [],
-        unexpected=[] if reference else [row for row in surplus if row.is_window],
+        unexpected=[] if baseline else [row for row in surplus if row.is_window],
         different=different,
-        duplicated_in_reference=repeated,
+        duplicated_in_baseline=repeated,
         late=late,
     )
 
 
 def _equal(
-    reference: Sequence[Row], outputs: Sequence[Row], tolerance: float
+    baseline: Sequence[Row], outputs: Sequence[Row], tolerance: float
 ) -> tuple[list[tuple[Row, Row]], list[Row], list[Row]]:
     """Return the equal pairs, and the other records of each side in their order."""
     by_fields: defaultdict[int, list[Row]] = defaultdict(list)
@@ -79,7 +79,7 @@ def _equal(
         by_fields[row.fingerprint].append(row)
     pairs: list[tuple[Row, Row]] = []
     rest: list[Row] = []
-    for row in reference:
+    for row in baseline:
         if by_fields[row.fingerprint]:
             pairs.append((row, by_fields[row.fingerprint].pop()))
         else:

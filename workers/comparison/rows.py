@@ -26,14 +26,14 @@ from workers.audit.rows import hash_of
 HEAD = Struct("<14sBHQQI")
 NO_PARTITION = 0xFFFF
 
-REFERENCE, OUTPUT = 0, 1
+BASELINE, OUTPUT = 0, 1
 PADDING, WINDOW = 0, 2
 
 _decode = msgspec.json.Decoder(tuple[str, str | None, dict[str, Any]]).decode
 
 
 class Row(NamedTuple):
-    """One record; `file`: the file of the reference's record, if it has one."""
+    """One record; `file`: the file of the baseline's record, if it has one."""
 
     is_output: bool
     is_window: bool

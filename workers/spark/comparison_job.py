@@ -22,19 +22,19 @@ from workers.audit.collecting import SplitReport
 from workers.audit.reading import committed_records, reader
 from workers.audit.splits import Split, SplitPlan, splits_of
 from workers.comparison.collecting import (
+    BaselineCollector,
     Keyed,
     OutputFileCollector,
-    ReferenceCollector,
     TopicCollector,
     comparison_of,
 )
 from workers.comparison.comparing import SidesReport, compare_sides
 from workers.spark.audit_job import known, pack, resolved, stores_of, unpack
-from workers.spark.reference_records import Found, reference_records
+from workers.spark.baseline_records import Found, baseline_records
 
 
 def buckets_of(plan: SplitPlan, specification: AuditSpecification) -> int:
-    """Each has about as many ids as a task may keep; a reference without offsets is as large as the output."""
+    """Each has about as many ids as a task may keep; a baseline without offsets is as large as the output."""
     sides = 2 if comparison_of(specification).is_of_topic else 1
     return max(specification.cores, -(-plan.offsets // (sides * specification.bounds.ids_per_task)))
 
@@ -50,9 +50,9 @@ def run(context: SparkContext, order: AuditOrder, plan: SplitPlan) -> tuple[list
     sides: list[RDD[Keyed]] = []
     if packed:
         sides.append(context.parallelize(packed, len(packed)).mapPartitions(partial(_read, luggage, buckets)))
-    found = reference_records(context, specification)
+    found = baseline_records(context, specification)
     if found is not None:
-        sides.append(found.mapPartitions(partial(_read_reference, luggage, buckets)))
+        sides.append(found.mapPartitions(partial(_read_baseline, luggage, buckets)))
     if not sides:
         return [], []
     reports: list[tuple[bool, bytes]] = (
@@ -91,8 +91,8 @@ def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Key
         yield buckets, msgspec.json.encode(collector.report)
 
 
-def _read_reference(luggage: bytes, buckets: int, found: Iterable[Found]) -> Iterator[Keyed]:
-    collector = ReferenceCollector(unpack(luggage).order.specification, buckets=buckets)
+def _read_baseline(luggage: bytes, buckets: int, found: Iterable[Found]) -> Iterator[Keyed]:
+    collector = BaselineCollector(unpack(luggage).order.specification, buckets=buckets)
     yield from collector.keyed(found)
     yield buckets, msgspec.json.encode(collector.report)
 

@@ -25,7 +25,7 @@ def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now
         state=AlertState.HAPPENED,
         subject=subject_of("audit", audit.id),
         at=now,
-        sentence=f"The {'audit' if result.reference is None else 'comparison'} of {audit.pipeline}: "
+        sentence=f"The {'audit' if result.baseline is None else 'comparison'} of {audit.pipeline}: "
         f"{verdict_sentence(result)}",
         page=f"/audits/{audit.id}",
         cluster=audit.cluster,

@@ -71,7 +71,7 @@ async def start_comparison(
 ) -> Response:
     """Request a comparison of outputs with those of another system. It is an audit, and is listed and stopped as one.
 
-    Another reference than the plan's requires the role author.
+    Another baseline than the plan's requires the role author.
     """
 
     async def act() -> Audit:

@@ -76,8 +76,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     is_scheduled: requested by the pipeline's plan, not by a user.
     wait_until: it is skipped if the pipeline has not passed the window by then.
     reason: the reason why it waits, was skipped, has failed or was stopped.
-    id_place, source_id_place: place of the id in outputs, and in inputs or in the reference if that differs.
-    comparison: the reference of a comparison; None: the reference is the pipeline's input.
+    id_place, source_id_place: place of the id in outputs, and in inputs or in the baseline if that differs.
+    comparison: what a comparison compares with; None: an audit, which compares with the pipeline's input.
     host, jvm_pid, python_pid, process_started_at, log_path, application_id: of its driver, once started.
     stops_as: the state after STOPPING, STOPPED or FAILED; None without a stop.
     result: only with DONE.

@@ -1,4 +1,4 @@
-"""The definition of a comparison: an audit whose reference is the output of another system (docs/parallel-runs.md)."""
+"""The definition of a comparison: an audit whose baseline is the output of another system (docs/parallel-runs.md)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class FileFormat(StrEnum):
     CSV = "csv"
 
 
-class TopicReference(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", tag="topic"):
+class TopicBaseline(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", tag="topic"):
     """The records of a topic on the pipeline's cluster; values are JSON objects."""
 
     topic: str
 
 
-class FilesReference(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", tag="files"):
+class FilesBaseline(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", tag="files"):
     """All files below a folder, `file:///…` or `s3://…`, in folders of it too."""
 
     format: FileFormat
     location: str
 
 
-class TableReference(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", tag="table"):
+class TableBaseline(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", tag="table"):
     """A table or view that Spark reads by JDBC.
 
     url: one that the administrator allows. user, password: references to secrets (`env:…`, `file:…`).
@@ -51,35 +51,35 @@ class TableReference(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", 
     driver: str | None = None
 
 
-Reference = TopicReference | FilesReference | TableReference
+Baseline = TopicBaseline | FilesBaseline | TableBaseline
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The other system's output, and the rules by which records of both sides are equal.
 
     output_topic: the compared topic of the pipeline; None: its sink topic.
-    time_field, reference_time_field: the field with the time of a record in the output and in the reference, as
+    time_field, baseline_time_field: the field with the time of a record in the output and in the baseline, as
         milliseconds since 1970 or as ISO 8601; None: the record's timestamp in Kafka, or of its file's reference.
     fields: the compared fields with those below them; none: all fields of both sides. ignored_fields: not compared.
     tolerance: the largest difference of two equal numbers.
     """
 
-    reference: Reference
+    baseline: Baseline
     output_topic: str | None = None
     time_field: str | None = None
-    reference_time_field: str | None = None
+    baseline_time_field: str | None = None
     fields: tuple[str, ...] = ()
     ignored_fields: tuple[str, ...] = ()
     tolerance: float = 0.0
 
     @property
     def is_of_topic(self) -> bool:
-        return isinstance(self.reference, TopicReference)
+        return isinstance(self.baseline, TopicBaseline)
 
     @property
     def is_text(self) -> bool:
-        """True if the reference has texts only, so that a text of it may mean a number."""
-        return isinstance(self.reference, FilesReference) and self.reference.format is FileFormat.CSV
+        """True if the baseline has texts only, so that a text of it may mean a number."""
+        return isinstance(self.baseline, FilesBaseline) and self.baseline.format is FileFormat.CSV
 
 
 MAX_FIELDS = 200
@@ -96,20 +96,20 @@ _DRIVERS = {
 _NAMES = {FileFormat.AVRO: "Avro", FileFormat.PARQUET: "Parquet", FileFormat.CSV: "CSV"}
 
 
-def driver_of(table: TableReference) -> str | None:
+def driver_of(table: TableBaseline) -> str | None:
     """Return the class of its JDBC driver; None if it is not known."""
     return table.driver or next((name for start, name in _DRIVERS.items() if table.url.startswith(start)), None)
 
 
-def reference_words(reference: Reference) -> str:
+def baseline_words(baseline: Baseline) -> str:
     """Return a text such as `the topic old-payments`."""
-    match reference:
-        case TopicReference():
-            return f"the topic {reference.topic}"
-        case FilesReference():
-            return f"the {_NAMES[reference.format]} files in {reference.location}"
-        case TableReference():
-            return f"the table {reference.table}"
+    match baseline:
+        case TopicBaseline():
+            return f"the topic {baseline.topic}"
+        case FilesBaseline():
+            return f"the {_NAMES[baseline.format]} files in {baseline.location}"
+        case TableBaseline():
+            return f"the table {baseline.table}"
 
 
 def comparison_problems(
@@ -121,7 +121,7 @@ def comparison_problems(
     """
     found = [
         *_of_output(comparison, output_topics, writes_files=writes_files),
-        *_of_reference(comparison.reference, comparison.output_topic or output_topics[0], allowed),
+        *_of_baseline(comparison.baseline, comparison.output_topic or output_topics[0], allowed),
         *_of_fields(comparison),
     ]
     return [Problem(field=f"comparison.{one.field}", message=one.message) for one in found]
@@ -138,52 +138,52 @@ def _of_output(comparison: Comparison, output_topics: Sequence[str], *, writes_f
         yield Problem(field="output_topic", message=f"The pipeline has no output topic {topic}; it has {named}")
 
 
-def _of_reference(reference: Reference, output_topic: str, allowed: AllowedOptions) -> Iterator[Problem]:
-    match reference:
-        case TopicReference():
-            if reference.topic == output_topic:
+def _of_baseline(baseline: Baseline, output_topic: str, allowed: AllowedOptions) -> Iterator[Problem]:
+    match baseline:
+        case TopicBaseline():
+            if baseline.topic == output_topic:
                 message = "This is the pipeline's own output: name the topic of the other system"
-                yield Problem(field="reference.topic", message=message)
-        case FilesReference():
-            yield from _of_location(reference.location, allowed)
-        case TableReference():
-            yield from _of_table(reference, allowed)
+                yield Problem(field="baseline.topic", message=message)
+        case FilesBaseline():
+            yield from _of_location(baseline.location, allowed)
+        case TableBaseline():
+            yield from _of_table(baseline, allowed)
 
 
 def _of_location(location: str, allowed: AllowedOptions) -> Iterator[Problem]:
     if (message := file_root.problem(location)) is not None:
-        yield Problem(field="reference.location", message=message)
+        yield Problem(field="baseline.location", message=message)
     elif allowed.file_roots and not any(fnmatchcase(location, pattern) for pattern in allowed.file_roots):
         message = (
             f"`{location}` is not below an allowed root; an administrator allows it by adding it to "
             "FENCELINE_ALLOWED_FILE_ROOTS"
         )
-        yield Problem(field="reference.location", message=message)
+        yield Problem(field="baseline.location", message=message)
 
 
-def _of_table(table: TableReference, allowed: AllowedOptions) -> Iterator[Problem]:
+def _of_table(table: TableBaseline, allowed: AllowedOptions) -> Iterator[Problem]:
     # Parameters of a URL can load classes of the driver, so only whole URLs are allowed.
     if table.url not in allowed.jdbc_urls:
         message = "This URL is not on the list; an administrator allows it by adding it to FENCELINE_ALLOWED_JDBC_URLS"
-        yield Problem(field="reference.url", message=message)
+        yield Problem(field="baseline.url", message=message)
     if not _TABLE.fullmatch(table.table):
         message = "Write the name of a table or view, such as public.payments: letters, digits, `_` and `$`"
-        yield Problem(field="reference.table", message=message)
+        yield Problem(field="baseline.table", message=message)
     for field, value in (("user", table.user), ("password", table.password)):
         if value is not None and not secret_reference.is_reference(value):
             message = f"Write a reference: env:{secret_reference.ENVIRONMENT_PREFIX}NAME, or file:NAME"
-            yield Problem(field=f"reference.{field}", message=message)
+            yield Problem(field=f"baseline.{field}", message=message)
     if table.driver is not None and not _CLASS.fullmatch(table.driver):
-        yield Problem(field="reference.driver", message="Write the name of a class, such as org.postgresql.Driver")
+        yield Problem(field="baseline.driver", message="Write the name of a class, such as org.postgresql.Driver")
     elif driver_of(table) is None:
-        yield Problem(field="reference.driver", message="Name the class of the JDBC driver for this URL")
+        yield Problem(field="baseline.driver", message="Name the class of the JDBC driver for this URL")
 
 
 def _of_fields(comparison: Comparison) -> Iterator[Problem]:
-    if not comparison.is_of_topic and comparison.reference_time_field is None:
+    if not comparison.is_of_topic and comparison.baseline_time_field is None:
         message = "Files and tables have no timestamps: name the field with the time of a record"
-        yield Problem(field="reference_time_field", message=message)
-    for field in ("time_field", "reference_time_field"):
+        yield Problem(field="baseline_time_field", message=message)
+    for field in ("time_field", "baseline_time_field"):
         path: str | None = getattr(comparison, field)
         if path is not None and (message := _path_problem(path)):
             yield Problem(field=field, message=message)

@@ -9,31 +9,31 @@ import msgspec
 
 from app.kit.errors import InvalidError
 from app.kit.moments import WordsError, span_of, span_text
-from app.products.audits.comparison import Comparison, TableReference
+from app.products.audits.comparison import Comparison, TableBaseline
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan
 from app.products.audits.specification import IdPlace
-from app.products.audits.words import id_place_of, id_place_text, reference_of, reference_text
+from app.products.audits.words import baseline_of, baseline_text, id_place_of, id_place_text
 
 FIELDS = (
-    "reference", "url", "user", "password", "driver", "output_topic", "id_place", "source_id_place", "time_field",
-    "reference_time_field", "fields", "ignored_fields", "number_tolerance", "from", "to", "padding", "every",
+    "baseline", "url", "user", "password", "driver", "output_topic", "id_place", "source_id_place", "time_field",
+    "baseline_time_field", "fields", "ignored_fields", "number_tolerance", "from", "to", "padding", "every",
     "tolerance", "why",
 )  # fmt: skip
 """The names of the form's fields."""
 
 OF_PROBLEMS = {
-    "comparison.reference.url": "url",
-    "comparison.reference.user": "user",
-    "comparison.reference.password": "password",
-    "comparison.reference.driver": "driver",
-    "comparison.reference": "reference",
+    "comparison.baseline.url": "url",
+    "comparison.baseline.user": "user",
+    "comparison.baseline.password": "password",
+    "comparison.baseline.driver": "driver",
+    "comparison.baseline": "baseline",
     "comparison.output_topic": "output_topic",
     "comparison.time_field": "time_field",
-    "comparison.reference_time_field": "reference_time_field",
+    "comparison.baseline_time_field": "baseline_time_field",
     "comparison.fields": "fields",
     "comparison.ignored_fields": "ignored_fields",
     "comparison.tolerance": "number_tolerance",
-    "comparison": "reference",
+    "comparison": "baseline",
     "id_place": "id_place",
     "source_id_place": "source_id_place",
     "window.start": "from",
@@ -66,16 +66,16 @@ def texts_of(plan: AuditPlan | None) -> dict[str, str]:
     }
     if plan is None or plan.comparison is None:
         return texts
-    comparison, reference = plan.comparison, plan.comparison.reference
-    if isinstance(reference, TableReference):
-        texts |= {name: getattr(reference, name) or "" for name in ("url", "user", "password", "driver")}
+    comparison, baseline = plan.comparison, plan.comparison.baseline
+    if isinstance(baseline, TableBaseline):
+        texts |= {name: getattr(baseline, name) or "" for name in ("url", "user", "password", "driver")}
     return texts | {
-        "reference": reference_text(reference),
+        "baseline": baseline_text(baseline),
         "output_topic": comparison.output_topic or "",
         "id_place": id_place_text(plan.id_place),
         "source_id_place": "" if plan.source_id_place is None else id_place_text(plan.source_id_place),
         "time_field": comparison.time_field or "",
-        "reference_time_field": comparison.reference_time_field or "",
+        "baseline_time_field": comparison.baseline_time_field or "",
         "fields": " ".join(comparison.fields),
         "ignored_fields": " ".join(comparison.ignored_fields),
         "number_tolerance": f"{comparison.tolerance:g}" if comparison.tolerance else "",
@@ -89,20 +89,20 @@ def typed(texts: Mapping[str, str]) -> Typed:
     """Return the meaning of the texts. Raises InvalidError for the first that has none."""
     text = {name: texts.get(name, "").strip() for name in FIELDS}
     try:
-        reference = reference_of(
-            text["reference"],
+        baseline = baseline_of(
+            text["baseline"],
             url=text["url"],
             user=text["user"],
             password=text["password"],
             driver=text["driver"],
         )
     except WordsError as error:
-        raise InvalidError(str(error), field="comparison.reference") from error
+        raise InvalidError(str(error), field="comparison.baseline") from error
     comparison = Comparison(
-        reference=reference,
+        baseline=baseline,
         output_topic=text["output_topic"] or None,
         time_field=text["time_field"] or None,
-        reference_time_field=text["reference_time_field"] or None,
+        baseline_time_field=text["baseline_time_field"] or None,
         fields=tuple(text["fields"].split()),
         ignored_fields=tuple(text["ignored_fields"].split()),
         tolerance=_number(text["number_tolerance"]),

@@ -22,7 +22,7 @@ from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.form_errors import by_field, problems_of
 from app.kit.web.pages.screen import Look, Screen
 from app.products.audits.chart import audits_chart_of
-from app.products.audits.comparison import reference_words
+from app.products.audits.comparison import baseline_words
 from app.products.audits.comparison_form import FIELDS, OF_PROBLEMS, place_of, seconds_of, texts_of, typed
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, next_due_at, time_window
 from app.products.audits.service import asking, planning
@@ -119,7 +119,7 @@ _WORDS = {
     "figure": figure,
     "window_words": window_words,
     "id_place_words": id_place_words,
-    "reference_words": reference_words,
+    "baseline_words": baseline_words,
     "span_text": span_text,
 }
 

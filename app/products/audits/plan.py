@@ -24,7 +24,7 @@ _EVERY_S = range(60, 7 * 86_400 + 1)
 class AuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults and the schedule of one pipeline's audits, or of its comparisons.
 
-    id_place, source_id_place: place of the id in outputs, and in inputs or in the reference if that differs.
+    id_place, source_id_place: place of the id in outputs, and in inputs or in the baseline if that differs.
     comparison: what a plan for comparisons compares with; None: it is a plan for audits.
     padding_s: time outside the window in which an output is late, not lost.
     every_s: length of the scheduled windows; None without a schedule.

@@ -19,8 +19,8 @@ class IdFinding(StrEnum):
     reference is an UNREADABLE_OUTPUT.
     DANGLING: a committed reference to a file that is missing or differs, each counted once.
 
-    In a comparison the records of the reference are the expected outputs, and two more findings are possible.
-    DIFFERENT: an id on both sides whose fields differ. DUPLICATED_IN_REFERENCE: the reference repeats an equal record.
+    In a comparison the records of the baseline are the expected outputs, and two more findings are possible.
+    DIFFERENT: an id on both sides whose fields differ. DUPLICATED_IN_BASELINE: the baseline repeats an equal record.
     """
 
     LOST = "lost"
@@ -33,7 +33,7 @@ class IdFinding(StrEnum):
     UNREADABLE_OUTPUT = "unreadable_output"
     DANGLING = "dangling"
     DIFFERENT = "different"
-    DUPLICATED_IN_REFERENCE = "duplicated_in_reference"
+    DUPLICATED_IN_BASELINE = "duplicated_in_baseline"
 
 
 class AuditSide(StrEnum):
@@ -63,7 +63,7 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     unreadable_input: expected outputs without an id. unreadable_output: outputs without an id.
     files: verified and read files; None if outputs are records of the sink topics.
     dangling: dangling references, and the records that their files should have. These also count as lost.
-    different, duplicated_in_reference: in comparisons only.
+    different, duplicated_in_baseline: in comparisons only.
     """
 
     inputs: int = 0
@@ -88,7 +88,7 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     files: int | None = None
     dangling: FindingTally = FindingTally()
     different: FindingTally = FindingTally()
-    duplicated_in_reference: FindingTally = FindingTally()
+    duplicated_in_baseline: FindingTally = FindingTally()
 
 
 class RecordPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ class FieldValues(msgspec.Struct, frozen=True, kw_only=True):
     """A field's values on both sides, as shortened JSON; None: the field is missing."""
 
     field: str
-    reference: str | None
+    baseline: str | None
     output: str | None
 
 
@@ -126,7 +126,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     expected, found: outputs, including the padding. inputs, outputs: their first records by partition and offset.
     why: the difference of a dangling reference's file.
     values: in a comparison, the values of the fields that differ, or of the only record.
-    reference_file: in a comparison with files, the file of the reference's record.
+    baseline_file: in a comparison with files, the file of the baseline's record.
     """
 
     finding: IdFinding
@@ -138,7 +138,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[RecordPlace, ...] = ()
     why: str | None = None
     values: tuple[FieldValues, ...] = ()
-    reference_file: str | None = None
+    baseline_file: str | None = None
 
 
 class PartitionTally(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +222,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a complete audit. An audit that failed has an error instead.
 
     counts are exact; examples and ranges are in order. duration_ms: from the first request to the last comparison.
-    reference: the other side of a comparison in words; None for other audits. fields: those that differ, most first.
+    baseline: the other side of a comparison in words; None for other audits. fields: those that differ, most first.
     """
 
     audit_id: str
@@ -234,7 +234,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     started_at_ms: int
     duration_ms: int
     versions: AuditVersions
-    reference: str | None = None
+    baseline: str | None = None
     fields: tuple[FieldTally, ...] = ()
 
 

@@ -79,22 +79,22 @@ class OffsetWindow:
     ranges: Annotated[list[OffsetRange], Field(min_length=1, max_length=10_000)]
 
 
-@takes(domain_comparison.TopicReference)
-class TopicReference:
+@takes(domain_comparison.TopicBaseline)
+class TopicBaseline:
     """The records of a topic on the pipeline's cluster."""
 
     topic: TopicName
 
 
-@takes(domain_comparison.FilesReference)
-class FilesReference:
+@takes(domain_comparison.FilesBaseline)
+class FilesBaseline:
     """All files below a folder."""
 
     location: Annotated[str, Field(max_length=400, description="`file:///data/old`, or `s3://bucket/prefix`.")]
 
 
-@takes(domain_comparison.TableReference)
-class TableReference:
+@takes(domain_comparison.TableBaseline)
+class TableBaseline:
     """A table or view, read by JDBC. user, password: references to secrets (`env:…`, `file:…`)."""
 
     url: Annotated[str, Field(max_length=1000, description="A JDBC URL that the administrator allows.")]
@@ -111,12 +111,12 @@ Path = Annotated[str, Field(min_length=1, max_length=1000)]
 class Comparison:
     """What another system wrote for the same input, and the rules by which records are equal.
 
-    time_field, reference_time_field: the field with a record's time; null: its timestamp in Kafka.
+    time_field, baseline_time_field: the field with a record's time; null: its timestamp in Kafka.
     """
 
     output_topic: TopicName | None
     time_field: Path | None
-    reference_time_field: Path | None
+    baseline_time_field: Path | None
     fields: Annotated[
         list[Path], Field(max_length=MAX_FIELDS, description="The compared fields; none: all fields of both sides.")
     ]
@@ -151,7 +151,7 @@ class AuditGiven(Body):
 class ComparisonGiven(AuditGiven):
     """A requested comparison. Omitted fields come from the pipeline's comparison plan, else from the defaults.
 
-    source_id_place: place of the id in the reference, if it differs from outputs.
+    source_id_place: place of the id in the baseline, if it differs from outputs.
     """
 
     comparison: Taken[domain_comparison.Comparison] | None = None
@@ -190,7 +190,7 @@ class Tally:
     """Number of ids, and number of their outputs."""
 
 
-@shows(result.AuditCounts, optional=("files", "dangling", "different", "duplicated_in_reference"))
+@shows(result.AuditCounts, optional=("files", "dangling", "different", "duplicated_in_baseline"))
 class AuditCounts:
     """Counts of the window.
 
@@ -202,8 +202,8 @@ class AuditCounts:
     missing and unexplained prove nothing, since not all could be read or judged.
     files: verified and read files, if outputs are records of files.
     dangling: references to files that are missing or differ, and the records that these files should have.
-    In a comparison, expected are the records of the reference, and unexpected are in the output only.
-    different: ids on both sides with other fields. duplicated_in_reference: equal records that it repeats.
+    In a comparison, expected are the records of the baseline, and unexpected are in the output only.
+    different: ids on both sides with other fields. duplicated_in_baseline: equal records that it repeats.
     """
 
 
@@ -217,11 +217,11 @@ class FieldValues:
     """A field's values on both sides, as shortened JSON; null: the field is missing."""
 
 
-@shows(result.Example, optional=("why", "values", "reference_file"))
+@shows(result.Example, optional=("why", "values", "baseline_file"))
 class Example:
     """One id with a finding. id, values: with `with_ids` only. why: the difference of a dangling reference's file.
 
-    values: in a comparison, the fields that differ, or those of the only record. reference_file: that has the record.
+    values: in a comparison, the fields that differ, or those of the only record. baseline_file: that has the record.
     """
 
 
@@ -235,11 +235,11 @@ class Gap:
     """A part of the audit that was not read or cannot be judged."""
 
 
-@shows(result.AuditResult, without=("audit_id",), optional=("reference", "fields"))
+@shows(result.AuditResult, without=("audit_id",), optional=("baseline", "fields"))
 class Result:
     """Exact counts and bounded examples. A list of audits omits examples, ranges and partitions.
 
-    reference: what a comparison compared with, in words. fields: those that differ, most first.
+    baseline: what a comparison compared with, in words. fields: those that differ, most first.
     """
 
 

@@ -15,7 +15,7 @@ from app.core.pipelines.pipeline import (
     Steps,
     Transform,
 )
-from app.products.audits.comparison import Comparison, TopicReference
+from app.products.audits.comparison import Comparison, TopicBaseline
 from app.products.audits.result import Gap
 
 
@@ -105,7 +105,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
         late, not lost. The source is read for twice the padding on both sides.
     cores: number of concurrent tasks.
     `doubts`: gaps that are known before the audit begins.
-    comparison: then source_topics are those of the reference, and sink_topic is the compared one. The transform is not
+    comparison: then source_topics are those of the baseline, and sink_topic is the compared one. The transform is not
         applied, and no group is asked.
     """
 
@@ -187,11 +187,11 @@ def specification_of(
 
 
 def _compared(audit: AuditSpecification, comparison: Comparison) -> AuditSpecification:
-    reference = comparison.reference
+    baseline = comparison.baseline
     topic = comparison.output_topic or audit.sink_topic
     return msgspec.structs.replace(
         audit,
-        source_topics=(reference.topic,) if isinstance(reference, TopicReference) else (),
+        source_topics=(baseline.topic,) if isinstance(baseline, TopicBaseline) else (),
         group_id=None,
         sink_topic=topic,
         sink_topics=(topic,),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from app.core.allow_lists.spark_master import SparkMasterKind, parse
 from app.edges.spark.conf import Submission, defaults, is_on_this_machine, loopback, of_all
-from app.products.audits.comparison import TableReference
+from app.products.audits.comparison import TableBaseline
 from app.products.audits.specification import AuditSpecification
 
 TRIES_OF_A_BATCH = 4
@@ -53,6 +53,6 @@ def of_audit(
 
 def _jars(specification: AuditSpecification, conf: Mapping[str, str], jars: Sequence[str]) -> dict[str, str]:
     comparison = specification.comparison
-    if comparison is None or not isinstance(comparison.reference, TableReference) or not jars:
+    if comparison is None or not isinstance(comparison.baseline, TableBaseline) or not jars:
         return {}
     return {"spark.jars": ",".join((*filter(None, [conf.get("spark.jars")]), *jars))}

@@ -14,12 +14,12 @@ def verdict_sentence(result: AuditResult) -> str:
             return f"{_capitalised(_wrong(result))}.{_not_all(result)}"
         case AuditVerdict.NOT_SHOWN:
             return f"Not shown: {_why_not(result)}. {_unproven(result)}"
-        case AuditVerdict.EMPTY if result.reference is not None:
-            return f"Neither {result.reference} nor the output has a record in the window."
+        case AuditVerdict.EMPTY if result.baseline is not None:
+            return f"Neither {result.baseline} nor the output has a record in the window."
         case AuditVerdict.EMPTY:
             pending = f": {counts.pending:,} record{_s(counts.pending)} not processed yet" if counts.pending else ""
             return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
-        case AuditVerdict.CLEAN if result.reference is not None:
+        case AuditVerdict.CLEAN if result.baseline is not None:
             late = f", {counts.late.records:,} within the padding" if counts.late.records else ""
             return f"Both sides are equal: {_read(result)}{late}{_repeated(counts)}."
         case AuditVerdict.CLEAN:
@@ -76,14 +76,14 @@ def _wrong(result: AuditResult) -> str:
     ]
     if counts.dangling.ids:
         found.append(dangling_words(counts.dangling))
-    if result.reference is None:
+    if result.baseline is None:
         return f"{_joined(found)}, of {counts.expected:,} expected"
     return f"{_joined(found)}: {_read(result)}{_repeated(counts)}"
 
 
 def _repeated(counts: AuditCounts) -> str:
-    repeated = counts.duplicated_in_reference.records
-    return f"; the reference repeats {repeated:,} record{_s(repeated)}" if repeated else ""
+    repeated = counts.duplicated_in_baseline.records
+    return f"; the baseline repeats {repeated:,} record{_s(repeated)}" if repeated else ""
 
 
 def dangling_words(dangling: FindingTally) -> str:
@@ -116,8 +116,8 @@ def _why_not(result: AuditResult) -> str:
     reasons = [gap.sentence.rstrip(".") for gap in result.gaps[:2]]
     if len(result.gaps) > 2:
         reasons.append(f"{len(result.gaps) - 2} more gaps")
-    if result.reference is not None:
-        for number, where in ((counts.unreadable_input, result.reference), (counts.unreadable_output, "the output")):
+    if result.baseline is not None:
+        for number, where in ((counts.unreadable_input, result.baseline), (counts.unreadable_output, "the output")):
             if number:
                 reasons.append(f"{number:,} record{_s(number)} of {where} without an id, a time or fields")
         return "; ".join(reasons)
@@ -137,10 +137,10 @@ def _why_not(result: AuditResult) -> str:
 
 def _read(result: AuditResult) -> str:
     counts = result.counts
-    if result.reference is not None:
+    if result.baseline is not None:
         files = "" if counts.files is None else f" in {counts.files:,} file{_s(counts.files)}"
         here = f"{counts.outputs:,} in the output{files}"
-        return f"{counts.expected:,} record{_s(counts.expected)} in {result.reference}, {here}"
+        return f"{counts.expected:,} record{_s(counts.expected)} in {result.baseline}, {here}"
     dropped = f", {counts.dropped:,} filtered out" if counts.dropped else ""
     pending = f", {counts.pending:,} more not processed yet" if counts.pending else ""
     files = "" if counts.files is None else f" in {counts.files:,} file{_s(counts.files)}"

@@ -28,5 +28,5 @@ TONES: tuple[tuple[str, str], ...] = (
     (IdFinding.UNREADABLE_OUTPUT, "warn"),
     (IdFinding.DANGLING, "bad"),
     (IdFinding.DIFFERENT, "bad"),
-    (IdFinding.DUPLICATED_IN_REFERENCE, "warn"),
+    (IdFinding.DUPLICATED_IN_BASELINE, "warn"),
 )

@@ -1,4 +1,4 @@
-"""Text formats of windows, ids and references, such as `json:order.id` and `topic:old-payments`."""
+"""Text formats of windows, ids and baselines, such as `json:order.id` and `topic:old-payments`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC
 
 from app.kit.moments import WordsError
 from app.kit.storable import moment_of_ms
-from app.products.audits.comparison import FileFormat, FilesReference, Reference, TableReference, TopicReference
+from app.products.audits.comparison import Baseline, FileFormat, FilesBaseline, TableBaseline, TopicBaseline
 from app.products.audits.specification import HeaderId, IdPlace, JsonField, OffsetWindow, RecordKey, TimeWindow, Window
 
 
@@ -43,39 +43,39 @@ def id_place_words(place: IdPlace) -> str:
             return "the key"
 
 
-def reference_of(
+def baseline_of(
     text: str,
     *,
     url: str | None = None,
     user: str | None = None,
     password: str | None = None,
     driver: str | None = None,
-) -> Reference:
+) -> Baseline:
     """Parse `topic:NAME`, `table:NAME`, or a file format with a location. Raises WordsError.
 
     url, user, password, driver: of a table.
     """
     kind, _, name = text.strip().partition(":")
     if kind == "topic" and name:
-        return TopicReference(topic=name)
+        return TopicBaseline(topic=name)
     if kind in tuple(FileFormat) and name:
-        return FilesReference(format=FileFormat(kind), location=name)
+        return FilesBaseline(format=FileFormat(kind), location=name)
     if kind == "table" and name:
         if not url:
             raise WordsError(f"`{text}`: a table requires the JDBC URL of its database")
-        return TableReference(url=url, table=name, user=user or None, password=password or None, driver=driver or None)
+        return TableBaseline(url=url, table=name, user=user or None, password=password or None, driver=driver or None)
     raise WordsError(f"`{text}`: expected topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME")
 
 
-def reference_text(reference: Reference) -> str:
-    """Return the text that `reference_of` parses as `reference`."""
-    match reference:
-        case TopicReference():
-            return f"topic:{reference.topic}"
-        case FilesReference():
-            return f"{reference.format}:{reference.location}"
-        case TableReference():
-            return f"table:{reference.table}"
+def baseline_text(baseline: Baseline) -> str:
+    """Return the text that `baseline_of` parses as `baseline`."""
+    match baseline:
+        case TopicBaseline():
+            return f"topic:{baseline.topic}"
+        case FilesBaseline():
+            return f"{baseline.format}:{baseline.location}"
+        case TableBaseline():
+            return f"table:{baseline.table}"
 
 
 def window_words(window: Window) -> str:

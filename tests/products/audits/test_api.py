@@ -166,7 +166,7 @@ async def test_plan_has_the_defaults_of_audits(pipeline: str, as_role: AsRole) -
     assert (await operator.get(path)).status_code == 404
 
 
-COMPARISON = {"reference": {"of": "topic", "topic": "old"}, "ignored_fields": ["at"], "tolerance": 0.5}
+COMPARISON = {"baseline": {"of": "topic", "topic": "old"}, "ignored_fields": ["at"], "tolerance": 0.5}
 
 
 async def test_comparison_is_requested_and_planned(pipeline: str, as_role: AsRole) -> None:
@@ -179,7 +179,7 @@ async def test_comparison_is_requested_and_planned(pipeline: str, as_role: AsRol
         f"{path}/comparison-plan", json={"id_place": BY_ID, "comparison": COMPARISON, "every_s": 3600}
     )
     assert saved.status_code == 200, saved.text
-    assert (saved.json()["comparison"]["reference"], saved.json()["every_s"]) == (COMPARISON["reference"], 3600)
+    assert (saved.json()["comparison"]["baseline"], saved.json()["every_s"]) == (COMPARISON["baseline"], 3600)
     asked = await operator.post(f"{path}/comparisons", json={"window": LAST_HOUR})
     assert asked.status_code == 201, asked.text
     assert asked.json()["comparison"]["ignored_fields"] == ["at"], "as in the plan"
@@ -192,10 +192,10 @@ async def test_comparison_is_requested_and_planned(pipeline: str, as_role: AsRol
 async def test_secret_of_a_table_is_refused_unless_it_is_a_reference(pipeline: str, as_role: AsRole) -> None:
     author = await as_role(Role.AUTHOR)
     table = {"of": "table", "url": "jdbc:postgresql://db/old", "table": "old", "password": "hunter2"}
-    comparison = {"reference": table, "reference_time_field": "at"}
+    comparison = {"baseline": table, "baseline_time_field": "at"}
     body = {"window": LAST_HOUR, "id_place": BY_ID, "comparison": comparison}
     refused = await author.post("/api/v1/pipelines/flights/comparisons", json=body)
     assert refused.status_code == 422
     fields = {one["field"] for one in refused.json()["problems"]}
-    assert {"comparison.reference.url", "comparison.reference.password"} <= fields
+    assert {"comparison.baseline.url", "comparison.baseline.password"} <= fields
     assert "hunter2" not in refused.text

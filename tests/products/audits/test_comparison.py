@@ -14,50 +14,50 @@ from app.kit.moments import WordsError
 from app.products.audits import wire
 from app.products.audits.audit import AuditState
 from app.products.audits.comparison import (
+    Baseline,
     Comparison,
     FileFormat,
-    FilesReference,
-    Reference,
-    TableReference,
-    TopicReference,
+    FilesBaseline,
+    TableBaseline,
+    TopicBaseline,
+    baseline_words,
     comparison_problems,
     driver_of,
-    reference_words,
 )
 from app.products.audits.comparison_form import OF_PROBLEMS, texts_of, typed
 from app.products.audits.specification import AuditSpecification, Everything, JsonField, specification_of
 from app.products.audits.submission import of_audit
 from app.products.audits.telling import audit_sentence
-from app.products.audits.words import reference_of, reference_text
+from app.products.audits.words import baseline_of, baseline_text
 from tests.support.audit_samples import COMPARED, audit, compared_result, plan, result
 from tests.support.definitions import a_definition
 
 URL = "jdbc:postgresql://db.example/old"
 ALLOWED = AllowedOptions(jdbc_urls=frozenset({URL}), file_roots=frozenset({"s3://old/*", "file:///old"}))
-TABLE = TableReference(url=URL, table="public.payments", user="env:FENCELINE_SECRET_USER", password="file:old-password")
-FILES = FilesReference(format=FileFormat.PARQUET, location="s3://old/hourly")
-TOPIC = TopicReference(topic="old")
+TABLE = TableBaseline(url=URL, table="public.payments", user="env:FENCELINE_SECRET_USER", password="file:old-password")
+FILES = FilesBaseline(format=FileFormat.PARQUET, location="s3://old/hourly")
+TOPIC = TopicBaseline(topic="old")
 
 
 def problems(
-    reference: Reference = TOPIC, *, writes_files: bool = False, allowed: AllowedOptions = ALLOWED, **rules: Any
+    baseline: Baseline = TOPIC, *, writes_files: bool = False, allowed: AllowedOptions = ALLOWED, **rules: Any
 ) -> list[str | None]:
-    comparison = Comparison(reference=reference, **rules)
+    comparison = Comparison(baseline=baseline, **rules)
     found = comparison_problems(comparison, output_topics=("out", "aside"), writes_files=writes_files, allowed=allowed)
     return [one.field for one in found]
 
 
-@pytest.mark.parametrize("reference", [TABLE, FILES, TOPIC])
-def test_usual_comparison_has_no_problem(reference: Reference) -> None:
-    assert problems(reference, reference_time_field="at", fields=("a.b",), tolerance=0.01, output_topic="aside") == []
+@pytest.mark.parametrize("baseline", [TABLE, FILES, TOPIC])
+def test_usual_comparison_has_no_problem(baseline: Baseline) -> None:
+    assert problems(baseline, baseline_time_field="at", fields=("a.b",), tolerance=0.01, output_topic="aside") == []
 
 
 @pytest.mark.parametrize(
     ("rules", "field"),
     [
-        ({"reference": TopicReference(topic="out")}, "reference.topic"),
-        ({"reference": FILES}, "reference_time_field"),
-        ({"reference": TABLE}, "reference_time_field"),
+        ({"baseline": TopicBaseline(topic="out")}, "baseline.topic"),
+        ({"baseline": FILES}, "baseline_time_field"),
+        ({"baseline": TABLE}, "baseline_time_field"),
         ({"output_topic": "unknown"}, "output_topic"),
         ({"output_topic": "aside", "writes_files": True}, "output_topic"),
         ({"fields": ("a.",)}, "fields"),
@@ -75,8 +75,8 @@ def test_problem_is_at_its_field(rules: dict[str, Any], field: str) -> None:
 
 @pytest.mark.parametrize("location", ["file:///etc", "s3://other/old", "/old", "hdfs://old", "file:///old/../etc"])
 def test_location_beyond_the_allowed_roots_is_refused(location: str) -> None:
-    files = FilesReference(format=FileFormat.CSV, location=location)
-    assert problems(files, reference_time_field="at") == ["comparison.reference.location"]
+    files = FilesBaseline(format=FileFormat.CSV, location=location)
+    assert problems(files, baseline_time_field="at") == ["comparison.baseline.location"]
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_location_beyond_the_allowed_roots_is_refused(location: str) -> None:
 )
 def test_table_is_refused_where_it_could_read_something_else(changes: dict[str, Any], field: str) -> None:
     table = msgspec.structs.replace(TABLE, **changes)
-    assert problems(table, reference_time_field="at") == [f"comparison.reference.{field}"]
+    assert problems(table, baseline_time_field="at") == [f"comparison.baseline.{field}"]
 
 
 def test_no_database_is_allowed_without_a_setting() -> None:
-    assert problems(TABLE, reference_time_field="at", allowed=AllowedOptions()) == ["comparison.reference.url"]
+    assert problems(TABLE, baseline_time_field="at", allowed=AllowedOptions()) == ["comparison.baseline.url"]
 
 
 def test_driver_is_known_for_usual_products() -> None:
@@ -106,25 +106,25 @@ def test_driver_is_known_for_usual_products() -> None:
     assert driver_of(msgspec.structs.replace(TABLE, driver="my.Driver")) == "my.Driver"
     odd = msgspec.structs.replace(TABLE, url="jdbc:odd:old")
     allowed = AllowedOptions(jdbc_urls=frozenset({odd.url}))
-    assert problems(odd, reference_time_field="at", allowed=allowed) == ["comparison.reference.driver"]
+    assert problems(odd, baseline_time_field="at", allowed=allowed) == ["comparison.baseline.driver"]
 
 
-@pytest.mark.parametrize("reference", [TOPIC, FILES, TABLE])
-def test_reference_is_read_from_its_text(reference: Reference) -> None:
+@pytest.mark.parametrize("baseline", [TOPIC, FILES, TABLE])
+def test_baseline_is_read_from_its_text(baseline: Baseline) -> None:
     of_table = {name: getattr(TABLE, name) for name in ("url", "user", "password", "driver")}
-    assert reference_of(reference_text(reference), **of_table) == reference
+    assert baseline_of(baseline_text(baseline), **of_table) == baseline
 
 
 @pytest.mark.parametrize("text", ["", "old", "topic:", "orc:file:///old", "table:old"])
-def test_text_that_is_no_reference_is_refused(text: str) -> None:
+def test_text_that_is_no_baseline_is_refused(text: str) -> None:
     with pytest.raises(WordsError):
-        reference_of(text)
+        baseline_of(text)
 
 
-@pytest.mark.parametrize("reference", [TOPIC, FILES, TABLE])
-def test_form_begins_with_the_plan(reference: Reference) -> None:
+@pytest.mark.parametrize("baseline", [TOPIC, FILES, TABLE])
+def test_form_begins_with_the_plan(baseline: Baseline) -> None:
     comparison = Comparison(
-        reference=reference, reference_time_field="at", fields=("a.b", "c"), ignored_fields=("d",), tolerance=0.5
+        baseline=baseline, baseline_time_field="at", fields=("a.b", "c"), ignored_fields=("d",), tolerance=0.5
     )
     kept = plan(comparison=comparison, source_id_place=JsonField(path="id"))
     found = typed(texts_of(kept))
@@ -153,7 +153,7 @@ def test_order_reads_both_sides_and_applies_no_transform() -> None:
     found = specification(COMPARED)
     assert (found.source_topics, found.sink_topics) == (("old-payments",), (found.sink_topic,))
     assert (found.group_id, found.transform) == (None, Identity())
-    assert specification(Comparison(reference=FILES)).source_topics == ()
+    assert specification(Comparison(baseline=FILES)).source_topics == ()
     assert specification(msgspec.structs.replace(COMPARED, output_topic="aside")).sink_topics == ("aside",)
     assert specification(COMPARED, files=FileSink(root="file:///files")).file_roots == ("file:///files",)
 
@@ -167,8 +167,8 @@ def test_release_before_refuses_the_order() -> None:
 
 
 def test_jars_of_drivers_are_for_tables_alone() -> None:
-    def jars(reference: Reference, conf: dict[str, str]) -> str | None:
-        made = specification(Comparison(reference=reference), spark=SparkSettings(master="local[1]", conf=conf))
+    def jars(baseline: Baseline, conf: dict[str, str]) -> str | None:
+        made = specification(Comparison(baseline=baseline), spark=SparkSettings(master="local[1]", conf=conf))
         submission = of_audit(made, python="p", driver_python="p", local_dir="/l", jdbc_driver_jars=("/pg.jar",))
         return submission.conf.get("spark.jars")
 
@@ -178,23 +178,23 @@ def test_jars_of_drivers_are_for_tables_alone() -> None:
 
 
 def test_password_is_in_no_text() -> None:
-    assert "old-password" not in reference_words(TABLE)
+    assert "old-password" not in baseline_words(TABLE)
     assert "old-password" not in repr(
-        of_audit(specification(Comparison(reference=TABLE)), python="p", driver_python="p", local_dir="/l")
+        of_audit(specification(Comparison(baseline=TABLE)), python="p", driver_python="p", local_dir="/l")
     )
 
 
 def test_sentences_name_both_sides() -> None:
     broken = audit(AuditState.DONE, comparison=COMPARED, result=compared_result())
     assert audit_sentence(broken) == (
-        "1 output lost and 1 output different: 10 records in the topic old-payments, 8 in the output; the reference "
+        "1 output lost and 1 output different: 10 records in the topic old-payments, 8 in the output; the baseline "
         "repeats 1 record."
     )
-    empty = result(counts=msgspec.structs.replace(result().counts, inputs=0, outputs=0), reference="the table old")
+    empty = result(counts=msgspec.structs.replace(result().counts, inputs=0, outputs=0), baseline="the table old")
     assert audit_sentence(audit(AuditState.DONE, result=empty)) == (
         "Neither the table old nor the output has a record in the window."
     )
-    unread = result(counts=msgspec.structs.replace(result().counts, unreadable_input=2), reference="the table old")
+    unread = result(counts=msgspec.structs.replace(result().counts, unreadable_input=2), baseline="the table old")
     assert audit_sentence(audit(AuditState.DONE, result=unread)).startswith(
         "Not shown: 2 records of the table old without an id, a time or fields. No violation in the records read: "
     )

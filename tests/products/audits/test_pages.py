@@ -66,7 +66,7 @@ async def test_problem_of_the_plan_appears_in_the_plan(wiring: Wiring, database:
 
 
 FORM = {
-    "reference": "topic:old",
+    "baseline": "topic:old",
     "id_place": "json:id",
     "from": "2h",
     "to": "1h",
@@ -101,10 +101,10 @@ async def test_problems_of_a_comparison_appear_at_their_fields(wiring: Wiring, d
     await ControlPlane(database).pipeline("flights")
     async with browser_of(wiring, Role.AUTHOR) as browser:
         for changed, field in (
-            ({"reference": "old"}, "reference"),
-            ({"reference": "table:old"}, "reference"),
-            ({"reference": "table:old", "url": "jdbc:postgresql://db/old", "reference_time_field": "at"}, "url"),
-            ({"reference": "csv:file:///old"}, "reference_time_field"),
+            ({"baseline": "old"}, "baseline"),
+            ({"baseline": "table:old"}, "baseline"),
+            ({"baseline": "table:old", "url": "jdbc:postgresql://db/old", "baseline_time_field": "at"}, "url"),
+            ({"baseline": "csv:file:///old"}, "baseline_time_field"),
             ({"id_place": "id"}, "id_place"),
             ({"number_tolerance": "little"}, "number_tolerance"),
             ({"fields": "a. b"}, "fields"),
@@ -121,7 +121,7 @@ async def test_operator_compares_by_the_plan_alone(wiring: Wiring, database: Dat
     async with browser_of(wiring, Role.AUTHOR) as browser:
         await browser.post(f"{PAGE}/compare", data={**FORM, "act": "plan"})
     async with browser_of(wiring, Role.OPERATOR) as browser:
-        other = await browser.post(f"{PAGE}/compare", data={**FORM, "reference": "topic:secrets", "act": "once"})
+        other = await browser.post(f"{PAGE}/compare", data={**FORM, "baseline": "topic:secrets", "act": "once"})
         assert other.status_code == 403
         assert (await browser.post(f"{PAGE}/compare", data={**FORM, "act": "plan"})).status_code == 403
         asked = await browser.post(f"{PAGE}/compare", data={**FORM, "act": "once"})

@@ -15,7 +15,7 @@ from app.kit.moments import span_text
 from app.kit.web.pages import screen
 from app.products.audits.audit import Audit, AuditProgress, AuditState
 from app.products.audits.chart import audits_chart_of
-from app.products.audits.comparison import reference_words
+from app.products.audits.comparison import baseline_words
 from app.products.audits.plan import next_due_at
 from app.products.audits.result import AuditSide, Gap, GapReason
 from app.products.audits.telling import audit_sentence, figure
@@ -27,7 +27,7 @@ WORDS: Mapping[str, Any] = {
     "figure": figure,
     "window_words": window_words,
     "id_place_words": id_place_words,
-    "reference_words": reference_words,
+    "baseline_words": baseline_words,
     "span_text": span_text,
 }
 

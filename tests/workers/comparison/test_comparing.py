@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from app.products.audits.comparison import Comparison, TopicReference
+from app.products.audits.comparison import Comparison, TopicBaseline
 from app.products.audits.result import IdFinding
 from workers.comparison.comparing import MOST_FIELDS, OTHER_FIELDS, NoIdError, SidesReport, compare_sides
 from workers.comparison.fields import canonical, leaves_of
-from workers.comparison.rows import NO_PARTITION, OUTPUT, PADDING, REFERENCE, WINDOW, ComparedPieces
+from workers.comparison.rows import BASELINE, NO_PARTITION, OUTPUT, PADDING, WINDOW, ComparedPieces
 
 Rows = Sequence[tuple[int, dict[str, Any]]]
-THERE, HERE = REFERENCE | WINDOW, OUTPUT | WINDOW
-THERE_BESIDE, HERE_BESIDE = REFERENCE | PADDING, OUTPUT | PADDING
+THERE, HERE = BASELINE | WINDOW, OUTPUT | WINDOW
+THERE_BESIDE, HERE_BESIDE = BASELINE | PADDING, OUTPUT | PADDING
 
 
 def report_of(rows: Rows, *, tolerance: float = 0.0, **more: Any) -> SidesReport:
-    leaves = leaves_of(Comparison(reference=TopicReference(topic="old")))
+    leaves = leaves_of(Comparison(baseline=TopicBaseline(topic="old")))
     pieces = ComparedPieces(1)
     for offset, (flags, record) in enumerate(rows):
         number = 1 if flags & OUTPUT else 0
@@ -54,16 +54,16 @@ def test_each_finding_is_counted_in_records() -> None:
         IdFinding.UNEXPECTED: 1,
         IdFinding.DUPLICATED: 1,
         IdFinding.DIFFERENT: 1,
-        IdFinding.DUPLICATED_IN_REFERENCE: 1,
+        IdFinding.DUPLICATED_IN_BASELINE: 1,
     }
     assert report.fields == {"n": 1, "m.x": 1}
     (different,) = [one for one in report.examples if one.finding is IdFinding.DIFFERENT]
-    assert [(one.field, one.reference, one.output) for one in different.values] == [
+    assert [(one.field, one.baseline, one.output) for one in different.values] == [
         ("m.x", '"a"', '"b"'),
         ("n", "1", "2"),
     ]
     (lost,) = [one for one in report.examples if one.finding is IdFinding.LOST]
-    assert [(one.field, one.reference, one.output) for one in lost.values] == [("id", '"lost"', None)]
+    assert [(one.field, one.baseline, one.output) for one in lost.values] == [("id", '"lost"', None)]
 
 
 def test_records_of_one_id_are_compared_as_a_multiset() -> None:
@@ -73,12 +73,12 @@ def test_records_of_one_id_are_compared_as_a_multiset() -> None:
     wrong = report_of([*there, *((HERE, {"id": 1, "n": number}) for number in (3, 1, 4))])
     assert (wrong.findings.records, wrong.fields) == ({IdFinding.DIFFERENT: 1}, {"n": 1})
     (example,) = wrong.examples
-    assert [(one.reference, one.output) for one in example.values] == [("2", "4")], "the equal ones are paired first"
+    assert [(one.baseline, one.output) for one in example.values] == [("2", "4")], "the equal ones are paired first"
 
 
 def test_counterpart_in_the_padding_is_late_and_not_lost() -> None:
     assert found([(THERE, {"id": 1}), (HERE_BESIDE, {"id": 1})]) == {IdFinding.LATE: 1}
-    assert found([(THERE_BESIDE, {"id": 1}), (HERE, {"id": 1})]) == {}, "the window of the reference reports it"
+    assert found([(THERE_BESIDE, {"id": 1}), (HERE, {"id": 1})]) == {}, "the window of the baseline reports it"
     assert found([(THERE_BESIDE, {"id": 1})]) == {}
     assert found([(HERE_BESIDE, {"id": 1})]) == {}
 
@@ -133,5 +133,5 @@ def test_records_of_files_have_no_place() -> None:
     pieces.add(b"1", THERE, NO_PARTITION, 0, b'{"id":1}', "file:/old/1.parquet")
     report = compare_sides((piece for _, piece in pieces.drain()), tolerance=0, examples=20, places=5)
     (lost,) = report.examples
-    assert (lost.inputs, lost.reference_file) == ((), "file:/old/1.parquet")
+    assert (lost.inputs, lost.baseline_file) == ((), "file:/old/1.parquet")
     assert report.findings.partitions == {IdFinding.LOST: {}}

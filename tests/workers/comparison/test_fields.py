@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from app.products.audits.comparison import Comparison, FileFormat, FilesReference, Reference, TopicReference
+from app.products.audits.comparison import Baseline, Comparison, FileFormat, FilesBaseline, TopicBaseline
 from workers.comparison.fields import canonical, differing, leaves_of, same, time_ms_of
 
-TOPIC = TopicReference(topic="old")
-PARQUET = FilesReference(format=FileFormat.PARQUET, location="file:///old")
-CSV = FilesReference(format=FileFormat.CSV, location="file:///old")
+TOPIC = TopicBaseline(topic="old")
+PARQUET = FilesBaseline(format=FileFormat.PARQUET, location="file:///old")
+CSV = FilesBaseline(format=FileFormat.CSV, location="file:///old")
 
 
-def different(one: dict[str, Any], other: dict[str, Any], of: Reference = TOPIC, **rules: Any) -> list[str]:
-    comparison = Comparison(reference=of, **rules)
+def different(one: dict[str, Any], other: dict[str, Any], of: Baseline = TOPIC, **rules: Any) -> list[str]:
+    comparison = Comparison(baseline=of, **rules)
     leaves = leaves_of(comparison)
     return differing(leaves(one), leaves(other), tolerance=comparison.tolerance)
 
@@ -64,7 +64,7 @@ def test_texts_of_csv_are_the_values_that_they_mean() -> None:
 
 
 def test_equal_fields_have_equal_bytes() -> None:
-    leaves = leaves_of(Comparison(reference=TOPIC))
+    leaves = leaves_of(Comparison(baseline=TOPIC))
     assert canonical(leaves({"b": 1.0, "a": {"c": [2.0]}})) == canonical(leaves({"a": {"c": [2]}, "b": 1}))
     assert canonical(leaves({"a": None})) != canonical(leaves({}))
     assert canonical(leaves({"a": float("nan")})) == b'{"a":"nan"}'

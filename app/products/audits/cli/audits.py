@@ -23,7 +23,7 @@ from app.kit.cli.watching import watching
 from app.kit.moments import WordsError, span_of, span_text
 from app.kit.words import number
 from app.products.audits import words
-from app.products.audits.comparison import Comparison, reference_words
+from app.products.audits.comparison import Comparison, baseline_words
 from app.products.audits.plan import time_window
 from app.products.audits.specification import IdPlace, Window
 
@@ -118,7 +118,7 @@ def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = Fals
     """List audits, newest first."""
     show_list(
         "/audits",
-        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "REFERENCE", "LOST#", "DUPLICATED#", "REQUESTED", "USER"),
+        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "COMPARED WITH", "LOST#", "DUPLICATED#", "REQUESTED", "USER"),
         _row,
         empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
         pipeline=pipeline,
@@ -134,7 +134,7 @@ def _row(item: Any) -> Sequence[RenderableType | str | None]:
         item["pipeline"],
         state(item["verdict"] or item["state"]),
         _window_words(item["window"]),
-        _reference_words(item),
+        _baseline_words(item),
         _found(item, "lost"),
         _found(item, "duplicated"),
         ago(datetime.fromisoformat(item["asked_at"])),
@@ -213,7 +213,7 @@ def plan(
         print_json(item)
         return
     every_words = "on request only" if item["every_s"] is None else f"every {span_text(item['every_s'])}"
-    verb = f"compared with {_reference_words(item)}" if comparison else "audited"
+    verb = f"compared with {_baseline_words(item)}" if comparison else "audited"
     say(f"{pipeline} is {verb} by {_place_words(item['id_place'])}, {every_words}")
     if item["next_due_at"] is not None:
         say(f"next window from {item['decided_until']}, not before {item['next_due_at']}")
@@ -242,9 +242,9 @@ def _place_words(place: Any) -> str:
     return words.id_place_words(msgspec.convert(place, IdPlace))
 
 
-def _reference_words(item: Any) -> str:
+def _baseline_words(item: Any) -> str:
     comparison = msgspec.convert(item.get("comparison"), Comparison | None)
-    return "its input" if comparison is None else reference_words(comparison.reference)
+    return "its input" if comparison is None else baseline_words(comparison.baseline)
 
 
 def _window_words(window: Any) -> str:
@@ -279,9 +279,9 @@ def shown(item: Any) -> RenderableType:
         return Group(*parts)
     parts += [Text(f"not shown: {gap['sentence']}") for gap in result["gaps"]]
     counts = result["counts"]
-    is_comparison = result.get("reference") is not None
+    is_comparison = result.get("baseline") is not None
     kinds = ("lost", "duplicated", "unexpected", "late", "missing", "unexplained")
-    kinds += ("different", "duplicated_in_reference") if is_comparison else ()
+    kinds += ("different", "duplicated_in_baseline") if is_comparison else ()
     is_of_files = counts.get("files") is not None
     parts += [
         Text(),
@@ -322,7 +322,7 @@ def _of_fields(item: Any) -> list[RenderableType]:
     result = item["result"]
     fields = [(one["field"], number(one["records"])) for one in result["fields"]]
     values = [
-        (one["finding"], one["id"], value["field"], value["reference"], value["output"])
+        (one["finding"], one["id"], value["field"], value["baseline"], value["output"])
         for one in result["examples"]
         for value in one["values"]
     ]
@@ -330,7 +330,7 @@ def _of_fields(item: Any) -> list[RenderableType]:
     if fields:
         parts += [Text(), table(("DIFFERENT FIELD", "RECORDS#"), fields, empty="")]
     if values:
-        parts += [Text(), table(("FINDING", "ID", "FIELD", "REFERENCE", "OUTPUT"), values, empty="")]
+        parts += [Text(), table(("FINDING", "ID", "FIELD", "BASELINE", "OUTPUT"), values, empty="")]
     return parts
 
 

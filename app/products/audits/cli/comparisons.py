@@ -15,16 +15,16 @@ from app.kit.cli.output import AsJson, Why, print_json, say
 from app.kit.moments import span_of, span_text
 from app.products.audits import words
 from app.products.audits.cli.audits import Id, Padding, Tolerance, Wait, follow, place, said_of
-from app.products.audits.comparison import Comparison, reference_words
+from app.products.audits.comparison import Comparison, baseline_words
 
 
 def compare(
     pipeline: PipelineName,
-    reference: Annotated[
+    baseline: Annotated[
         str | None,
         typer.Option(
             "--with",
-            metavar="REFERENCE",
+            metavar="BASELINE",
             help="The other system's output: topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME. "
             "Default: as in the plan.",
         ),
@@ -34,14 +34,14 @@ def compare(
     password: Annotated[str | None, typer.Option(help="Reference to its password.")] = None,
     driver: Annotated[str | None, typer.Option(help="Class of the JDBC driver.")] = None,
     id_: Id = None,
-    reference_id: Annotated[
-        str | None, typer.Option("--reference-id", help="Place of the id in the reference, if it differs.")
+    baseline_id: Annotated[
+        str | None, typer.Option("--baseline-id", help="Place of the id in the baseline, if it differs.")
     ] = None,
     time: Annotated[
         str | None, typer.Option(help="Field with the time of an output. Default: its timestamp in Kafka.")
     ] = None,
-    reference_time: Annotated[
-        str | None, typer.Option("--reference-time", help="Field with the time of a record of the reference.")
+    baseline_time: Annotated[
+        str | None, typer.Option("--baseline-time", help="Field with the time of a record of the baseline.")
     ] = None,
     field: Annotated[list[str] | None, typer.Option(help="A compared field; repeatable. Default: all.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A field that is not compared; repeatable.")] = None,
@@ -65,18 +65,18 @@ def compare(
     """Compare the outputs of a window with those of another system, by id and field. Nothing is written."""
     given = {
         "id_place": place(id_, "--id"),
-        "source_id_place": place(reference_id, "--reference-id"),
+        "source_id_place": place(baseline_id, "--baseline-id"),
         "padding_s": padding,
         "tolerance_s": tolerance,
     }
-    if reference is not None:
+    if baseline is not None:
         with said_of("--with"):
-            found = words.reference_of(reference, url=url, user=user, password=password, driver=driver)
+            found = words.baseline_of(baseline, url=url, user=user, password=password, driver=driver)
         comparison = Comparison(
-            reference=found,
+            baseline=found,
             output_topic=output_topic,
             time_field=time,
-            reference_time_field=reference_time,
+            baseline_time_field=baseline_time,
             fields=tuple(field or ()),
             ignored_fields=tuple(ignore or ()),
             tolerance=tolerance_of_numbers,
@@ -111,4 +111,4 @@ def _save_plan(pipeline: str, given: dict[str, Any], every: str, *, why: str | N
         return
     saved = msgspec.convert(item["comparison"], Comparison)
     every_words = "on request only" if item["every_s"] is None else f"every {span_text(item['every_s'])}"
-    say(f"{pipeline} is compared with {reference_words(saved.reference)}, {every_words}")
+    say(f"{pipeline} is compared with {baseline_words(saved.baseline)}, {every_words}")

@@ -131,7 +131,7 @@ def _comparison(wish: Wish, plan: AuditPlan | None, pipeline: str) -> Comparison
     comparison = wish.comparison or (None if plan is None else plan.comparison)
     if comparison is None:
         raise InvalidError(
-            f"the comparison of {pipeline} requires a reference: a topic, files or a table. A comparison plan keeps it",
+            f"the comparison of {pipeline} requires a baseline: a topic, files or a table. A comparison plan keeps it",
             field="comparison",
         )
     return comparison

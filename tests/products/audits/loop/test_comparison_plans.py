@@ -12,7 +12,7 @@ from app.core.alerts.webhook import Webhook
 from app.core.allow_lists.options import AllowedOptions
 from app.kit.errors import InvalidError
 from app.products.audits.audit import AuditState
-from app.products.audits.comparison import Comparison, FileFormat, FilesReference
+from app.products.audits.comparison import Comparison, FileFormat, FilesBaseline
 from app.products.audits.plan import AuditPlan, time_window
 from app.products.audits.service import asking, planning
 from app.products.audits.service.asking import Wish
@@ -52,7 +52,7 @@ async def test_each_hour_is_audited_and_compared(audited: Audited) -> None:
     assert (order.comparison, order.source_topics) == (COMPARED, ("old-payments",))
     assert audited.spark.submitted[0].specification.comparison is None
     await audited.claim(compared.id)
-    await audited.tell(compared.id, AuditEnd.DONE, result(compared.id, reference="the topic old-payments"))
+    await audited.tell(compared.id, AuditEnd.DONE, result(compared.id, baseline="the topic old-payments"))
     assert (await comparison_plan(audited)).shown_until == begin + HOUR
     async with audited.uow() as uow:
         counts = (await uow.of(AuditStore).counts())["flights"]
@@ -102,11 +102,9 @@ async def test_windows_before_a_long_outage_are_one_skipped_comparison(audited: 
     assert [(one.window, one.comparison) for one in skipped] == [(time_window(begin, begin + 3 * HOUR), COMPARED)]
 
 
-async def test_reference_that_is_no_longer_allowed_is_not_read(audited: Audited) -> None:
+async def test_baseline_that_is_no_longer_allowed_is_not_read(audited: Audited) -> None:
     """The auditor of these tests has the defaults: any file root, no database."""
-    files = Comparison(
-        reference=FilesReference(format=FileFormat.CSV, location="file:///old"), reference_time_field="at"
-    )
+    files = Comparison(baseline=FilesBaseline(format=FileFormat.CSV, location="file:///old"), baseline_time_field="at")
     begin = (await audited.make_plan(comparison=files)).decided_until
     narrowed = AllowedOptions(file_roots=frozenset({"s3://other/*"}))
     async with audited.uow() as uow:
@@ -116,7 +114,7 @@ async def test_reference_that_is_no_longer_allowed_is_not_read(audited: Audited)
             )
 
 
-async def test_comparison_requires_a_reference_and_a_window_of_time(audited: Audited) -> None:
+async def test_comparison_requires_a_baseline_and_a_window_of_time(audited: Audited) -> None:
     now = audited.plane.now
     window = time_window(now - timedelta(hours=1), now)
     offsets = OffsetWindow(ranges=(OffsetRange(topic="in", partition=0, start=0, end=5),))

@@ -1,4 +1,4 @@
-"""The Spark application of a comparison: every kind of reference, with planted differences and their exact counts."""
+"""The Spark application of a comparison: every kind of baseline, with planted differences and their exact counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import fastavro
 import msgspec
 import psycopg
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from app.core.wire.file_references import encode
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.maven import ensure_jars
-from app.products.audits.comparison import FileFormat, FilesReference, Reference, TableReference, TopicReference
+from app.products.audits.comparison import Baseline, FileFormat, FilesBaseline, TableBaseline, TopicBaseline
 from app.products.audits.result import AuditResult, AuditVerdict, FindingTally, IdFinding, verdict
 from app.products.audits.specification import AuditSpecification
 from tests.conftest import MakeTopic
@@ -30,6 +30,10 @@ from tests.support.comparisons import BEGIN_MS, Record, a_comparison, assert_pla
 from workers.spark.exit_codes import DriverExitCode
 
 Write = Callable[[Path, Sequence[Record]], FileFormat]
+pa: Any = pyarrow
+pq: Any = pyarrow.parquet
+avro: Any = fastavro
+"""These have no complete types."""
 POSTGRES_DRIVER = "postgresql-42.7.13"
 """The manifest of its jar, for tests."""
 AVRO = {
@@ -83,7 +87,7 @@ def as_avro(folder: Path, several: Sequence[Record]) -> FileFormat:
         (folder / f"hour={hour}").mkdir(parents=True)
         content = io.BytesIO()
         rows = [{**record, "at": _moment(record), "added": None} for record in part]
-        fastavro.writer(content, AVRO, rows, codec="deflate")
+        avro.writer(content, AVRO, rows, codec="deflate")
         (folder / f"hour={hour}" / "part.avro").write_bytes(content.getvalue())
         (folder / "_SUCCESS").touch()
     return FileFormat.AVRO
@@ -103,45 +107,45 @@ def compared(specification: AuditSpecification, kafka: KafkaCluster, folder: Pat
 
 @pytest.mark.core
 @pytest.mark.slow
-def test_topic_is_the_reference(kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path) -> None:
+def test_topic_is_the_baseline(kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path) -> None:
     old, new = make_topic(partitions=1), make_topic(partitions=1)
     there, here = planted()
     write(writer, old, there)
     write(writer, new, here)
-    specification = a_comparison(new, TopicReference(topic=old))
+    specification = a_comparison(new, TopicBaseline(topic=old))
     result = compared(specification, kafka, tmp_path / "run")
     assert_planted(result)
     alone = compare_here(specification, kafka.bootstrap_servers)
     assert (result.counts, result.examples, result.ranges) == (alone.counts, alone.examples, alone.ranges)
     different = examples_of(result, IdFinding.DIFFERENT)
-    values = {(one.id, value.field): (value.reference, value.output) for one in different for value in one.values}
+    values = {(one.id, value.field): (value.baseline, value.output) for one in different for value in one.values}
     assert values["11", "n"] == ("2.75", "3.75")
     assert values["12", "name"] == ('"name 12"', '"other"')
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wrote", [as_avro, as_parquet, as_csv])
-def test_files_are_the_reference(
+def test_files_are_the_baseline(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path, wrote: Write
 ) -> None:
     new = make_topic(partitions=1)
     there, here = planted()
     write(writer, new, here)
     format_ = wrote(tmp_path / "old", there)
-    reference = FilesReference(format=format_, location=(tmp_path / "old").as_uri())
-    result = compared(a_comparison(new, reference), kafka, tmp_path / "run")
+    baseline = FilesBaseline(format=format_, location=(tmp_path / "old").as_uri())
+    result = compared(a_comparison(new, baseline), kafka, tmp_path / "run")
     assert_planted(result)
     (lost, _) = examples_of(result, IdFinding.LOST)
-    assert lost.reference_file is not None
-    assert "/old/" in lost.reference_file
+    assert lost.baseline_file is not None
+    assert "/old/" in lost.baseline_file
     write(writer, (other := make_topic(partitions=1)), records())
     wrote(tmp_path / "equal", records())
-    equal: Reference = FilesReference(format=format_, location=(tmp_path / "equal").as_uri())
+    equal: Baseline = FilesBaseline(format=format_, location=(tmp_path / "equal").as_uri())
     assert verdict(compared(a_comparison(other, equal), kafka, tmp_path / "control")) is AuditVerdict.CLEAN
 
 
 @pytest.mark.slow
-def test_table_is_the_reference_and_its_password_is_in_no_log(
+def test_table_is_the_baseline_and_its_password_is_in_no_log(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, database_url: str, tmp_path: Path
 ) -> None:
     new = make_topic(partitions=1)
@@ -158,11 +162,11 @@ def test_table_is_the_reference_and_its_password_is_in_no_log(
         url = f"jdbc:postgresql://{at.host}:{at.port}/{at.dbname}"
         user, password = at.user, at.password or "unused"
     (jar,) = ensure_jars(POSTGRES_DRIVER)
-    reference = TableReference(
+    baseline = TableBaseline(
         url=url, table="public.old", user="env:FENCELINE_SECRET_DB_USER", password="env:FENCELINE_SECRET_DB_PASSWORD"
     )
     result = compared(
-        a_comparison(new, reference),
+        a_comparison(new, baseline),
         kafka,
         tmp_path / "run",
         conf=f"--jars {jar}",
@@ -170,14 +174,14 @@ def test_table_is_the_reference_and_its_password_is_in_no_log(
         FENCELINE_SECRET_DB_PASSWORD=password,
     )
     assert_planted(result)
-    assert result.reference == "the table public.old"
+    assert result.baseline == "the table public.old"
 
 
 @pytest.mark.slow
 def test_pipeline_with_files_is_compared_with_a_topic(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path
 ) -> None:
-    """One of four files is missing; the time of a record is that of its reference."""
+    """One of four files is missing; the time of a record is that of its baseline."""
     old, references = make_topic(partitions=1), make_topic(partitions=1)
     root = tmp_path / "files"
     ids = [f"id-{number}" for number in range(40)]
@@ -185,8 +189,8 @@ def test_pipeline_with_files_is_compared_with_a_topic(
     files = [write_ids(root, number, ids[10 * number : 10 * number + 10]) for number in range(4)]
     writer.write_values(references, [(one.path.encode(), encode(one)) for one in files], at_ms=BEGIN_MS + 1_000)
     (root / files[2].path).unlink()
-    rules = {"time_field": None, "reference_time_field": None}
-    compares = a_comparison(references, TopicReference(topic=old), rules=rules)
+    rules = {"time_field": None, "baseline_time_field": None}
+    compares = a_comparison(references, TopicBaseline(topic=old), rules=rules)
     of_files = a_file_specification(root, old, references)
     specification = msgspec.structs.replace(compares, files=of_files.files, file_roots=of_files.file_roots)
     result = compared(specification, kafka, tmp_path / "run")

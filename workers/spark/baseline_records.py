@@ -21,7 +21,7 @@ from app.core.clusters import secret_reference
 from app.core.pipelines.file_root import is_local
 from app.core.transforms import field_path
 from app.core.wire.bounded_avro import BoundedContainer
-from app.products.audits.comparison import FileFormat, FilesReference, TableReference, driver_of
+from app.products.audits.comparison import FileFormat, FilesBaseline, TableBaseline, driver_of
 from app.products.audits.specification import AuditSpecification, TimeWindow
 from workers.comparison.collecting import comparison_of
 from workers.spark.tasks import read_secret
@@ -37,23 +37,23 @@ class UnreadableFileError(Exception):
     """A file is not of the named format; the message has its name."""
 
 
-def reference_records(context: SparkContext, specification: AuditSpecification) -> RDD[Found] | None:
-    """Return the records of the reference; None if it is a topic.
+def baseline_records(context: SparkContext, specification: AuditSpecification) -> RDD[Found] | None:
+    """Return the records of the baseline; None if it is a topic.
 
     Raises Spark's errors, and InvalidError for a secret that cannot be resolved.
     """
-    match comparison_of(specification).reference:
-        case FilesReference(format=FileFormat.AVRO) as files:
+    match comparison_of(specification).baseline:
+        case FilesBaseline(format=FileFormat.AVRO) as files:
             return _files_of(context, files).mapPartitions(_avro_records)
-        case FilesReference() as files:
+        case FilesBaseline() as files:
             return _rows(_files(_session(context), files), specification, has_files=True)
-        case TableReference() as table:
+        case TableBaseline() as table:
             return _rows(_table(_session(context), table), specification, has_files=False)
         case _:
             return None
 
 
-def _files_of(context: SparkContext, files: FilesReference) -> RDD[tuple[str, bytes]]:
+def _files_of(context: SparkContext, files: FilesBaseline) -> RDD[tuple[str, bytes]]:
     java: Any = context._jsc  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the only way to Hadoop's settings
     java.hadoopConfiguration().set("mapreduce.input.fileinputformat.input.dir.recursive", "true")
     return context.binaryFiles(_address(files.location))
@@ -66,14 +66,14 @@ def _session(context: SparkContext) -> SparkSession:
     return session
 
 
-def _files(session: SparkSession, files: FilesReference) -> DataFrame:
+def _files(session: SparkSession, files: FilesBaseline) -> DataFrame:
     reading = session.read.option("recursiveFileLookup", "true")
     if files.format is FileFormat.CSV:
         reading = reading.option("header", "true").option("mode", "FAILFAST")
     return reading.format(files.format.value).load(_address(files.location))
 
 
-def _table(session: SparkSession, table: TableReference) -> DataFrame:
+def _table(session: SparkSession, table: TableBaseline) -> DataFrame:
     secrets = {name: value for name in ("user", "password") if (value := getattr(table, name)) is not None}
     options = {
         **secret_reference.resolve(secrets, environment=os.environ, read_file=read_secret),
@@ -100,7 +100,7 @@ def _rows(frame: DataFrame, specification: AuditSpecification, *, has_files: boo
 
 def _narrowed(frame: DataFrame, specification: AuditSpecification) -> DataFrame:
     """Leave out rows beyond the padding where the database or the file can tell; the rest is done by the collector."""
-    window, path = specification.window, comparison_of(specification).reference_time_field
+    window, path = specification.window, comparison_of(specification).baseline_time_field
     if not isinstance(window, TimeWindow) or path is None:
         return frame
     names = field_path.parse(path)
