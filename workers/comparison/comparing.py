@@ -1,7 +1,7 @@
 """One bucket of ids, and the comparison of both sides.
 
-Rows are read twice: for a sum over each id, which is zero if both sides have equal records in the window, then for the
-values of the other ids. Values of a bounded size are held at once, so the rows are read again for each part of them.
+Rows are read for a sum over each id first, which shows whether both sides have equal records in the window. Then they
+are read for the values of the other ids. A bounded size of values is held at once; the rows are read again for more.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
      8 bytes  of the BLAKE2b of its fields
      4 bytes  length of the rest: [id, file, fields] as JSON
 
-Unlike the rows of an audit they hold the values: fields that differ cannot be found from a hash, and a second pass over
-the other system's data may find other data.
+Unlike the rows of an audit they hold the values: a hash does not name the fields that differ. A second pass over the
+other system's data may find other data.
 """
 
 from __future__ import annotations

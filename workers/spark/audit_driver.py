@@ -57,7 +57,7 @@ class AuditDriverBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Facts(TypedDict):
-    """What a result has beside its findings."""
+    """The parts of a result beside its findings."""
 
     started_at_ms: int
     duration_ms: Callable[[], int]

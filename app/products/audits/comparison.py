@@ -58,8 +58,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The other system's output, and the rules by which records of both sides are equal.
 
     output_topic: the compared topic of the pipeline; None: its sink topic.
-    time_field, baseline_time_field: the field with the time of a record in the output and in the baseline, as
-        milliseconds since 1970 or as ISO 8601; None: the record's timestamp in Kafka, or of its file's reference.
+    time_field, baseline_time_field: the field with a record's time on each side: milliseconds since 1970, or ISO 8601.
+        None: its timestamp in Kafka, or that of its file's reference.
     fields: the compared fields with those below them; none: all fields of both sides. ignored_fields: not compared.
     tolerance: the largest difference of two equal numbers.
     """

@@ -46,7 +46,7 @@ OF_PROBLEMS = {
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the texts mean, apart from the window."""
+    """The meaning of the texts, without the window."""
 
     comparison: Comparison
     id_place: IdPlace

@@ -109,7 +109,7 @@ Path = Annotated[str, Field(min_length=1, max_length=1000)]
 
 @takes(domain_comparison.Comparison)
 class Comparison:
-    """What another system wrote for the same input, and the rules by which records are equal.
+    """The output of another system for the same input, and the rules by which records are equal.
 
     time_field, baseline_time_field: the field with a record's time; null: its timestamp in Kafka.
     """
