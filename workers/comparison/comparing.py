@@ -162,9 +162,8 @@ def _rows_of(kept: tempfile.SpooledTemporaryFile[bytes], keys: set[bytes]) -> di
         of_id = found[fields[0]]
         of_id.append(unpack(fields, rest))
         if len(of_id) > MOST_OF_AN_ID:
-            raise NoIdError(
-                f"more than {MOST_OF_AN_ID:,} records have the id {of_id[0].id}: compare by a field that identifies one"
-            )
+            # Without the id, which is a record's content.
+            raise NoIdError(f"more than {MOST_OF_AN_ID:,} records have one id: compare by a field that identifies them")
     return found
 
 

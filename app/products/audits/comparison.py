@@ -84,6 +84,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_FIELDS = 200
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*){0,2}", re.ASCII)
+_CREDENTIALS = re.compile(r"passw|pwd=|//[^/]+@", re.IGNORECASE)
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*", re.ASCII)
 _DRIVERS = {
     "jdbc:postgresql:": "org.postgresql.Driver",
@@ -165,6 +166,9 @@ def _of_table(table: TableBaseline, allowed: AllowedOptions) -> Iterator[Problem
     # Parameters of a URL can load classes of the driver, so only whole URLs are allowed.
     if table.url not in allowed.jdbc_urls:
         message = "This URL is not on the list; an administrator allows it by adding it to FENCELINE_ALLOWED_JDBC_URLS"
+        yield Problem(field="baseline.url", message=message)
+    elif _CREDENTIALS.search(table.url):
+        message = "The URL must name no password, since it is stored and shown: use references to secrets"
         yield Problem(field="baseline.url", message=message)
     if not _TABLE.fullmatch(table.table):
         message = "Write the name of a table or view, such as public.payments: letters, digits, `_` and `$`"

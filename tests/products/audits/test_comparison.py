@@ -101,6 +101,13 @@ def test_no_database_is_allowed_without_a_setting() -> None:
     assert problems(TABLE, baseline_time_field="at", allowed=AllowedOptions()) == ["comparison.baseline.url"]
 
 
+@pytest.mark.parametrize("url", [f"{URL}?user=a&password=b", "jdbc:sqlserver://db;PWD=b", "jdbc:mysql://a:b@db/old"])
+def test_password_in_an_allowed_url_is_refused(url: str) -> None:
+    allowed = AllowedOptions(jdbc_urls=frozenset({url}))
+    found = problems(msgspec.structs.replace(TABLE, url=url), baseline_time_field="at", allowed=allowed)
+    assert found == ["comparison.baseline.url"]
+
+
 def test_driver_is_known_for_usual_products() -> None:
     assert driver_of(TABLE) == "org.postgresql.Driver"
     assert driver_of(msgspec.structs.replace(TABLE, driver="my.Driver")) == "my.Driver"

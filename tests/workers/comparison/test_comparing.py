@@ -124,7 +124,7 @@ def test_keys_that_never_repeat_are_counted_together() -> None:
 
 def test_field_that_is_no_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.comparison.comparing.MOST_OF_AN_ID", 3)
-    with pytest.raises(NoIdError, match="compare by a field that identifies one"):
+    with pytest.raises(NoIdError, match="compare by a field that identifies them"):
         found([(THERE, {"id": "same", "n": number}) for number in range(5)])
 
 

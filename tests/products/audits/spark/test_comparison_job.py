@@ -160,7 +160,7 @@ def test_table_is_the_baseline_and_its_password_is_in_no_log(
         connection.commit()
         at = connection.info
         url = f"jdbc:postgresql://{at.host}:{at.port}/{at.dbname}"
-        user, password = at.user, at.password or "unused"
+        user, password = at.user, at.password
     (jar,) = ensure_jars(POSTGRES_DRIVER)
     baseline = TableBaseline(
         url=url, table="public.old", user="env:FENCELINE_SECRET_DB_USER", password="env:FENCELINE_SECRET_DB_PASSWORD"
@@ -175,6 +175,9 @@ def test_table_is_the_baseline_and_its_password_is_in_no_log(
     )
     assert_planted(result)
     assert result.baseline == "the table public.old"
+    written = [path for path in (tmp_path / "run").iterdir() if path.is_file()]
+    assert {"driver.log", "outcome.json"} <= {path.name for path in written}
+    assert [path.name for path in written if password.encode() in path.read_bytes()] == []
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from tests.support.audited_files import a_file_specification, write_ids
 from tests.support.audits import Writer, a_specification, audit_here, ids_of
 from workers.spark.exit_codes import DriverExitCode
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 AUDIT = "import sys; from workers.spark.audit_driver import main; sys.exit(main())"
 
 
@@ -62,6 +62,7 @@ def carry_out(
         timeout=DEADLINE_S,
         check=False,
     )
+    (folder / "driver.log").write_bytes(ended.stdout)
     assert not handed.exists(), ended.stdout.decode()[-4000:]
     assert outcome.exists(), ended.stdout.decode()[-4000:]
     return ended.returncode, msgspec.json.decode(outcome.read_bytes(), type=AuditOutcome)
