@@ -36,4 +36,5 @@ def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now
         lost=result.counts.lost.records,
         duplicated=result.counts.duplicated.records,
         unexpected=result.counts.unexpected.records,
+        different=None if audit.comparison is None else result.counts.different.records,
     )
