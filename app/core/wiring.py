@@ -73,6 +73,7 @@ class Wiring(WebWiring):
             spark_conf=frozenset(self.settings.allowed_spark_conf),
             spark_masters=frozenset(self.settings.allowed_spark_masters),
             file_roots=frozenset(self.settings.allowed_file_roots),
+            jdbc_urls=frozenset(self.settings.allowed_jdbc_urls),
             python_transforms=self.settings.python_transforms,
             unisolated_validation=self.settings.unisolated_validation,
             secret_paths=self.settings.secret_paths,

@@ -12,7 +12,9 @@ CURRENT = 1
 FILES = 2
 """The version of a specification with files (`definition.files`) and of the order to audit them, and of no other
 message."""
-SUPPORTED = frozenset({1, FILES})
+COMPARISONS = 3
+"""The version of an order to compare with another system's output, and of no other message."""
+SUPPORTED = frozenset({1, FILES, COMPARISONS})
 """There is no version 0; the version before the current one is listed here once there is one."""
 
 

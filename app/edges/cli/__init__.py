@@ -56,6 +56,7 @@ _ORDER = (
     "migrate",
     "drill",
     "audit",
+    "compare",
     "audits",
     "mappings",
     "files",
