@@ -84,7 +84,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_FIELDS = 200
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*){0,2}", re.ASCII)
-_CREDENTIALS = re.compile(r"passw|pwd=|//[^/]+@", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"passw|(?:pwd|secret|token)=|//[^/]+@|:thin:[^@]+@", re.IGNORECASE)
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*", re.ASCII)
 _DRIVERS = {
     "jdbc:postgresql:": "org.postgresql.Driver",

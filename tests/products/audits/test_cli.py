@@ -112,6 +112,25 @@ def test_comparison_plan_keeps_what_is_not_given(client: RecordingClient) -> Non
     assert (body["every_s"], body["comparison"]["baseline"]["topic"]) == (900, "old-payments")
 
 
+def test_place_of_the_id_changes_without_the_rest_of_a_comparison_plan(
+    client: RecordingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audits, "connect", lambda: client)
+    arguments = ["audits", "plan", "flights", "--comparison", "--id", "json:other"]
+    result = CliRunner().invoke(build("audits"), arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    ((path, body),) = client.sent
+    assert path == "/pipelines/flights/comparison-plan"
+    assert (body["id_place"]["path"], body["comparison"]["baseline"]["topic"]) == ("other", "old-payments")
+
+
+@pytest.mark.parametrize("rule", [("--ignore", "a"), ("--number-tolerance", "0.1"), ("--url", "jdbc:postgresql://db")])
+def test_rule_without_a_baseline_is_refused(client: RecordingClient, rule: tuple[str, str]) -> None:
+    with pytest.raises(CommandError, match="requires --with"):
+        compare(*rule)
+    assert client.sent == []
+
+
 def test_text_that_is_no_baseline_is_refused_before_the_request(client: RecordingClient) -> None:
     with pytest.raises(CommandError, match="--with `old`: expected topic:NAME"):
         compare("--with", "old")

@@ -101,7 +101,16 @@ def test_no_database_is_allowed_without_a_setting() -> None:
     assert problems(TABLE, baseline_time_field="at", allowed=AllowedOptions()) == ["comparison.baseline.url"]
 
 
-@pytest.mark.parametrize("url", [f"{URL}?user=a&password=b", "jdbc:sqlserver://db;PWD=b", "jdbc:mysql://a:b@db/old"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"{URL}?user=a&password=b",
+        "jdbc:sqlserver://db;PWD=b",
+        "jdbc:sqlserver://db;accessToken=b",
+        "jdbc:mysql://a:b@db/old",
+        "jdbc:oracle:thin:a/b@//db:1521/old",
+    ],
+)
 def test_password_in_an_allowed_url_is_refused(url: str) -> None:
     allowed = AllowedOptions(jdbc_urls=frozenset({url}))
     found = problems(msgspec.structs.replace(TABLE, url=url), baseline_time_field="at", allowed=allowed)

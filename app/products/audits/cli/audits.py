@@ -202,7 +202,7 @@ def plan(
             changes["every_s"] = None if every == "never" else int(span_of(every).total_seconds())
     if changes:
         kept = ("id_place", "source_id_place", "padding_s", "tolerance_s", "every_s", *(["comparison"] * comparison))
-        before = {} if "id_place" in changes else {name: client.get(path)[name] for name in kept}
+        before = {} if "id_place" in changes and not comparison else {name: client.get(path)[name] for name in kept}
         item = client.put(path, {**before, **changes, "why": why})
     else:
         item = client.get(path)

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from app.kit.cli.client import connect
+from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.moments import moment_option
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, Why, print_json, say
@@ -82,6 +83,8 @@ def compare(
             tolerance=tolerance_of_numbers,
         )
         given["comparison"] = msgspec.to_builtins(comparison)
+    elif any((url, user, password, driver, time, baseline_time, field, ignore, tolerance_of_numbers, output_topic)):
+        raise CommandError("a rule of a comparison requires --with, since the plan has its own", code=ExitCode.USAGE)
     if every is not None:
         _save_plan(pipeline, given, every, why=why, as_json=as_json)
         return
