@@ -74,8 +74,11 @@ class SideRows:
         return self.zone(at_ms)
 
     def add(
-        self, record: dict[str, Any], id_: bytes, zone: int, number: int, offset: int, file: str | None = None
+        self, record: dict[str, Any], id_: bytes | None, zone: int, number: int, offset: int, file: str | None = None
     ) -> None:
+        """Raises ValueError for a record without an id, or with fields that cannot be compared."""
+        if id_ is None:
+            raise ValueError("the record has no id")
         self.pieces.add(id_, self._side | zone, number, offset, canonical(self._leaves(record)), file)
 
     def full(self) -> Iterator[Keyed]:
@@ -125,11 +128,12 @@ class TopicCollector(SplitCollector):
         if zone is None:
             return
         id_ = self._find(value, message.key(), readable(message))
-        if id_ is None:
+        try:
+            rows.add(record, id_, zone, self._split.number, message.offset() or 0)
+        except ValueError:
             self._not_read(message, at_ms, zone)
             return
         self.report.window_records += zone == WINDOW
-        rows.add(record, id_, zone, self._split.number, message.offset() or 0)
 
     def _not_read(self, message: Message, at_ms: int | None, zone: int | None = None) -> None:
         """Count a record without an id, a time or fields, by its timestamp in Kafka if nothing else is known."""
@@ -168,10 +172,11 @@ class OutputFileCollector(FileCollector):
                 continue
             is_any = is_any or zone == WINDOW
             report.window_records += zone == WINDOW
-            if id_ is not None:
+            try:
                 rows.add(record, id_, zone, self._split.number, message.offset() or 0)
-            elif zone == WINDOW:
-                self._unreadable(message, IdFinding.UNREADABLE_OUTPUT, file=wanted.reference.path)
+            except ValueError:
+                if zone == WINDOW:
+                    self._unreadable(message, IdFinding.UNREADABLE_OUTPUT, file=wanted.reference.path)
         report.files += is_any
 
 
@@ -201,11 +206,12 @@ class BaselineCollector:
             if zone is None:
                 continue
             report.window_records += zone == WINDOW
-            if id_ is not None:
+            try:
                 rows.add(record, id_, zone, NO_PARTITION, 0, file)
-                yield from rows.full()
-            elif zone == WINDOW:
-                self._unreadable(file)
+            except ValueError:
+                if zone == WINDOW:
+                    self._unreadable(file)
+            yield from rows.full()
         yield from rows.pieces.drain()
 
     def _unreadable(self, file: str | None) -> None:

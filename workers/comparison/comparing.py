@@ -7,14 +7,14 @@ are read for the values of the other ids. A bounded size of values is held at on
 from __future__ import annotations
 
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from app.products.audits.result import FieldValues, IdFinding
+from app.products.audits.result import FieldTally, FieldValues, IdFinding
 from workers.audit.comparing import BucketReport
-from workers.comparison.fields import shown_value
+from workers.comparison.fields import shown_name, shown_value
 from workers.comparison.matching import Matched, match
 from workers.comparison.rows import BASELINE, HEAD, NO_PARTITION, OUTPUT, PADDING, WINDOW, Row, unpack
 
@@ -90,6 +90,15 @@ def compare_sides(
                 _count(report, of_id, match(of_id, tolerance=tolerance), examples=examples, places=places)
     report.examples = first_examples(report.examples, examples)
     return report
+
+
+def tallies(counts: Counter[str]) -> tuple[FieldTally, ...]:
+    """Return the counts by field, highest first; at most MOST_FIELDS, and one of the others."""
+    others = counts.pop(OTHER_FIELDS, 0)
+    ordered = counts.most_common()
+    others += sum(records for _, records in ordered[MOST_FIELDS:])
+    shown = [*ordered[:MOST_FIELDS], *([(OTHER_FIELDS, others)] if others else [])]
+    return tuple(FieldTally(field=name, records=records) for name, records in shown)
 
 
 def first_examples(several: Iterable[SideExample], most: int) -> list[SideExample]:
@@ -169,7 +178,7 @@ def _rows_of(kept: tempfile.SpooledTemporaryFile[bytes], keys: set[bytes]) -> di
 
 def _count(report: SidesReport, rows: list[Row], matched: Matched, *, examples: int, places: int) -> None:
     for different in matched.different:
-        for name in different.fields:
+        for name in map(shown_name, different.fields):
             known = name in report.fields or len(report.fields) < MOST_FIELDS
             at = name if known else OTHER_FIELDS
             report.fields[at] = report.fields.get(at, 0) + 1
@@ -228,7 +237,7 @@ def _example(
 
 def _values(name: str, baseline: Row | None, output: Row | None) -> FieldValues:
     return FieldValues(
-        field=name,
+        field=shown_name(name),
         baseline=None if baseline is None else shown_value(baseline.leaves, name),
         output=None if output is None else shown_value(output.leaves, name),
     )

@@ -21,7 +21,11 @@ Leaves = dict[str, Any]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = {"true": True, "false": False, "": None}
+_INTEGER = re.compile(r"-?\d{1,4000}", re.ASCII)
+"""Python converts no longer texts; they are no numbers of any system."""
 _LONGEST_SHOWN = 200
+_MOST_LEVELS = 100
+"""Values below a field; equality of deeper ones would exceed Python's recursion limit."""
 
 
 def leaves_of(comparison: Comparison) -> Callable[[dict[str, Any]], Leaves]:
@@ -29,6 +33,8 @@ def leaves_of(comparison: Comparison) -> Callable[[dict[str, Any]], Leaves]:
 
     A missing field equals null, unless both sides are topics: files and tables have null for a missing field. With CSV
     a text that is written as a number, true or false is that value, and an empty text is null, on both sides.
+
+    The function raises ValueError for values that are nested too deeply.
     """
     drops_null = not comparison.is_of_topic
     is_text = comparison.is_text
@@ -101,6 +107,11 @@ def canonical(leaves: Leaves) -> bytes:
     return msgspec.json.encode(leaves, order="sorted")
 
 
+def shown_name(name: str) -> str:
+    """Return a field's path, cut if it is long."""
+    return name if len(name) <= _LONGEST_SHOWN else name[: _LONGEST_SHOWN - 1] + "…"
+
+
 def shown_value(leaves: Leaves, name: str) -> str | None:
     """Return a field's value as JSON, cut if it is long; None if it is missing."""
     if name not in leaves:
@@ -143,6 +154,8 @@ def _distance(one: float, other: float) -> float:
 
 
 def _walk(record: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if len(above) > _MOST_LEVELS:
+        raise ValueError("the fields are nested too deeply")
     for name, value in record.items():
         path = (*above, name)
         if type(value) is dict and value:
@@ -151,8 +164,10 @@ def _walk(record: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tupl
             yield path, value
 
 
-def _plain(value: Any, *, is_text: bool, drops_null: bool) -> Any:
-    """Return the value as JSON has it, with one notation for equal numbers."""
+def _plain(value: Any, *, is_text: bool, drops_null: bool, level: int = 0) -> Any:
+    """Return the value as JSON has it, with one notation for equal numbers. Raises ValueError."""
+    if level > _MOST_LEVELS:
+        raise ValueError("the values are nested too deeply")
     match value:
         case bool() | int() | None:
             return value
@@ -164,10 +179,13 @@ def _plain(value: Any, *, is_text: bool, drops_null: bool) -> Any:
             return _number(float(value)) if value % 1 else int(value)
         case list() | tuple():
             items = cast("list[Any]", value)
-            return [_plain(one, is_text=is_text, drops_null=drops_null) for one in items]
+            return [_plain(one, is_text=is_text, drops_null=drops_null, level=level + 1) for one in items]
         case dict():
             fields = cast("dict[str, Any]", value)
-            plain = {name: _plain(one, is_text=is_text, drops_null=drops_null) for name, one in fields.items()}
+            plain = {
+                name: _plain(one, is_text=is_text, drops_null=drops_null, level=level + 1)
+                for name, one in fields.items()
+            }
             return {name: one for name, one in plain.items() if one is not None} if drops_null else plain
         case bytes():
             return base64.b64encode(value).decode()
@@ -186,4 +204,7 @@ def _number(value: float) -> Any:
 def _meant(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
+    if _INTEGER.fullmatch(text) and _NUMBER.fullmatch(text):
+        # Not through a double: account numbers may have 18 digits.
+        return int(text)
     return _number(float(text)) if _NUMBER.fullmatch(text) else text

@@ -12,7 +12,6 @@ from app.products.audits.result import (
     AuditResult,
     AuditVersions,
     Example,
-    FieldTally,
     RangeRead,
     RecordPlace,
 )
@@ -22,7 +21,7 @@ from workers.audit.concluding import concluded
 from workers.audit.splits import SplitPlan
 from workers.audit.sums import BucketSums, Read
 from workers.comparison.collecting import comparison_of
-from workers.comparison.comparing import Place, SideExample, SidesReport, first_examples
+from workers.comparison.comparing import Place, SideExample, SidesReport, first_examples, tallies
 from workers.comparison.rows import NO_PARTITION
 
 
@@ -80,7 +79,7 @@ def judge_sides(
         duration_ms=duration_ms(),
         versions=versions,
         baseline=baseline_words(comparison_of(specification).baseline),
-        fields=tuple(FieldTally(field=name, records=number) for name, number in fields.most_common()),
+        fields=tallies(fields),
     )
 
 

@@ -49,7 +49,9 @@ def match(rows: Sequence[Row], *, tolerance: float) -> Matched:
     different: list[Different] = []
     for one, output in zip(rest, more, strict=False):
         if one.is_window:
-            different.append(Different(one, output, differing(one.leaves, output.leaves, tolerance=tolerance)))
+            # None: equal within the tolerance, which was not tried for all pairs.
+            if fields := differing(one.leaves, output.leaves, tolerance=tolerance):
+                different.append(Different(one, output, fields))
             if not output.is_window:
                 late.append(output)
     known = {row.fingerprint for row in (*(one for one, _ in pairs), *rest[: len(more)])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from app.products.audits.comparison import Comparison, TopicBaseline
 from app.products.audits.result import IdFinding
-from workers.comparison.comparing import MOST_FIELDS, OTHER_FIELDS, NoIdError, SidesReport, compare_sides
+from workers.comparison.comparing import MOST_FIELDS, OTHER_FIELDS, NoIdError, SidesReport, compare_sides, tallies
 from workers.comparison.fields import canonical, leaves_of
 from workers.comparison.rows import BASELINE, NO_PARTITION, OUTPUT, PADDING, WINDOW, ComparedPieces
 
@@ -135,3 +136,24 @@ def test_records_of_files_have_no_place() -> None:
     (lost,) = report.examples
     assert (lost.inputs, lost.baseline_file) == ((), "file:/old/1.parquet")
     assert report.findings.partitions == {IdFinding.LOST: {}}
+
+
+def test_long_keys_are_cut() -> None:
+    report = report_of([(THERE, {"id": 1, "k" * 10_000: 1}), (HERE, {"id": 1})])
+    assert {len(name) for name in report.fields} == {200}
+    assert {len(value.field) for one in report.examples for value in one.values} == {200}
+
+
+def test_fields_of_all_buckets_are_bounded() -> None:
+    counted = tallies(Counter({OTHER_FIELDS: 5} | {f"f{number}": number for number in range(1, 300)}))
+    assert len(counted) == MOST_FIELDS + 1
+    assert (counted[0].field, counted[0].records) == ("f299", 299)
+    assert (counted[-1].field, counted[-1].records) == (OTHER_FIELDS, 5 + sum(range(1, 100)))
+
+
+def test_tolerance_holds_for_ids_with_many_records() -> None:
+    """Not all pairs of such an id are tried."""
+    rows = [
+        row for number in range(150) for row in ((THERE, {"id": 1, "n": number}), (HERE, {"id": 1, "n": number + 0.01}))
+    ]
+    assert found(rows, tolerance=0.1) == {}

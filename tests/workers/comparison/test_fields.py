@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.products.audits.comparison import Baseline, Comparison, FileFormat, FilesBaseline, TopicBaseline
@@ -86,3 +87,22 @@ def test_time_is_milliseconds_or_iso(value: object) -> None:
 @pytest.mark.parametrize("value", [None, True, "yesterday", [1], float("inf"), "1e999"])
 def test_other_values_are_no_time(value: object) -> None:
     assert time_ms_of(value) is None
+
+
+def test_integers_of_csv_are_exact() -> None:
+    assert different({"n": "123456789012345678"}, {"n": 123456789012345678}, CSV) == []
+    assert different({"n": "9007199254740993"}, {"n": 9007199254740992}, CSV) == ["n"]
+    assert different({"n": "9" * 5_000}, {"n": "9" * 5_000}, CSV) == []
+
+
+@pytest.mark.parametrize("of", [TOPIC, PARQUET, CSV])
+def test_fields_that_are_nested_too_deeply_are_refused(of: Baseline) -> None:
+    """Python's recursion limit would end the whole job for one record."""
+    leaves = leaves_of(Comparison(baseline=of))
+    for opened, closed in (('{"a":', "}"), ("[", "]")):
+        for levels in (150, 600):
+            record = msgspec.json.decode('{"a":' + opened * levels + "1" + closed * levels + "}")
+            with pytest.raises(ValueError, match="nested too deeply"):
+                leaves(record)
+        record = msgspec.json.decode('{"a":' + opened * 90 + "1" + closed * 90 + "}")
+        assert different(record, record, of) == []
