@@ -52,9 +52,13 @@ def planted() -> tuple[list[Record], list[Record]]:
 def records() -> list[Record]:
     """One record a second from BEGIN_MS on, 200 of them in the window."""
     return [
-        {"id": number, "n": number / 4, "name": f"name {number}", "at": BEGIN_MS + 1_000 * number}
-        for number in range(300)
+        {"id": number, "n": number / 4, "name": _name(number), "at": BEGIN_MS + 1_000 * number} for number in range(300)
     ]
+
+
+def _name(number: int) -> str:
+    """Return a name; one has all that CSV quotes."""
+    return 'a "b", \\ and\nc' if number == 30 else f"name {number}"
 
 
 def _time(record: Record) -> int:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-import fastavro
 import msgspec
 from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import NumericType, TimestampNTZType, TimestampType
 
-from app.core.avro_schemas.avro import AvroSchema
-from app.core.avro_schemas.reading_back import json_values
 from app.core.clusters import secret_reference
 from app.core.pipelines.file_root import is_local
 from app.core.transforms import field_path
-from app.core.wire.bounded_avro import BoundedContainer
 from app.products.audits.comparison import FileFormat, FilesBaseline, TableBaseline, driver_of
 from app.products.audits.specification import AuditSpecification, TimeWindow
+from workers.comparison.avro import records_of
 from workers.comparison.collecting import comparison_of
 from workers.spark.tasks import read_secret
 
@@ -31,10 +27,6 @@ Found = tuple[dict[str, Any], str | None]
 
 _FETCH_SIZE = "10000"
 _JSON = {"ignoreNullFields": "false"}
-
-
-class UnreadableFileError(Exception):
-    """A file is not of the named format; the message has its name."""
 
 
 def baseline_records(context: SparkContext, specification: AuditSpecification) -> RDD[Found] | None:
@@ -69,8 +61,9 @@ def _session(context: SparkContext) -> SparkSession:
 def _files(session: SparkSession, files: FilesBaseline) -> DataFrame:
     reading = session.read.option("recursiveFileLookup", "true")
     if files.format is FileFormat.CSV:
+        # As RFC 4180: two quotes in a quoted text are one, and it may have lines.
         # Not FAILFAST: its error quotes the line.
-        reading = reading.option("header", "true")
+        reading = reading.option("header", "true").option("escape", '"').option("multiLine", "true")
     return reading.format(files.format.value).load(_address(files.location))
 
 
@@ -134,11 +127,5 @@ def _decoded(rows: Iterable[Any]) -> Iterator[Found]:
 
 def _avro_records(files: Iterable[tuple[str, bytes]]) -> Iterator[Found]:
     for name, content in files:
-        try:
-            reading = fastavro.reader(cast("Any", BoundedContainer(io.BytesIO(content))))
-            restored = json_values(cast("AvroSchema", reading.writer_schema))
-            for found in reading:
-                record = cast("dict[str, Any]", found)
-                yield (record if restored is None else restored(record)), name
-        except Exception as error:  # the border to fastavro and its codecs, each of which has errors of its own
-            raise UnreadableFileError(f"{name} cannot be read as Avro: {type(error).__name__}") from error
+        for record in records_of(name, content):
+            yield record, name
