@@ -44,7 +44,7 @@ doctor: $(STAMP) ## Check the requirements, with commands to install missing one
 	$(BIN)/fenceline doctor
 
 # One seed for all suites of a run. They start hundreds of Python processes, each of which would compile every file again.
-test test-more: SEED := $(or $(SEED),$(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(2**32))'))
+test test-more test-all: SEED := $(or $(SEED),$(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(2**32))'))
 test test-more test-all: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP) ## All tests without a broker, and the features of the README on real parts: a quarter of an hour (SEED=…, ARGS=…: some tests)
@@ -60,9 +60,10 @@ test-more: $(STAMP) ## The tests that `make test` omits, sampled by a printed se
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite more --durations 40
 
-test-all: $(STAMP) ## Every test, nothing sampled: hours; results in tests/results/all.json
+# The tests of one file stay together, in the order of their cost. Most wait for brokers, so two processes halve the time.
+test-all: $(STAMP) ## Every test, nothing sampled: two hours; results in tests/results/all.json (SEED=…)
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --all --results=tests/results/all.json $(ARGS)
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --all --numprocesses 2 --dist loadfile --no-loadscope-reorder --results=tests/results/all.json $(ARGS)
 
 faults: $(STAMP) ## A fault run with its verdict, added to tests/results (SEED=…, MINUTES=…, STAGE=spark, files or dataframes, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests

@@ -53,7 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--seed") is None:
         config.option.seed = secrets.randbelow(2**32)
-    if (file := config.getoption("--results")) is not None:
+    is_worker = hasattr(config, "workerinput")  # one of several processes (-n): the first writes the results of all
+    if (file := config.getoption("--results")) is not None and not is_worker:
         config.pluginmanager.register(Results(config, file))
 
     if not config.getoption("collectonly"):

@@ -20,6 +20,8 @@ import msgspec
 
 _WHOLE = "workers"
 """The folder that is packed completely; its imports of `_FOLLOWED` are packed too."""
+_APART = "workers/dataframes"
+"""A distribution of its own inside that folder: the library of DataFrames, whose modules do not belong to `workers`."""
 _FOLLOWED = "app"
 PACKAGE_FILE = "workers/package.json"
 """Version and digest of the package, read by workers/versions.py on both sides."""
@@ -79,7 +81,8 @@ def source_names(root: Path) -> list[str]:
     `__init__.py` of every folder above a module goes with it.
     """
     found: set[str] = set()
-    waiting = [path.relative_to(root).as_posix() for path in (root / _WHOLE).rglob("*.py")]
+    packed = [path.relative_to(root) for path in (root / _WHOLE).rglob("*.py")]
+    waiting = [path.as_posix() for path in packed if not path.is_relative_to(_APART)]
     while waiting:
         name = waiting.pop()
         if name not in found:

@@ -56,7 +56,6 @@ final class Claim implements AutoCloseable {
 
   /**
    * Join, and stay a member until {@link #close} or until {@code isNeeded} is false.
-   *
    */
   Claim(SinkOptions options, BooleanSupplier isNeeded) {
     this.name = options.name();

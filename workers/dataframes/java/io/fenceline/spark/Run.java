@@ -233,7 +233,12 @@ final class Run {
   }
 
   private boolean isNeeded() {
-    return isActive() || (!isSeen && System.nanoTime() - openedNanos < START_TIMEOUT_NANOS);
+    try {
+      return isActive() || (!isSeen && System.nanoTime() - openedNanos < START_TIMEOUT_NANOS);
+    } catch (Refusal unreadable) {
+      // A checkpoint that cannot be read for a moment does not end the claim; the next batch reports it.
+      return true;
+    }
   }
 
   private boolean isActive() {
