@@ -41,7 +41,7 @@ class TableBaseline(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", t
     """A table or view that Spark reads by JDBC.
 
     url: one that the administrator allows. user, password: references to secrets (`env:…`, `file:…`).
-    driver: the class of the JDBC driver; None: the one that is known for the URL's product.
+    driver: the class of the JDBC driver, an allowed one; None: the one that is known for the URL's product.
     """
 
     url: str
@@ -83,9 +83,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MAX_FIELDS = 200
-_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*){0,2}", re.ASCII)
+_QUOTABLE = r"[\w$# -]{1,128}"
+_NAME = rf'(?:(?a:[A-Za-z_][A-Za-z0-9_$]*)|"{_QUOTABLE}"|`{_QUOTABLE}`|\[{_QUOTABLE}\])'
+_TABLE = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,2}}")
+"""Spark inserts the name into its query as it is. So a quoted name has no quote, backslash, bracket or semicolon."""
 _CREDENTIALS = re.compile(r"passw|(?:pwd|secret|token)=|//[^/]+@|:thin:[^@]+@", re.IGNORECASE)
-_CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*", re.ASCII)
 _DRIVERS = {
     "jdbc:postgresql:": "org.postgresql.Driver",
     "jdbc:mysql:": "com.mysql.cj.jdbc.Driver",
@@ -99,7 +101,11 @@ _NAMES = {FileFormat.AVRO: "Avro", FileFormat.PARQUET: "Parquet", FileFormat.CSV
 
 def driver_of(table: TableBaseline) -> str | None:
     """Return the class of its JDBC driver; None if it is not known."""
-    return table.driver or next((name for start, name in _DRIVERS.items() if table.url.startswith(start)), None)
+    return table.driver or _known_driver(table.url)
+
+
+def _known_driver(url: str) -> str | None:
+    return next((name for start, name in _DRIVERS.items() if url.startswith(start)), None)
 
 
 def baseline_words(baseline: Baseline) -> str:
@@ -114,15 +120,15 @@ def baseline_words(baseline: Baseline) -> str:
 
 
 def comparison_problems(
-    comparison: Comparison, *, output_topics: Sequence[str], writes_files: bool, allowed: AllowedOptions
+    comparison: Comparison, *, output_topics: Sequence[str], file_root: str | None, allowed: AllowedOptions
 ) -> list[Problem]:
     """Return the problems of a comparison, each with its field below `comparison`.
 
-    output_topics: all topics of the pipeline's outputs, the sink topic first.
+    output_topics: all topics of the pipeline's outputs, the sink topic first. file_root: the root of its file sink.
     """
     found = [
-        *_of_output(comparison, output_topics, writes_files=writes_files),
-        *_of_baseline(comparison.baseline, comparison.output_topic or output_topics[0], allowed),
+        *_of_output(comparison, output_topics, writes_files=file_root is not None),
+        *_of_baseline(comparison.baseline, comparison.output_topic or output_topics[0], file_root, allowed),
         *_of_fields(comparison),
     ]
     return [Problem(field=f"comparison.{one.field}", message=one.message) for one in found]
@@ -139,27 +145,36 @@ def _of_output(comparison: Comparison, output_topics: Sequence[str], *, writes_f
         yield Problem(field="output_topic", message=f"The pipeline has no output topic {topic}; it has {named}")
 
 
-def _of_baseline(baseline: Baseline, output_topic: str, allowed: AllowedOptions) -> Iterator[Problem]:
+def _of_baseline(
+    baseline: Baseline, output_topic: str, file_root: str | None, allowed: AllowedOptions
+) -> Iterator[Problem]:
     match baseline:
         case TopicBaseline():
             if baseline.topic == output_topic:
                 message = "This is the pipeline's own output: name the topic of the other system"
                 yield Problem(field="baseline.topic", message=message)
         case FilesBaseline():
-            yield from _of_location(baseline.location, allowed)
+            yield from _of_location(baseline.location, file_root, allowed)
         case TableBaseline():
             yield from _of_table(baseline, allowed)
 
 
-def _of_location(location: str, allowed: AllowedOptions) -> Iterator[Problem]:
+def _of_location(location: str, own_root: str | None, allowed: AllowedOptions) -> Iterator[Problem]:
     if (message := file_root.problem(location)) is not None:
         yield Problem(field="baseline.location", message=message)
-    elif allowed.file_roots and not any(fnmatchcase(location, pattern) for pattern in allowed.file_roots):
+    elif not any(fnmatchcase(location, pattern) for pattern in allowed.baseline_roots):
         message = (
-            f"`{location}` is not below an allowed root; an administrator allows it by adding it to "
-            "FENCELINE_ALLOWED_FILE_ROOTS"
+            f"`{location}` is not on the list; an administrator allows it by adding it to "
+            "FENCELINE_ALLOWED_BASELINE_ROOTS"
         )
         yield Problem(field="baseline.location", message=message)
+    elif own_root is not None and (_is_within(location, own_root) or _is_within(own_root, location)):
+        message = "The pipeline's own files are in this folder: name a folder of the other system"
+        yield Problem(field="baseline.location", message=message)
+
+
+def _is_within(location: str, root: str) -> bool:
+    return location == root or location.startswith(f"{root}/")
 
 
 def _of_table(table: TableBaseline, allowed: AllowedOptions) -> Iterator[Problem]:
@@ -171,16 +186,25 @@ def _of_table(table: TableBaseline, allowed: AllowedOptions) -> Iterator[Problem
         message = "The URL must name no password, since it is stored and shown: use references to secrets"
         yield Problem(field="baseline.url", message=message)
     if not _TABLE.fullmatch(table.table):
-        message = "Write the name of a table or view, such as public.payments: letters, digits, `_` and `$`"
+        message = (
+            "Write the name of a table or view, such as public.payments; quote one with capitals or spaces: "
+            'public."Old Payments"'
+        )
         yield Problem(field="baseline.table", message=message)
     for field, value in (("user", table.user), ("password", table.password)):
         if value is not None and not secret_reference.is_reference(value):
             message = f"Write a reference: env:{secret_reference.ENVIRONMENT_PREFIX}NAME, or file:NAME"
             yield Problem(field=f"baseline.{field}", message=message)
-    if table.driver is not None and not _CLASS.fullmatch(table.driver):
-        yield Problem(field="baseline.driver", message="Write the name of a class, such as org.postgresql.Driver")
-    elif driver_of(table) is None:
+    driver = driver_of(table)
+    if driver is None:
         yield Problem(field="baseline.driver", message="Name the class of the JDBC driver for this URL")
+    elif driver != _known_driver(table.url) and driver not in allowed.jdbc_drivers:
+        # Spark loads and initializes the named class in its driver.
+        message = (
+            f"The driver `{driver[:80]}` is not on the list; an administrator allows it by adding it to "
+            "FENCELINE_ALLOWED_JDBC_DRIVERS"
+        )
+        yield Problem(field="baseline.driver", message=message)
 
 
 def _of_fields(comparison: Comparison) -> Iterator[Problem]:

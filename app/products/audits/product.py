@@ -43,7 +43,9 @@ def _loops(server: ServerParts) -> tuple[Loop, ...]:
         version=server.version,
         server_urls=lambda: server.workers_urls,
         allowed=AllowedOptions(
-            file_roots=frozenset(settings.allowed_file_roots), jdbc_urls=frozenset(settings.allowed_jdbc_urls)
+            baseline_roots=frozenset(settings.allowed_baseline_roots),
+            jdbc_urls=frozenset(settings.allowed_jdbc_urls),
+            jdbc_drivers=frozenset(settings.allowed_jdbc_drivers),
         ),
         timing=AuditTiming(longest=timedelta(minutes=settings.audit_longest_minutes)),
     )

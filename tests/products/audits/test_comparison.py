@@ -33,17 +33,17 @@ from tests.support.audit_samples import COMPARED, audit, compared_result, plan, 
 from tests.support.definitions import a_definition
 
 URL = "jdbc:postgresql://db.example/old"
-ALLOWED = AllowedOptions(jdbc_urls=frozenset({URL}), file_roots=frozenset({"s3://old/*", "file:///old"}))
+ALLOWED = AllowedOptions(jdbc_urls=frozenset({URL}), baseline_roots=frozenset({"s3://old/*", "file:///old"}))
 TABLE = TableBaseline(url=URL, table="public.payments", user="env:FENCELINE_SECRET_USER", password="file:old-password")
 FILES = FilesBaseline(format=FileFormat.PARQUET, location="s3://old/hourly")
 TOPIC = TopicBaseline(topic="old")
 
 
 def problems(
-    baseline: Baseline = TOPIC, *, writes_files: bool = False, allowed: AllowedOptions = ALLOWED, **rules: Any
+    baseline: Baseline = TOPIC, *, file_root: str | None = None, allowed: AllowedOptions = ALLOWED, **rules: Any
 ) -> list[str | None]:
     comparison = Comparison(baseline=baseline, **rules)
-    found = comparison_problems(comparison, output_topics=("out", "aside"), writes_files=writes_files, allowed=allowed)
+    found = comparison_problems(comparison, output_topics=("out", "aside"), file_root=file_root, allowed=allowed)
     return [one.field for one in found]
 
 
@@ -59,7 +59,7 @@ def test_usual_comparison_has_no_problem(baseline: Baseline) -> None:
         ({"baseline": FILES}, "baseline_time_field"),
         ({"baseline": TABLE}, "baseline_time_field"),
         ({"output_topic": "unknown"}, "output_topic"),
-        ({"output_topic": "aside", "writes_files": True}, "output_topic"),
+        ({"output_topic": "aside", "file_root": "s3://new"}, "output_topic"),
         ({"fields": ("a.",)}, "fields"),
         ({"ignored_fields": ("",)}, "ignored_fields"),
         ({"fields": ("a",) * 201}, "fields"),
@@ -89,12 +89,40 @@ def test_location_beyond_the_allowed_roots_is_refused(location: str) -> None:
         ({"user": "postgres"}, "user"),
         ({"password": "hunter2"}, "password"),
         ({"password": "file:../token"}, "password"),
-        ({"driver": "not a class"}, "driver"),
+        ({"table": '(select 1) as "t"'}, "table"),
+        ({"table": 'a"; drop table b; --"'}, "table"),
+        ({"table": '"a\\"."; drop table b"'}, "table"),
+        ({"table": "a, secrets"}, "table"),
+        ({"table": "a b"}, "table"),
+        ({"table": "server.db.schema.table"}, "table"),
+        ({"table": "pg_read_file('/etc/passwd')"}, "table"),
+        ({"table": "a\n"}, "table"),
+        ({"driver": "my.Driver"}, "driver"),
+        ({"driver": "org.h2.Driver"}, "driver"),
+        ({"driver": "com.mysql.cj.jdbc.Driver"}, "driver"),
     ],
 )
 def test_table_is_refused_where_it_could_read_something_else(changes: dict[str, Any], field: str) -> None:
     table = msgspec.structs.replace(TABLE, **changes)
     assert problems(table, baseline_time_field="at") == [f"comparison.baseline.{field}"]
+
+
+@pytest.mark.parametrize(
+    "table", ["payments", "Old.public.Payments", 'public."Old Payments"', "`old-payments`", "[dbo].[Überträge]"]
+)
+def test_quoted_name_of_a_table_is_allowed(table: str) -> None:
+    assert problems(msgspec.structs.replace(TABLE, table=table), baseline_time_field="at") == []
+
+
+@pytest.mark.parametrize("root", ["s3://old/hourly", "s3://old/hourly/new", "s3://old"])
+def test_own_files_are_no_baseline(root: str) -> None:
+    assert problems(FILES, baseline_time_field="at", file_root=root) == ["comparison.baseline.location"]
+    assert problems(FILES, baseline_time_field="at", file_root="s3://old/hourly-new") == []
+
+
+def test_no_folder_is_allowed_without_a_setting() -> None:
+    roots = AllowedOptions(file_roots=frozenset({"*"}))
+    assert problems(FILES, baseline_time_field="at", allowed=roots) == ["comparison.baseline.location"]
 
 
 def test_no_database_is_allowed_without_a_setting() -> None:
@@ -121,7 +149,9 @@ def test_driver_is_known_for_usual_products() -> None:
     assert driver_of(TABLE) == "org.postgresql.Driver"
     assert driver_of(msgspec.structs.replace(TABLE, driver="my.Driver")) == "my.Driver"
     odd = msgspec.structs.replace(TABLE, url="jdbc:odd:old")
-    allowed = AllowedOptions(jdbc_urls=frozenset({odd.url}))
+    allowed = AllowedOptions(jdbc_urls=frozenset({odd.url}), jdbc_drivers=frozenset({"my.Driver"}))
+    named = msgspec.structs.replace(odd, driver="my.Driver")
+    assert problems(named, baseline_time_field="at", allowed=allowed) == []
     assert problems(odd, baseline_time_field="at", allowed=allowed) == ["comparison.baseline.driver"]
 
 

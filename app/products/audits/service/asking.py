@@ -23,7 +23,7 @@ from app.products.audits.specification import HeaderId, IdPlace, JsonField, Offs
 from app.products.audits.store import AuditPlanStore, AuditStore
 
 NOTHING_MORE = AllowedOptions()
-"""Without settings of an administrator no database may be read."""
+"""Without settings of an administrator a comparison may read no files and no database."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,7 +212,10 @@ def id_problems(
     writes_files = definition.files is not None
     if comparison is not None:
         problems += comparison_problems(
-            comparison, output_topics=sink_topics_of(definition), writes_files=writes_files, allowed=allowed
+            comparison,
+            output_topics=sink_topics_of(definition),
+            file_root=None if definition.files is None else definition.files.root,
+            allowed=allowed,
         )
         if not comparison.is_of_topic and not isinstance(source_id_place or id_place, JsonField):
             message = "Records of files and tables have neither key nor headers: name a field, such as json:order.id"

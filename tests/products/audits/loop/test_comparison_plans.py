@@ -103,12 +103,11 @@ async def test_windows_before_a_long_outage_are_one_skipped_comparison(audited: 
 
 
 async def test_baseline_that_is_no_longer_allowed_is_not_read(audited: Audited) -> None:
-    """The auditor of these tests has the defaults: any file root, no database."""
     files = Comparison(baseline=FilesBaseline(format=FileFormat.CSV, location="file:///old"), baseline_time_field="at")
     begin = (await audited.make_plan(comparison=files)).decided_until
-    narrowed = AllowedOptions(file_roots=frozenset({"s3://other/*"}))
+    narrowed = AllowedOptions(baseline_roots=frozenset({"s3://other/*"}))
     async with audited.uow() as uow:
-        with pytest.raises(InvalidError, match="not below an allowed root"):
+        with pytest.raises(InvalidError, match="`file:///old` is not on the list"):
             await planning.take_due_window(
                 uow, pipeline="flights", now=begin + HOUR, of_comparisons=True, allowed=narrowed
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.core.allow_lists.options import AllowedOptions
 from app.core.clusters.partition import Partition
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
@@ -72,8 +73,11 @@ async def test_pipeline_is_compared_with_the_files_of_another_system(
         id_place=JsonField(path="id"),
         padding_s=0,
     )
+    allowed = AllowedOptions(baseline_roots=frozenset({files.location}))
     async with plane.uow() as uow:
-        asked = await asking.ask_audit(uow, pipeline="flights", wish=wish, by=ANNA, why=None, now=SystemClock().now())
+        asked = await asking.ask_audit(
+            uow, pipeline="flights", wish=wish, by=ANNA, why=None, now=SystemClock().now(), allowed=allowed
+        )
         await uow.commit()
     servers = Servers(plane=plane, brokers=brokers, state_dir=tmp_path / "state", cache_dir=worker_cache)
     done = await audit_until_over(servers.auditor(), plane, asked.id)
