@@ -18,7 +18,7 @@ from workers.audit.resolving import resolve
 from workers.audit.splits import splits_of
 from workers.comparison.collecting import BaselineCollector, TopicCollector
 from workers.comparison.comparing import compare_sides
-from workers.comparison.judging import judge_sides
+from workers.comparison.judging import judge_sides, rules_of
 
 BEGIN_MS = int(time.time()) * 1_000 - 3_600_000
 """An hour ago: brokers delete older records than their retention."""
@@ -100,13 +100,11 @@ def compare_here(
         for bucket, piece in other.keyed((record, None) for record in found):
             pieces[bucket].append(piece)
         reports.append(other.report)
-    assert specification.comparison is not None
-    tolerance = specification.comparison.tolerance
     return judge_sides(
         specification,
         plan,
         reports,
-        [compare_sides(several, tolerance=tolerance, examples=20, places=5) for several in pieces.values()],
+        [compare_sides(several, rules_of(specification)) for several in pieces.values()],
         started_at_ms=0,
         duration_ms=lambda: 0,
         versions=VERSIONS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 from confluent_kafka import Message
@@ -30,6 +30,13 @@ class NoComparisonError(Exception):
     """An order without a comparison came to a comparison; a bug."""
 
 
+class When(NamedTuple):
+    """The place of a record in time. zone: WINDOW or PADDING; at_ms: 0 if everything is compared."""
+
+    zone: int
+    at_ms: int
+
+
 class SideRows:
     """The rows of one side, by its rules.
 
@@ -53,33 +60,34 @@ class SideRows:
         self._leaves = leaves_of(comparison)
         self.pieces = ComparedPieces(buckets)
 
-    def zone(self, at_ms: int | None) -> int | None:
-        """Return WINDOW or PADDING; None for a time beyond both."""
+    def when(self, at_ms: int | None) -> When | None:
+        """Return the zone of a time; None for one beyond window and padding."""
         if self._is_everything:
-            return WINDOW
+            return When(WINDOW, 0)
         if self._window is None or at_ms is None:
             return None
         start, end = self._window
         if start <= at_ms < end:
-            return WINDOW
-        return PADDING if start - self._padding_ms <= at_ms < end + self._padding_ms else None
+            return When(WINDOW, at_ms)
+        return When(PADDING, at_ms) if start - self._padding_ms <= at_ms < end + self._padding_ms else None
 
-    def zone_of(self, record: dict[str, Any], kafka_ms: int | None) -> int | None:
+    def when_of(self, record: dict[str, Any], kafka_ms: int | None) -> When | None:
         """Return the zone of a record. Raises ValueError if the field of its time has none."""
         if self._time is None or self._is_everything:
-            return self.zone(kafka_ms)
+            return self.when(kafka_ms)
         at_ms = time_ms_of(self._time(record))
         if at_ms is None:
             raise ValueError("the record has no time")
-        return self.zone(at_ms)
+        return self.when(at_ms)
 
     def add(
-        self, record: dict[str, Any], id_: bytes | None, zone: int, number: int, offset: int, file: str | None = None
+        self, record: dict[str, Any], id_: bytes | None, when: When, number: int, offset: int, file: str | None = None
     ) -> None:
         """Raises ValueError for a record without an id, or with fields that cannot be compared."""
         if id_ is None:
             raise ValueError("the record has no id")
-        self.pieces.add(id_, self._side | zone, number, offset, canonical(self._leaves(record)), file)
+        fields = canonical(self._leaves(record))
+        self.pieces.add(id_, self._side | when.zone, number, offset, fields, file, at_ms=when.at_ms)
 
     def full(self) -> Iterator[Keyed]:
         """Yield the pieces once they are many."""
@@ -121,23 +129,23 @@ class TopicCollector(SplitCollector):
         try:
             # Anything but an object is as unreadable as no JSON.
             record = _decode(value or b"")
-            zone = rows.zone_of(record, at_ms)
+            when = rows.when_of(record, at_ms)
         except (ValueError, RecursionError):
-            self._not_read(message, at_ms)
+            self._not_read(message, rows.when(at_ms))
             return
-        if zone is None:
+        if when is None:
             return
         id_ = self._find(value, message.key(), readable(message))
         try:
-            rows.add(record, id_, zone, self._split.number, message.offset() or 0)
+            rows.add(record, id_, when, self._split.number, message.offset() or 0)
         except ValueError:
-            self._not_read(message, at_ms, zone)
+            self._not_read(message, when)
             return
-        self.report.window_records += zone == WINDOW
+        self.report.window_records += when.zone == WINDOW
 
-    def _not_read(self, message: Message, at_ms: int | None, zone: int | None = None) -> None:
-        """Count a record without an id, a time or fields, by its timestamp in Kafka if nothing else is known."""
-        if (self._rows_of_side.zone(at_ms) if zone is None else zone) == WINDOW:
+    def _not_read(self, message: Message, when: When | None) -> None:
+        """Count a record without an id, a time or fields. when: by its timestamp in Kafka if nothing else is known."""
+        if when is not None and when.zone == WINDOW:
             self.report.window_records += 1
             self._unreadable(message, IdFinding.UNREADABLE_OUTPUT if self._is_output else IdFinding.UNREADABLE_INPUT)
 
@@ -164,18 +172,19 @@ class OutputFileCollector(FileCollector):
         is_any = False
         for record in file_contents.records(wanted.reference, content):
             try:
-                zone = rows.zone_of(record, at_ms)
+                when = rows.when_of(record, at_ms)
                 id_ = self._find(record)
             except ValueError:
-                zone, id_ = rows.zone(at_ms), None
-            if zone is None:
+                when, id_ = rows.when(at_ms), None
+            if when is None:
                 continue
-            is_any = is_any or zone == WINDOW
-            report.window_records += zone == WINDOW
+            is_window = when.zone == WINDOW
+            is_any = is_any or is_window
+            report.window_records += is_window
             try:
-                rows.add(record, id_, zone, self._split.number, message.offset() or 0)
+                rows.add(record, id_, when, self._split.number, message.offset() or 0)
             except ValueError:
-                if zone == WINDOW:
+                if is_window:
                     self._unreadable(message, IdFinding.UNREADABLE_OUTPUT, file=wanted.reference.path)
         report.files += is_any
 
@@ -197,19 +206,19 @@ class BaselineCollector:
         for record, file in records:
             report.records += 1
             try:
-                zone = rows.zone_of(record, None)
+                when = rows.when_of(record, None)
             except ValueError:
                 # It may belong to any window.
-                zone, id_ = WINDOW, None
+                when, id_ = When(WINDOW, 0), None
             else:
                 id_ = self._find(record)
-            if zone is None:
+            if when is None:
                 continue
-            report.window_records += zone == WINDOW
+            report.window_records += when.zone == WINDOW
             try:
-                rows.add(record, id_, zone, NO_PARTITION, 0, file)
+                rows.add(record, id_, when, NO_PARTITION, 0, file)
             except ValueError:
-                if zone == WINDOW:
+                if when.zone == WINDOW:
                     self._unreadable(file)
             yield from rows.full()
         yield from rows.pieces.drain()

@@ -2,6 +2,7 @@
 
 Rows are read for a sum over each id first, which shows whether both sides have equal records in the window. Then they
 are read for the values of the other ids. A bounded size of values is held at once; the rows are read again for more.
+The number of ids is bounded too: rows with more ids are split by the hash of their id, and each part is compared alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -19,21 +22,45 @@ from workers.comparison.matching import Matched, match
 from workers.comparison.rows import BASELINE, HEAD, NO_PARTITION, OUTPUT, PADDING, WINDOW, Row, unpack
 
 MOST_OF_AN_ID = 10_000
-"""Records of one id; with more it identifies no record, and they would not fit into memory."""
+"""Records of one id; with more it identifies no record."""
 MOST_FIELDS = 200
 """Fields with a count of their own; those beyond are counted together, for records whose keys never repeat."""
 OTHER_FIELDS = "(other fields)"
 _MOST_SHOWN = 20
-_IN_MEMORY_BYTES = 64 * 1024 * 1024
+_HELD_BYTES = 64 * 1024 * 1024
+_HELD_IDS = 1_000_000
+_SPOOLED_BYTES = 64 * 1024 * 1024
+_SPLITS = 16
+_HASH_BYTES, _OF_BUCKET = 14, 4
+"""The bytes of a hash, and those that choose its bucket (rows.py); the next ones choose the splits."""
+_OVERHEAD_BYTES = 250
+"""Memory of an id beside its rows, approximately."""
 _FIELD = 40
 _MASK = (1 << _FIELD) - 1
 _FINGERPRINTS = 1 << 64
-_SUM = 4 * _FIELD
-"""Four counts below the sum of fingerprints, in one number."""
+_SIZE = 4 * _FIELD
+_SUM = 5 * _FIELD
+"""Four counts and the size in bytes below the sum of fingerprints, in one number."""
 
 
 class NoIdError(Exception):
     """The field that should identify a record is the same in too many of them."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules and bounds of a comparison.
+
+    padding_ms: the largest difference of the times of one record.
+    examples: kept for each finding. places: kept for each side of an example.
+    held_bytes, held_ids: the size of values and the number of ids that are held at once, approximately.
+    """
+
+    tolerance: float
+    padding_ms: int
+    examples: int
+    places: int
+    held_bytes: int = _HELD_BYTES
+    held_ids: int = _HELD_IDS
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -65,31 +92,66 @@ class SidesReport(msgspec.Struct, kw_only=True):
     examples: list[SideExample] = msgspec.field(default_factory=list[SideExample])
 
 
-def compare_sides(
-    pieces: Iterable[bytes], *, tolerance: float, examples: int, places: int, held_bytes: int = _IN_MEMORY_BYTES
-) -> SidesReport:
-    """Compare all ids of a bucket.
+def compare_sides(pieces: Iterable[bytes], rules: Rules) -> SidesReport:
+    """Compare all ids of a bucket. pieces: packed rows.
 
-    held_bytes: the size of values that are held at once, approximately.
-
-    Raises NoIdError for an id with more than MOST_OF_AN_ID records.
+    Raises NoIdError for an id with more than MOST_OF_AN_ID records, or with records that are too large to be held.
     """
     report = SidesReport(findings=BucketReport())
-    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as kept:
+    _compare(report, pieces, rules, split_by=_OF_BUCKET)
+    report.examples = first_examples(report.examples, rules.examples)
+    return report
+
+
+def _compare(report: SidesReport, pieces: Iterable[bytes], rules: Rules, *, split_by: int) -> None:
+    """split_by: the byte of the hash that splits the rows if they have too many ids."""
+    with ExitStack() as stack:
+        kept = _spool(stack, _SPOOLED_BYTES)
         summed: dict[bytes, int] = {}
-        rows = size = 0
         for piece in pieces:
             kept.write(piece)
-            rows += _add(summed, piece)
-            size += len(piece)
-        numbers = {key: records for key, packed in summed.items() if (records := _records_unless_clean(packed))}
+            if len(summed) <= rules.held_ids:
+                _add(summed, piece)
+        kept.seek(0)
+        if len(summed) > rules.held_ids:
+            summed.clear()
+            for split in _splits(stack, kept, split_by):
+                _compare(report, _rows_in(split), rules, split_by=split_by + 1)
+            return
+        sizes = {key: size for key, packed in summed.items() if (size := _size_unless_clean(packed))}
         summed.clear()
-        for keys in _parts(numbers, most=max(1, held_bytes * rows // max(1, size))):
+        if any(size > rules.held_bytes for size in sizes.values()):
+            raise NoIdError(f"one id has records of more than {rules.held_bytes >> 20} MB: {_OTHER_ID}")
+        for keys in _parts(sizes, most=rules.held_bytes):
             kept.seek(0)
-            for of_id in _rows_of(kept, keys).values():
-                _count(report, of_id, match(of_id, tolerance=tolerance), examples=examples, places=places)
-    report.examples = first_examples(report.examples, examples)
-    return report
+            for packed in _rows_of(kept, keys).values():
+                rows = unpack(packed)
+                matched = match(rows, tolerance=rules.tolerance, padding_ms=rules.padding_ms)
+                _count(report, rows, matched, rules)
+
+
+_OTHER_ID = "compare by a field that identifies them"
+"""Errors are without the id, which is a record's content."""
+
+
+def _spool(stack: ExitStack, most: int) -> BinaryIO:
+    return cast("BinaryIO", stack.enter_context(tempfile.SpooledTemporaryFile(max_size=most)))
+
+
+def _splits(stack: ExitStack, kept: BinaryIO, by: int) -> list[BinaryIO]:
+    """Return the rows in files, each with all rows of its ids."""
+    files = [_spool(stack, _SPOOLED_BYTES // _SPLITS) for _ in range(_SPLITS)]
+    for row in _rows_in(kept):
+        files[row[by] % _SPLITS].write(row)
+    for file in files:
+        file.seek(0)
+    return files
+
+
+def _rows_in(kept: BinaryIO) -> Iterator[bytes]:
+    """Yield packed rows."""
+    while head := kept.read(HEAD.size):
+        yield head + kept.read(HEAD.unpack(head)[-1])
 
 
 def tallies(counts: Counter[str]) -> tuple[FieldTally, ...]:
@@ -122,21 +184,23 @@ _WEIGHTS = {
 }
 
 
-def _add(summed: dict[bytes, int], piece: bytes) -> int:
-    """Add a piece to the sums; returns the number of its rows."""
-    at = rows = 0
+def _add(summed: dict[bytes, int], piece: bytes) -> None:
+    """Add the rows of a piece to the sums."""
+    at = 0
     while at < len(piece):
-        digest, flags, _, _, fingerprint, length = HEAD.unpack_from(piece, at)
+        digest, flags, _, _, _, fingerprint, length = HEAD.unpack_from(piece, at)
         # Equal records of the two sides add up to one multiple of the modulus.
         value = _FINGERPRINTS - fingerprint if flags & OUTPUT else fingerprint
-        summed[digest] = summed.get(digest, 0) + _WEIGHTS[flags & 3] + (value << _SUM)
-        at += HEAD.size + length
-        rows += 1
-    return rows
+        size = HEAD.size + length
+        summed[digest] = summed.get(digest, 0) + _WEIGHTS[flags & 3] + (size << _SIZE) + (value << _SUM)
+        at += size
 
 
-def _records_unless_clean(packed: int) -> int:
-    """Return the number of an id's records; 0 if its sides are equal, or it concerns other windows only."""
+def _size_unless_clean(packed: int) -> int:
+    """Return the size of an id's records; 0 if its sides are equal, or it concerns other windows only.
+
+    Raises NoIdError.
+    """
     counts = [packed >> shift * _FIELD & _MASK for shift in range(4)]
     baseline, output, baseline_beside, output_beside = counts
     if not baseline and not output:
@@ -144,39 +208,35 @@ def _records_unless_clean(packed: int) -> int:
     is_equal = baseline == output and not baseline_beside and not output_beside
     if is_equal and packed >> _SUM == baseline * _FINGERPRINTS:
         return 0
-    return sum(counts)
+    if sum(counts) > MOST_OF_AN_ID:
+        raise NoIdError(f"more than {MOST_OF_AN_ID:,} records have one id: {_OTHER_ID}")
+    return packed >> _SIZE & _MASK
 
 
-def _parts(numbers: dict[bytes, int], *, most: int) -> Iterator[set[bytes]]:
-    """Yield sets of ids with about `most` records each."""
+def _parts(sizes: dict[bytes, int], *, most: int) -> Iterator[set[bytes]]:
+    """Yield sets of ids whose records take about `most` bytes."""
     part: set[bytes] = set()
-    records = 0
-    for key, number in numbers.items():
-        if part and records + number > most:
+    held = 0
+    for key, size in sizes.items():
+        if part and held + size + _OVERHEAD_BYTES > most:
             yield part
-            part, records = set[bytes](), 0
+            part, held = set[bytes](), 0
         part.add(key)
-        records += number
+        held += size + _OVERHEAD_BYTES
     if part:
         yield part
 
 
-def _rows_of(kept: tempfile.SpooledTemporaryFile[bytes], keys: set[bytes]) -> dict[bytes, list[Row]]:
-    found: defaultdict[bytes, list[Row]] = defaultdict(list)
-    while head := kept.read(HEAD.size):
-        fields = HEAD.unpack(head)
-        rest = kept.read(fields[-1])
-        if fields[0] not in keys:
-            continue
-        of_id = found[fields[0]]
-        of_id.append(unpack(fields, rest))
-        if len(of_id) > MOST_OF_AN_ID:
-            # Without the id, which is a record's content.
-            raise NoIdError(f"more than {MOST_OF_AN_ID:,} records have one id: compare by a field that identifies them")
+def _rows_of(kept: BinaryIO, keys: set[bytes]) -> dict[bytes, bytearray]:
+    """Return the packed rows of these ids."""
+    found: defaultdict[bytes, bytearray] = defaultdict(bytearray)
+    for row in _rows_in(kept):
+        if (key := row[:_HASH_BYTES]) in keys:
+            found[key] += row
     return found
 
 
-def _count(report: SidesReport, rows: list[Row], matched: Matched, *, examples: int, places: int) -> None:
+def _count(report: SidesReport, rows: Sequence[Row], matched: Matched, rules: Rules) -> None:
     for different in matched.different:
         for name in map(shown_name, different.fields):
             known = name in report.fields or len(report.fields) < MOST_FIELDS
@@ -200,10 +260,10 @@ def _count(report: SidesReport, rows: list[Row], matched: Matched, *, examples: 
         for row in several:
             if row.number != NO_PARTITION:
                 partitions[row.number] = partitions.get(row.number, 0) + 1
-        report.examples.append(_example(finding, rows, matched, several, places=places))
-    if len(report.examples) > 12 * examples:
+        report.examples.append(_example(finding, rows, matched, several, places=rules.places))
+    if len(report.examples) > 12 * rules.examples:
         # When everything differs, not all of it is held.
-        report.examples = first_examples(report.examples, examples)
+        report.examples = first_examples(report.examples, rules.examples)
 
 
 def _example(

@@ -21,8 +21,17 @@ from workers.audit.concluding import concluded
 from workers.audit.splits import SplitPlan
 from workers.audit.sums import BucketSums, Read
 from workers.comparison.collecting import comparison_of
-from workers.comparison.comparing import Place, SideExample, SidesReport, first_examples, tallies
+from workers.comparison.comparing import Place, Rules, SideExample, SidesReport, first_examples, tallies
 from workers.comparison.rows import NO_PARTITION
+
+
+def rules_of(specification: AuditSpecification) -> Rules:
+    return Rules(
+        tolerance=comparison_of(specification).tolerance,
+        padding_ms=specification.padding_ms,
+        examples=specification.bounds.examples,
+        places=specification.bounds.places,
+    )
 
 
 def judge_sides(

@@ -4,6 +4,7 @@
      1 byte   side, and whether it lies in the window
      2 bytes  number of the partition; NO_PARTITION: a record of files or of a table
      8 bytes  offset
+     8 bytes  its time, in milliseconds since 1970
      8 bytes  of the BLAKE2b of its fields
      4 bytes  length of the rest: [id, file, fields] as JSON
 
@@ -23,7 +24,7 @@ import msgspec
 from workers.audit.ids import shown
 from workers.audit.rows import hash_of
 
-HEAD = Struct("<14sBHQQI")
+HEAD = Struct("<14sBHQqQI")
 NO_PARTITION = 0xFFFF
 
 BASELINE, OUTPUT = 0, 1
@@ -39,16 +40,25 @@ class Row(NamedTuple):
     is_window: bool
     number: int
     offset: int
+    at_ms: int
     fingerprint: int
     id: str
     file: str | None
     leaves: dict[str, Any]
 
 
-def unpack(head: tuple[bytes, int, int, int, int, int], rest: bytes) -> Row:
-    _, flags, number, offset, fingerprint, _ = head
-    id_, file, leaves = _decode(rest)
-    return Row(bool(flags & OUTPUT), bool(flags & WINDOW), number, offset, fingerprint, id_, file, leaves)
+def unpack(packed: bytes | bytearray) -> list[Row]:
+    """Return the rows of packed ones."""
+    rows: list[Row] = []
+    at = 0
+    while at < len(packed):
+        _, flags, number, offset, at_ms, fingerprint, length = HEAD.unpack_from(packed, at)
+        at += HEAD.size + length
+        id_, file, leaves = _decode(packed[at - length : at])
+        rows.append(
+            Row(bool(flags & OUTPUT), bool(flags & WINDOW), number, offset, at_ms, fingerprint, id_, file, leaves)
+        )
+    return rows
 
 
 class ComparedPieces:
@@ -59,13 +69,15 @@ class ComparedPieces:
         self._pieces = [bytearray() for _ in range(buckets)]
         self.size = 0
 
-    def add(self, id_: bytes, flags: int, number: int, offset: int, fields: bytes, file: str | None) -> None:
+    def add(
+        self, id_: bytes, flags: int, number: int, offset: int, fields: bytes, file: str | None, *, at_ms: int
+    ) -> None:
         """fields: canonical JSON."""
         digest = hash_of(id_)
         rest = msgspec.json.encode((shown(id_), file, msgspec.Raw(fields)))
         fingerprint = int.from_bytes(hashlib.blake2b(fields, digest_size=8).digest(), "little")
         piece = self._pieces[int.from_bytes(digest[:4], "big") % self._buckets]
-        piece += HEAD.pack(digest, flags, number, offset, fingerprint, len(rest))
+        piece += HEAD.pack(digest, flags, number, offset, at_ms, fingerprint, len(rest))
         piece += rest
         self.size += HEAD.size + len(rest)
 

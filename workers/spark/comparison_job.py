@@ -29,6 +29,7 @@ from workers.comparison.collecting import (
     comparison_of,
 )
 from workers.comparison.comparing import SidesReport, compare_sides
+from workers.comparison.judging import rules_of
 from workers.spark.audit_job import known, pack, resolved, stores_of, unpack
 from workers.spark.baseline_records import Found, baseline_records
 
@@ -101,10 +102,5 @@ def _compare(luggage: bytes, buckets: int, bucket: int, pieces: Iterable[Keyed])
     if bucket == buckets:
         return ((True, data) for _, data in pieces)
     specification = unpack(luggage).order.specification
-    report = compare_sides(
-        (data for _, data in pieces),
-        tolerance=comparison_of(specification).tolerance,
-        examples=specification.bounds.examples,
-        places=specification.bounds.places,
-    )
+    report = compare_sides((data for _, data in pieces), rules_of(specification))
     return iter([(False, msgspec.json.encode(report))])

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from app.products.audits.comparison import Comparison, TopicBaseline
 from app.products.audits.result import IdFinding
-from workers.comparison.comparing import MOST_FIELDS, OTHER_FIELDS, NoIdError, SidesReport, compare_sides, tallies
+from workers.comparison.comparing import (
+    MOST_FIELDS,
+    OTHER_FIELDS,
+    NoIdError,
+    Rules,
+    SidesReport,
+    compare_sides,
+    tallies,
+)
 from workers.comparison.fields import canonical, leaves_of
 from workers.comparison.rows import BASELINE, NO_PARTITION, OUTPUT, PADDING, WINDOW, ComparedPieces
 
 Rows = Sequence[tuple[int, dict[str, Any]]]
 THERE, HERE = BASELINE | WINDOW, OUTPUT | WINDOW
+PADDING_MS = 10
 THERE_BESIDE, HERE_BESIDE = BASELINE | PADDING, OUTPUT | PADDING
 
 
@@ -24,8 +34,10 @@ def report_of(rows: Rows, *, tolerance: float = 0.0, **more: Any) -> SidesReport
     pieces = ComparedPieces(1)
     for offset, (flags, record) in enumerate(rows):
         number = 1 if flags & OUTPUT else 0
-        pieces.add(str(record["id"]).encode(), flags, number, offset, canonical(leaves(record)), None)
-    return compare_sides((piece for _, piece in pieces.drain()), tolerance=tolerance, examples=20, places=5, **more)
+        at_ms = 0 if flags & WINDOW else PADDING_MS - 1
+        pieces.add(str(record["id"]).encode(), flags, number, offset, canonical(leaves(record)), None, at_ms=at_ms)
+    rules = Rules(tolerance=tolerance, padding_ms=PADDING_MS, examples=20, places=5, **more)
+    return compare_sides((piece for _, piece in pieces.drain()), rules)
 
 
 def found(rows: Rows, **more: Any) -> dict[str, int]:
@@ -116,6 +128,45 @@ def test_parts_of_a_bucket_have_the_same_findings() -> None:
     assert [one.order for one in whole.examples] == sorted(one.order for one in whole.examples)
 
 
+@pytest.mark.parametrize("sides", [(OUTPUT,), (BASELINE,), (OUTPUT, BASELINE)])
+def test_memory_is_bounded_whichever_side_has_the_records(
+    sides: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table or folder has no offsets, so the number of buckets does not follow its size."""
+    monkeypatch.setattr("workers.comparison.comparing._SPOOLED_BYTES", 1 << 17)
+    records = 6_000
+
+    def rows() -> Iterator[bytes]:
+        pieces = ComparedPieces(1)
+        for number in range(records):
+            for side in sides:
+                fields = canonical({"id": number, "side": side, "text": "a" * 200})
+                pieces.add(str(number).encode(), side | WINDOW, 0, number, fields, None, at_ms=0)
+            if number % 100 == 99:
+                yield from (piece for _, piece in pieces.drain())
+
+    def peak_of(**bounds: int) -> int:
+        rules = Rules(tolerance=0, padding_ms=0, examples=20, places=5, **bounds)
+        tracemalloc.start()
+        report = compare_sides(rows(), rules)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert sum(report.findings.records.values()) == records
+        return peak
+
+    assert peak_of(held_ids=250, held_bytes=1 << 17) < 1_000_000
+    assert peak_of() > 2_000_000, "the control, with bounds that are not reached"
+
+
+def test_splits_have_the_same_findings() -> None:
+    rows = [
+        row
+        for number in range(200)
+        for row in ((THERE, {"id": number, "n": 1}), (HERE, {"id": number, "n": number % 3}))
+    ]
+    assert report_of(rows) == report_of(rows, held_ids=3)
+
+
 def test_keys_that_never_repeat_are_counted_together() -> None:
     rows = [(flags, {"id": 1, **{f"f{number}": flags for number in range(300)}}) for flags in (THERE, HERE)]
     fields = report_of(rows).fields
@@ -127,12 +178,15 @@ def test_field_that_is_no_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("workers.comparison.comparing.MOST_OF_AN_ID", 3)
     with pytest.raises(NoIdError, match="compare by a field that identifies them"):
         found([(THERE, {"id": "same", "n": number}) for number in range(5)])
+    with pytest.raises(NoIdError, match="records of more than 1 MB"):
+        found([(THERE, {"id": "same", "text": "a" * 600_000})] * 2, held_bytes=1 << 20)
 
 
 def test_records_of_files_have_no_place() -> None:
     pieces = ComparedPieces(1)
-    pieces.add(b"1", THERE, NO_PARTITION, 0, b'{"id":1}', "file:/old/1.parquet")
-    report = compare_sides((piece for _, piece in pieces.drain()), tolerance=0, examples=20, places=5)
+    pieces.add(b"1", THERE, NO_PARTITION, 0, b'{"id":1}', "file:/old/1.parquet", at_ms=0)
+    rules = Rules(tolerance=0, padding_ms=0, examples=20, places=5)
+    report = compare_sides((piece for _, piece in pieces.drain()), rules)
     (lost,) = report.examples
     assert (lost.inputs, lost.baseline_file) == ((), "file:/old/1.parquet")
     assert report.findings.partitions == {IdFinding.LOST: {}}

@@ -104,7 +104,8 @@ async def test_windows_before_a_long_outage_are_one_skipped_comparison(audited: 
 
 async def test_baseline_that_is_no_longer_allowed_is_not_read(audited: Audited) -> None:
     files = Comparison(baseline=FilesBaseline(format=FileFormat.CSV, location="file:///old"), baseline_time_field="at")
-    begin = (await audited.make_plan(comparison=files)).decided_until
+    allowed = AllowedOptions(baseline_roots=frozenset({"file:///old"}))
+    begin = (await audited.make_plan(comparison=files, allowed=allowed)).decided_until
     narrowed = AllowedOptions(baseline_roots=frozenset({"s3://other/*"}))
     async with audited.uow() as uow:
         with pytest.raises(InvalidError, match="`file:///old` is not on the list"):
