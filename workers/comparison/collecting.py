@@ -43,9 +43,10 @@ class SideRows:
     Args:
         specification: that of a comparison.
         is_output: the pipeline's side.
+        fields: gets the comparison's named fields that a record has.
     """
 
-    def __init__(self, specification: AuditSpecification, *, is_output: bool, buckets: int) -> None:
+    def __init__(self, specification: AuditSpecification, *, is_output: bool, buckets: int, fields: set[str]) -> None:
         """Raises FieldPathError for an invalid path."""
         comparison = comparison_of(specification)
         window = specification.window
@@ -57,7 +58,7 @@ class SideRows:
         self._padding_ms = padding_ms if is_output else 2 * padding_ms
         path = comparison.time_field if is_output else comparison.baseline_time_field
         self._time = None if path is None else field_path.getter(field_path.parse(path))
-        self._leaves = leaves_of(comparison)
+        self._leaves = leaves_of(comparison, found=fields)
         self.pieces = ComparedPieces(buckets)
 
     def when(self, at_ms: int | None) -> When | None:
@@ -101,8 +102,8 @@ def comparison_of(specification: AuditSpecification) -> Comparison:
     return specification.comparison
 
 
-def rows_for(specification: AuditSpecification, split: Split, *, buckets: int) -> SideRows:
-    return SideRows(specification, is_output=split.side is AuditSide.SINK, buckets=buckets)
+def rows_for(specification: AuditSpecification, split: Split, *, buckets: int, fields: set[str]) -> SideRows:
+    return SideRows(specification, is_output=split.side is AuditSide.SINK, buckets=buckets, fields=fields)
 
 
 class TopicCollector(SplitCollector):
@@ -110,7 +111,7 @@ class TopicCollector(SplitCollector):
 
     def __init__(self, specification: AuditSpecification, split: Split, *, buckets: int) -> None:
         super().__init__(specification, split, buckets=1)
-        self._rows_of_side = rows_for(specification, split, buckets=buckets)
+        self._rows_of_side = rows_for(specification, split, buckets=buckets, fields=self.report.fields)
         self._is_output = split.side is AuditSide.SINK
         place = specification.id if self._is_output else specification.source_id or specification.id
         self._find = id_of(place)
@@ -158,7 +159,7 @@ class OutputFileCollector(FileCollector):
 
     def __init__(self, specification: AuditSpecification, split: Split, *, buckets: int, **more: Any) -> None:
         super().__init__(specification, split, buckets=1, **more)
-        self._rows_of_side = rows_for(specification, split, buckets=buckets)
+        self._rows_of_side = rows_for(specification, split, buckets=buckets, fields=self.report.fields)
 
     def keyed(self, batches: Iterable[list[Message]]) -> Iterator[Keyed]:
         """Yield all rows, by bucket; `report` is true at the end. Raises AuditReadError."""
@@ -194,11 +195,11 @@ class BaselineCollector:
 
     def __init__(self, specification: AuditSpecification, *, buckets: int) -> None:
         """Raises FieldPathError for an id that such records do not have."""
-        self._rows = SideRows(specification, is_output=False, buckets=buckets)
+        self.report = SplitReport(number=NO_PARTITION)
+        self._rows = SideRows(specification, is_output=False, buckets=buckets, fields=self.report.fields)
         self._find: Callable[[dict[str, Any]], bytes | None] = id_in_file(specification.source_id or specification.id)
         self._most = specification.bounds.examples
         self._topic = specification.sink_topic
-        self.report = SplitReport(number=NO_PARTITION)
 
     def keyed(self, records: Iterable[tuple[dict[str, Any], str | None]]) -> Iterator[Keyed]:
         """records: each with the file that has it."""

@@ -28,8 +28,8 @@ _MOST_LEVELS = 100
 """Values below a field; equality of deeper ones would exceed Python's recursion limit."""
 
 
-def leaves_of(comparison: Comparison) -> Callable[[dict[str, Any]], Leaves]:
-    """Return the function from a record to its compared fields.
+def leaves_of(comparison: Comparison, *, found: set[str]) -> Callable[[dict[str, Any]], Leaves]:
+    """Return the function from a record to its compared fields. It adds those to `found` that the comparison names.
 
     A missing field equals null, unless both sides are topics: files and tables have null for a missing field. With CSV
     a text that is written as a number, true or false is that value, and an empty text is null, on both sides.
@@ -38,13 +38,15 @@ def leaves_of(comparison: Comparison) -> Callable[[dict[str, Any]], Leaves]:
     """
     drops_null = not comparison.is_of_topic
     is_text = comparison.is_text
-    wanted = tuple(field_path.parse(path) for path in comparison.fields)
+    wanted = {path: field_path.parse(path) for path in comparison.fields}
     ignored = tuple(field_path.parse(path) for path in comparison.ignored_fields)
 
     def is_compared(path: tuple[str, ...]) -> bool:
         if any(is_inside(path, one) for one in ignored):
             return False
-        return not wanted or any(is_inside(path, one) for one in wanted)
+        named = [name for name, one in wanted.items() if is_inside(path, one)]
+        found.update(named)
+        return not wanted or bool(named)
 
     known: dict[tuple[str, ...], str | None] = {}
 
@@ -56,14 +58,14 @@ def leaves_of(comparison: Comparison) -> Callable[[dict[str, Any]], Leaves]:
         return known[path]
 
     def leaves(record: dict[str, Any]) -> Leaves:
-        found: Leaves = {}
+        values: Leaves = {}
         for path, value in _walk(record, ()):
             name = name_of(path)
             if name is not None:
                 value = _plain(value, is_text=is_text, drops_null=drops_null)
                 if value is not None or not drops_null:
-                    found[name] = value
-        return found
+                    values[name] = value
+        return values
 
     return leaves
 
@@ -121,16 +123,18 @@ def shown_value(leaves: Leaves, name: str) -> str | None:
 
 
 def time_ms_of(value: Any) -> int | None:
-    """Return milliseconds since 1970 of a time as a number, its digits, or ISO 8601 (without a zone: UTC)."""
-    if type(value) is int or (type(value) is float and math.isfinite(value)):
-        return int(value)
+    """Return milliseconds since 1970 of a time as a number, its digits, or ISO 8601 (without a zone: UTC).
+
+    None: it is no time, or beyond FIRST_MS and LAST_MS.
+    """
+    if type(value) is int or type(value) is float:
+        return int(value) if FIRST_MS <= value <= LAST_MS else None
     if type(value) is datetime:
         return _ms_of(value)
     if type(value) is not str:
         return None
     if _NUMBER.fullmatch(value):
-        number = float(value)
-        return int(number) if math.isfinite(number) else None
+        return time_ms_of(float(value))
     try:
         return _ms_of(datetime.fromisoformat(value.strip()))
     except ValueError:
@@ -144,6 +148,8 @@ def _ms_of(at: datetime) -> int:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = datetime.resolution * 1000
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The first and the last millisecond of the years 1 to 9999; other numbers are no times, or have another unit."""
 
 
 def _distance(one: float, other: float) -> float:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from app.products.audits.comparison import baseline_words
 from app.products.audits.result import (
     AuditResult,
+    AuditSide,
     AuditVersions,
     Example,
+    Gap,
+    GapReason,
     RangeRead,
     RecordPlace,
 )
@@ -22,6 +25,7 @@ from workers.audit.splits import SplitPlan
 from workers.audit.sums import BucketSums, Read
 from workers.comparison.collecting import comparison_of
 from workers.comparison.comparing import Place, Rules, SideExample, SidesReport, first_examples, tallies
+from workers.comparison.fields import shown_name
 from workers.comparison.rows import NO_PARTITION
 
 
@@ -48,6 +52,7 @@ def judge_sides(
     most = specification.bounds.examples
     read, other = Read(specification, plan), SplitReport(number=NO_PARTITION)
     for report in splits:
+        other.fields |= report.fields
         if report.number == NO_PARTITION:
             other.window_records += report.window_records
             other.unreadable += report.unreadable
@@ -60,10 +65,12 @@ def judge_sides(
         found.add(bucket.findings)
         fields.update(bucket.fields)
         examples = first_examples((*examples, *bucket.examples), most)
-    gaps = (*specification.doubts, *plan.gaps, *read.gaps)
-    names = concluded(gaps, repeated=found.repeated)
     counts = read.counts(found)
     of_baseline = counts.inputs + other.window_records
+    gaps = (*specification.doubts, *plan.gaps, *read.gaps)
+    if of_baseline or counts.outputs:
+        gaps = (*gaps, *_without_field(specification, other.fields))
+    names = concluded(gaps, repeated=found.repeated)
     return AuditResult(
         audit_id=specification.audit_id,
         counts=msgspec.structs.replace(
@@ -90,6 +97,19 @@ def judge_sides(
         baseline=baseline_words(comparison_of(specification).baseline),
         fields=tallies(fields),
     )
+
+
+def _without_field(specification: AuditSpecification, found: set[str]) -> Iterator[Gap]:
+    """Yield the named fields that no record has: without them all records would be equal."""
+    for name in comparison_of(specification).fields:
+        if name not in found:
+            yield Gap(
+                side=AuditSide.SINK,
+                topic=specification.sink_topic,
+                partition=None,
+                reason=GapReason.NO_FIELD,
+                sentence=f"No record has the field {shown_name(name)}, so it was not compared.",
+            )
 
 
 def _named(example: SideExample, specification: AuditSpecification, ranges: Sequence[RangeRead]) -> Example:

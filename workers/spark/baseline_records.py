@@ -20,12 +20,21 @@ from app.products.audits.comparison import FileFormat, FilesBaseline, TableBasel
 from app.products.audits.specification import AuditSpecification, TimeWindow
 from workers.comparison.avro import records_of
 from workers.comparison.collecting import comparison_of
+from workers.comparison.fields import FIRST_MS, LAST_MS
 from workers.spark.tasks import read_secret
 
 Found = tuple[dict[str, Any], str | None]
 """A record, and the file that has it."""
 
 _FETCH_SIZE = "10000"
+_PROPERTIES = {
+    # Without a cursor the driver reads the whole table into memory.
+    "jdbc:mysql:": ("useCursorFetch", "true"),
+    # Spark quotes names as in standard SQL, which are texts without this mode.
+    "jdbc:mariadb:": ("sessionVariables", "sql_mode='ANSI_QUOTES'"),
+}
+_ANY_ZONE_MS = 24 * 3_600_000
+"""More than any zone differs from UTC by."""
 _JSON = {"ignoreNullFields": "false"}
 
 
@@ -55,6 +64,8 @@ def _session(context: SparkContext) -> SparkSession:
     session = SparkSession(context)
     # Times without a zone are UTC, as everywhere in a comparison.
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    # Otherwise one of two fields would be read for both.
+    session.conf.set("spark.sql.caseSensitive", "true")
     return session
 
 
@@ -64,6 +75,11 @@ def _files(session: SparkSession, files: FilesBaseline) -> DataFrame:
         # As RFC 4180: two quotes in a quoted text are one, and it may have lines.
         # Not FAILFAST: its error quotes the line.
         reading = reading.option("header", "true").option("escape", '"').option("multiLine", "true")
+        # Otherwise all files are read by the names of the first one.
+        reading = reading.option("enforceSchema", "false")
+    else:
+        # Otherwise only the fields of one file are read.
+        reading = reading.option("mergeSchema", "true")
     return reading.format(files.format.value).load(_address(files.location))
 
 
@@ -77,6 +93,7 @@ def _table(session: SparkSession, table: TableBaseline) -> DataFrame:
         "fetchsize": _FETCH_SIZE,
         # Otherwise such a time depends on the zone of the driver's host.
         "preferTimestampNTZ": "true",
+        **{name: value for start, (name, value) in _PROPERTIES.items() if table.url.startswith(start)},
     }
     return session.read.format("jdbc").options(**options).load()
 
@@ -88,12 +105,16 @@ def _address(location: str) -> str:
 
 def _rows(frame: DataFrame, specification: AuditSpecification, *, has_files: bool) -> RDD[Found]:
     file = sql.col("_metadata.file_path") if has_files else sql.lit(None).cast("string")
-    narrowed = _narrowed(frame, specification)
+    # The database reads a bound in a zone of its own.
+    narrowed = _narrowed(frame, specification, zones_ms=0 if has_files else _ANY_ZONE_MS)
     return narrowed.select(sql.to_json(sql.struct("*"), _JSON), file).rdd.mapPartitions(_decoded)
 
 
-def _narrowed(frame: DataFrame, specification: AuditSpecification) -> DataFrame:
-    """Leave out rows beyond the padding where the database or the file can tell; the rest is done by the collector."""
+def _narrowed(frame: DataFrame, specification: AuditSpecification, *, zones_ms: int) -> DataFrame:
+    """Leave out rows beyond the padding where the database or the file can tell; the rest is done by the collector.
+
+    zones_ms: a further padding for timestamps.
+    """
     window, path = specification.window, comparison_of(specification).baseline_time_field
     if not isinstance(window, TimeWindow) or path is None:
         return frame
@@ -105,9 +126,10 @@ def _narrowed(frame: DataFrame, specification: AuditSpecification) -> DataFrame:
     padding_ms = 2 * specification.padding_ms
     start_ms, end_ms = window.start_ms - padding_ms, window.end_ms + padding_ms
     if isinstance(kind, NumericType):
-        inside = (column >= start_ms) & (column < end_ms)
+        # Numbers that are no times are counted as unreadable, NaN among them: it is above all numbers.
+        inside = (column >= start_ms) & (column < end_ms) | (column < FIRST_MS) | (column > LAST_MS)
     elif isinstance(kind, TimestampType | TimestampNTZType):
-        start, end = (sql.lit(_text_of(at_ms)).cast(kind) for at_ms in (start_ms, end_ms))
+        start, end = (sql.lit(_text_of(at_ms)).cast(kind) for at_ms in (start_ms - zones_ms, end_ms + zones_ms))
         inside = (column >= start) & (column < end)
     else:
         return frame

@@ -20,7 +20,8 @@ class IdFinding(StrEnum):
     DANGLING: a committed reference to a file that is missing or differs, each counted once.
 
     In a comparison the records of the baseline are the expected outputs, and two more findings are possible.
-    DIFFERENT: an id on both sides whose fields differ. DUPLICATED_IN_BASELINE: the baseline repeats an equal record.
+    DIFFERENT: an id on both sides whose fields differ. DUPLICATED_IN_BASELINE: the baseline has an equal record more
+    often than the output. This proves nothing: the other system may have repeated it, or the pipeline lost one of two.
     """
 
     LOST = "lost"
@@ -184,6 +185,7 @@ class GapReason(StrEnum):
     BEGINS: a source topic begins in the range that was read, and may have been recreated there.
     TIME_OF_WRITING: an output's timestamp is unrelated to that of its input.
     TYPES_REFUSED: a file refused records for conflicting types, and they are stored nowhere.
+    NO_FIELD: no record has a field that should be compared.
     """
 
     DELETED = "deleted"
@@ -197,6 +199,7 @@ class GapReason(StrEnum):
     BEGINS = "begins"
     TIME_OF_WRITING = "time_of_writing"
     TYPES_REFUSED = "types_refused"
+    NO_FIELD = "no_field"
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,6 +261,8 @@ def verdict(result: AuditResult) -> AuditVerdict:
     if any(tally.ids for tally in proof):
         return AuditVerdict.BROKEN
     unclear = counts.unreadable_input + counts.unreadable_output + counts.elsewhere + counts.stopping
+    # The other system wrote the record twice, or the pipeline lost one of two.
+    unclear += counts.duplicated_in_baseline.records
     if result.gaps or unclear:
         return AuditVerdict.NOT_SHOWN
     return AuditVerdict.CLEAN if counts.inputs or counts.outputs else AuditVerdict.EMPTY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.products.audits.audit import Audit, AuditState
-from app.products.audits.result import AuditCounts, AuditResult, AuditVerdict, FindingTally, verdict
+from app.products.audits.result import AuditResult, AuditVerdict, FindingTally, verdict
 
 
 def verdict_sentence(result: AuditResult) -> str:
@@ -21,7 +21,7 @@ def verdict_sentence(result: AuditResult) -> str:
             return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
         case AuditVerdict.CLEAN if result.baseline is not None:
             late = f", {counts.late.records:,} within the padding" if counts.late.records else ""
-            return f"Both sides are equal: {_read(result)}{late}{_repeated(counts)}."
+            return f"Both sides are equal: {_read(result)}{late}."
         case AuditVerdict.CLEAN:
             late = f", {counts.late.records:,} of them late" if counts.late.records else ""
             where = "" if counts.files is None else ", in files that match their references"
@@ -78,12 +78,7 @@ def _wrong(result: AuditResult) -> str:
         found.append(dangling_words(counts.dangling))
     if result.baseline is None:
         return f"{_joined(found)}, of {counts.expected:,} expected"
-    return f"{_joined(found)}: {_read(result)}{_repeated(counts)}"
-
-
-def _repeated(counts: AuditCounts) -> str:
-    repeated = counts.duplicated_in_baseline.records
-    return f"; the baseline repeats {repeated:,} record{_s(repeated)}" if repeated else ""
+    return f"{_joined(found)}: {_read(result)}"
 
 
 def dangling_words(dangling: FindingTally) -> str:
@@ -120,6 +115,8 @@ def _why_not(result: AuditResult) -> str:
         for number, where in ((counts.unreadable_input, result.baseline), (counts.unreadable_output, "the output")):
             if number:
                 reasons.append(f"{number:,} record{_s(number)} of {where} without an id, a time or fields")
+        if repeated := counts.duplicated_in_baseline.records:
+            reasons.append(f"{repeated:,} record{_s(repeated)} repeated in {result.baseline}, or lost in the output")
         return "; ".join(reasons)
     if counts.unreadable_input:
         reasons.append(f"{counts.unreadable_input:,} expected output{_s(counts.unreadable_input)} without an id")

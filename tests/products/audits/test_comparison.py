@@ -25,6 +25,7 @@ from app.products.audits.comparison import (
     driver_of,
 )
 from app.products.audits.comparison_form import OF_PROBLEMS, texts_of, typed
+from app.products.audits.result import AuditVerdict, FindingTally, verdict
 from app.products.audits.specification import AuditSpecification, Everything, JsonField, specification_of
 from app.products.audits.submission import of_audit
 from app.products.audits.telling import audit_sentence
@@ -233,12 +234,18 @@ def test_password_is_in_no_text() -> None:
 def test_sentences_name_both_sides() -> None:
     broken = audit(AuditState.DONE, comparison=COMPARED, result=compared_result())
     assert audit_sentence(broken) == (
-        "1 output lost and 1 output different: 10 records in the topic old-payments, 8 in the output; the baseline "
-        "repeats 1 record."
+        "1 output lost and 1 output different: 10 records in the topic old-payments, 8 in the output. Not all could be "
+        "compared, so there may be more: 1 record repeated in the topic old-payments, or lost in the output."
     )
     empty = result(counts=msgspec.structs.replace(result().counts, inputs=0, outputs=0), baseline="the table old")
     assert audit_sentence(audit(AuditState.DONE, result=empty)) == (
         "Neither the table old nor the output has a record in the window."
+    )
+    repeated = msgspec.structs.replace(result().counts, duplicated_in_baseline=FindingTally(ids=1, records=2))
+    unclear = result(counts=repeated, baseline="the table old")
+    assert verdict(unclear) is AuditVerdict.NOT_SHOWN
+    assert audit_sentence(audit(AuditState.DONE, result=unclear)).startswith(
+        "Not shown: 2 records repeated in the table old, or lost in the output. No violation in the records read: "
     )
     unread = result(counts=msgspec.structs.replace(result().counts, unreadable_input=2), baseline="the table old")
     assert audit_sentence(audit(AuditState.DONE, result=unread)).startswith(

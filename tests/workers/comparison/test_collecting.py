@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from app.products.audits.comparison import FileFormat, FilesBaseline
 from app.products.audits.specification import JsonField
 from tests.support.comparisons import BEGIN_MS, a_comparison
 from workers.comparison.collecting import BaselineCollector
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), float("-inf"), 1e30, 10**400, "NaN", "9" * 400])
+def test_record_with_an_impossible_time_is_unreadable(at: object) -> None:
+    baseline = FilesBaseline(format=FileFormat.AVRO, location="file:///old")
+    collector = BaselineCollector(a_comparison("sink", baseline, id=JsonField(path="id")), buckets=1)
+    assert list(collector.keyed([({"id": 1, "at": at}, None)])) == []
+    assert (collector.report.window_records, collector.report.unreadable) == (1, 1)
 
 
 def test_record_that_is_nested_too_deeply_is_unreadable() -> None:

@@ -30,7 +30,7 @@ THERE_BESIDE, HERE_BESIDE = BASELINE | PADDING, OUTPUT | PADDING
 
 
 def report_of(rows: Rows, *, tolerance: float = 0.0, **more: Any) -> SidesReport:
-    leaves = leaves_of(Comparison(baseline=TopicBaseline(topic="old")))
+    leaves = leaves_of(Comparison(baseline=TopicBaseline(topic="old")), found=set())
     pieces = ComparedPieces(1)
     for offset, (flags, record) in enumerate(rows):
         number = 1 if flags & OUTPUT else 0

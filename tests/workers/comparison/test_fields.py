@@ -19,7 +19,7 @@ CSV = FilesBaseline(format=FileFormat.CSV, location="file:///old")
 
 def different(one: dict[str, Any], other: dict[str, Any], of: Baseline = TOPIC, **rules: Any) -> list[str]:
     comparison = Comparison(baseline=of, **rules)
-    leaves = leaves_of(comparison)
+    leaves = leaves_of(comparison, found=set())
     return differing(leaves(one), leaves(other), tolerance=comparison.tolerance)
 
 
@@ -65,7 +65,7 @@ def test_texts_of_csv_are_the_values_that_they_mean() -> None:
 
 
 def test_equal_fields_have_equal_bytes() -> None:
-    leaves = leaves_of(Comparison(baseline=TOPIC))
+    leaves = leaves_of(Comparison(baseline=TOPIC), found=set())
     assert canonical(leaves({"b": 1.0, "a": {"c": [2.0]}})) == canonical(leaves({"a": {"c": [2]}, "b": 1}))
     assert canonical(leaves({"a": None})) != canonical(leaves({}))
     assert canonical(leaves({"a": float("nan")})) == b'{"a":"nan"}'
@@ -84,9 +84,19 @@ def test_time_is_milliseconds_or_iso(value: object) -> None:
     assert time_ms_of(value) == 1_764_000_000_000
 
 
-@pytest.mark.parametrize("value", [None, True, "yesterday", [1], float("inf"), "1e999"])
+@pytest.mark.parametrize(
+    "value",
+    [None, True, "yesterday", [1], float("inf"), "1e999", float("-inf"), float("nan"), "nan", "NaN", "infinity", 1e30,
+     10**400, 253_402_300_800_000, -62_135_596_800_001, "9" * 5_000, "1764000000000000", "0000-01-01", "10000-01-01"],
+)  # fmt: skip
 def test_other_values_are_no_time(value: object) -> None:
     assert time_ms_of(value) is None
+
+
+def test_first_and_last_time_are_times() -> None:
+    for text in ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00-14:00", "9999-12-31T23:59:59.999-14:00"):
+        assert time_ms_of(text) is not None
+    assert time_ms_of(253_402_300_799_999) == time_ms_of("9999-12-31T23:59:59.999") == 253_402_300_799_999
 
 
 def test_integers_of_csv_are_exact() -> None:
@@ -98,7 +108,7 @@ def test_integers_of_csv_are_exact() -> None:
 @pytest.mark.parametrize("of", [TOPIC, PARQUET, CSV])
 def test_fields_that_are_nested_too_deeply_are_refused(of: Baseline) -> None:
     """Python's recursion limit would end the whole job for one record."""
-    leaves = leaves_of(Comparison(baseline=of))
+    leaves = leaves_of(Comparison(baseline=of), found=set())
     for opened, closed in (('{"a":', "}"), ("[", "]")):
         for levels in (150, 600):
             record = msgspec.json.decode('{"a":' + opened * levels + "1" + closed * levels + "}")

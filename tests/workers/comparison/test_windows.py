@@ -55,7 +55,9 @@ def found_in(window: TimeWindow, several: list[Planted], *, padding_ms: int) -> 
 def findings(window: TimeWindow, records: list[tuple[int, bool, dict[str, Any]]], padding_ms: int) -> Counter[str]:
     """records: the number of the id, whether it is an output, and the value."""
     specification = a_comparison("new", TopicBaseline(topic="old"), window=window, padding_ms=padding_ms)
-    sides = {is_output: SideRows(specification, is_output=is_output, buckets=1) for is_output in (False, True)}
+    sides = {
+        is_output: SideRows(specification, is_output=is_output, buckets=1, fields=set()) for is_output in (False, True)
+    }
     for number, is_output, record in records:
         rows = sides[is_output]
         when = rows.when_of(record, None)
