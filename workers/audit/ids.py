@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -89,6 +90,9 @@ def _text_of(value: Any) -> bytes | None:
         return None
     if type(value) is UUID:
         return str(value).encode()
-    if (type(value) is float and value.is_integer()) or (type(value) is Decimal and value % 1 == 0):
+    if type(value) is float and not math.isfinite(value):
+        # As JSON it would be the text `null`.
+        return None
+    if (type(value) is float and value.is_integer()) or (type(value) is Decimal and value == value.to_integral_value()):
         value = int(value)
     return msgspec.json.encode(value, order="sorted")

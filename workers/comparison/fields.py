@@ -182,7 +182,8 @@ def _plain(value: Any, *, is_text: bool, drops_null: bool, level: int = 0) -> An
         case str():
             return _meant(value) if is_text else value
         case Decimal():
-            return _number(float(value)) if value % 1 else int(value)
+            # Not by `%`, which fails beyond the precision of the context.
+            return int(value) if value == value.to_integral_value() else _number(float(value))
         case list() | tuple():
             items = cast("list[Any]", value)
             return [_plain(one, is_text=is_text, drops_null=drops_null, level=level + 1) for one in items]

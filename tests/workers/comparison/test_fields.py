@@ -40,6 +40,8 @@ def test_numbers_are_equal_by_value_and_true_is_no_number() -> None:
     assert different({"n": 1}, {"n": "1"}) == ["n"]
     assert different({"n": 2**53 + 1}, {"n": 2**53}) == ["n"], "large numbers are exact"
     assert different({"n": Decimal("1.50")}, {"n": 1.5}) == []
+    assert different({"n": Decimal(f"{10**35}.5")}, {"n": 1e35}) == []
+    assert different({"n": Decimal(10**35 + 1)}, {"n": 10**35}) == ["n"]
 
 
 @pytest.mark.parametrize(("tolerance", "found"), [(0.0, ["n"]), (0.009, ["n"]), (0.011, [])])
