@@ -1,4 +1,4 @@
-"""Files as Spark reads them: no field and no record is left out without an error."""
+"""Files and tables as Spark reads them: no field and no record is left out without an error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psycopg
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from app.edges.embedded.java import find_java
-from app.products.audits.comparison import FileFormat, FilesBaseline
+from app.edges.embedded.maven import ensure_jars
+from app.products.audits.comparison import Baseline, FileFormat, FilesBaseline, TableBaseline
 from app.products.audits.specification import JsonField
 from tests.support.comparisons import BEGIN_MS, a_comparison
 
@@ -27,12 +29,12 @@ PROGRAM = """
 import sys
 
 import msgspec
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 from app.products.audits.specification import AuditSpecification
 from workers.spark.baseline_records import baseline_records
 
-context = SparkContext("local[1]")
+context = SparkContext(conf=SparkConf().setMaster("local[1]").set("spark.jars", sys.argv[1]))
 for line in sys.stdin:
     specification = msgspec.json.decode(line, type=AuditSpecification)
     try:
@@ -43,17 +45,16 @@ for line in sys.stdin:
 """
 
 
-def read(*locations: tuple[FileFormat, Path]) -> list[Any]:
-    """Return the records of each folder, or the error."""
-    orders = [
-        a_comparison("sink", FilesBaseline(format=format_, location=folder.as_uri()), id=JsonField(path="id"))
-        for format_, folder in locations
-    ]
+def read(*baselines: Baseline, jar: str = "", **variables: str) -> list[Any]:
+    """Return the records of each baseline, or the error. variables: of the environment."""
+    orders = [a_comparison("sink", baseline, id=JsonField(path="id")) for baseline in baselines]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, jar],
         input="".join(msgspec.json.encode(order).decode() + "\n" for order in orders),
-        env=find_java().environment({**environment, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}),
+        env=find_java().environment(
+            {**environment, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **variables}
+        ),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -77,7 +78,9 @@ def test_nothing_is_left_out(tmp_path: Path) -> None:
     (texts / "1.csv").write_text(f"id,at,n\n1,{BEGIN_MS},1\n")
     (texts / "2.csv").write_text(f"id,at,n,more\n2,{BEGIN_MS},2,a\n")
     of_unlike, of_times, of_texts = read(
-        (FileFormat.PARQUET, unlike), (FileFormat.PARQUET, times), (FileFormat.CSV, texts)
+        FilesBaseline(format=FileFormat.PARQUET, location=unlike.as_uri()),
+        FilesBaseline(format=FileFormat.PARQUET, location=times.as_uri()),
+        FilesBaseline(format=FileFormat.CSV, location=texts.as_uri()),
     )
     values = [{name: value for name, value in record.items() if value is not None} for record in of_unlike]
     assert sorted(values, key=lambda record: record["id"]) == [
@@ -87,3 +90,19 @@ def test_nothing_is_left_out(tmp_path: Path) -> None:
     assert sorted(record["id"] for record in of_times) == [0, 1, 2, 3, 4, 5], "one is a time beyond the window"
     assert isinstance(of_texts, str), f"files with other first lines are refused, not {of_texts}"
     assert "header" in of_texts.lower()
+
+
+@pytest.mark.slow
+def test_zone_of_the_host_moves_no_record_of_a_table_out_of_the_window(database_url: str) -> None:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
+        connection.execute('create table "Old Payments" (id bigint, at timestamptz)')
+        connection.execute('insert into "Old Payments" values (1, to_timestamp(%s))', [BEGIN_MS // 1000 + 1])
+        connection.commit()
+        at = connection.info
+        url = f"jdbc:postgresql://{at.host}:{at.port}/{at.dbname}"
+        secrets = {"FENCELINE_SECRET_USER": at.user, "FENCELINE_SECRET_PASSWORD": at.password}
+    (jar,) = ensure_jars("postgresql-42.7.13")
+    user, password = (f"env:{name}" for name in secrets)
+    baseline = TableBaseline(url=url, table='public."Old Payments"', user=user, password=password)
+    (records,) = read(baseline, jar=str(jar), TZ="America/Los_Angeles", **secrets)
+    assert [record["id"] for record in records] == [1]
