@@ -133,8 +133,8 @@ def test_memory_is_bounded_whichever_side_has_the_records(
     sides: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table or folder has no offsets, so the number of buckets does not follow its size."""
-    monkeypatch.setattr("workers.comparison.comparing._SPOOLED_BYTES", 1 << 17)
-    records = 6_000
+    monkeypatch.setattr("workers.comparison.comparing._SPOOLED_BYTES", 1 << 15)
+    records = 4_000
 
     def rows() -> Iterator[bytes]:
         pieces = ComparedPieces(1)
@@ -154,8 +154,8 @@ def test_memory_is_bounded_whichever_side_has_the_records(
         assert sum(report.findings.records.values()) == records
         return peak
 
-    assert peak_of(held_ids=250, held_bytes=1 << 17) < 1_000_000
-    assert peak_of() > 2_000_000, "the control, with bounds that are not reached"
+    assert peak_of(held_ids=100, held_bytes=1 << 15) < 900_000
+    assert peak_of() > 1_500_000, "the control, with bounds that are not reached"
 
 
 def test_splits_have_the_same_findings() -> None:
