@@ -117,6 +117,7 @@ build/quix/.installed: requirements/quix.lock | $(STAMP)
 bench: $(STAMP) build/quix/.installed ## The benchmark of the loop and its peers, and its report (QUICK=1: the first three rows; ARGS=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(ARGS)
+	$(if $(QUICK),,$(BIN)/python -m bench.dataframes)
 	$(BIN)/python -m bench.peers.page
 
 pictures: $(STAMP) ## Take the pictures of docs/images from real pipelines and brokers

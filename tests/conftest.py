@@ -20,11 +20,12 @@ from app.edges.embedded.kafka import KafkaCluster
 from app.edges.embedded.postgres import EmbeddedPostgres
 from app.edges.embedded.spark import SparkCluster
 from app.edges.main.products import PARTS
+from tests.support import results
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.collection import Suite, cost, not_drawn, over_budget, suites_of
 from tests.support.databases import MigratedDatabases, create_database, drop_database
 from tests.support.progress import Progress
-from tests.support.results import SECONDS, Results, timed_tests
+from tests.support.results import SECONDS, timed_tests
 from tests.support.topics import create_topic, delete_topics, unique_name
 
 # How long one example takes depends on who else uses the machine; what is slow is seen in the suite's durations.
@@ -53,9 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--seed") is None:
         config.option.seed = secrets.randbelow(2**32)
-    is_worker = hasattr(config, "workerinput")  # one of several processes (-n): the first writes the results of all
-    if (file := config.getoption("--results")) is not None and not is_worker:
-        config.pluginmanager.register(Results(config, file))
+    if (file := config.getoption("--results")) is not None:
+        results.write_at_end(config, file)
 
     if not config.getoption("collectonly"):
         config.pluginmanager.register(Progress(config, timed_tests(TIMED)))

@@ -11,7 +11,7 @@ import pytest
 
 from bench.peers import pictures
 from bench.peers.__main__ import order_of
-from bench.peers.page import DOCS, MEMORY, PAGE, PROFILE, is_met, page
+from bench.peers.page import DATAFRAMES, DOCS, MEMORY, PAGE, PROFILE, is_met, page
 from bench.peers.ratios import ratio
 from bench.peers.report import RESULT
 
@@ -23,7 +23,8 @@ def kept(at: Path) -> Any:
 def test_page_and_pictures_are_made_of_the_result() -> None:
     report = kept(RESULT)
     again = "make it anew: python -m bench.peers.page"
-    assert PAGE.read_text("utf-8") == page(report, profile=kept(PROFILE), memory=kept(MEMORY)), again
+    made = page(report, profile=kept(PROFILE), memory=kept(MEMORY), dataframes=kept(DATAFRAMES))
+    assert PAGE.read_text("utf-8") == made, again
     for name, drawn in pictures.all_of(report, kept(MEMORY)).items():
         assert (DOCS / "images" / f"{name}.svg").read_text("utf-8") == drawn, again
 
@@ -60,7 +61,7 @@ def test_what_is_not_met_says_by_how_much_and_every_round_stands_there() -> None
         "meetings": {},
         "pairs": {},
     }
-    text = page(report, profile=None, memory=None)
+    text = page(report, profile=None, memory=None, dataframes=None)
     assert "| one | at least 1.8 | **0.9** | 0.8 to 1 | 3 | **not met** |" in text
     assert "- one: 0.9, goal 1.8: 50 % below it." in text
     assert "- two" not in text

@@ -18,10 +18,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "measured" / "benchmark.md"
 PROFILE = RESULTS / "profile.json"
 MEMORY = RESULTS / "memory.json"
+DATAFRAMES = RESULTS / "dataframes.json"
 
 
-def page(report: Mapping[str, Any], *, profile: Mapping[str, Any] | None, memory: Mapping[str, Any] | None) -> str:
-    """All of it; without a profile or a memory result their sections are left out."""
+def page(
+    report: Mapping[str, Any],
+    *,
+    profile: Mapping[str, Any] | None,
+    memory: Mapping[str, Any] | None,
+    dataframes: Mapping[str, Any] | None,
+) -> str:
+    """All of it; the sections of results that are missing are left out."""
     lines = [prose.BEGINNING, *_goals(report), *_behind(report), *_unmeasured(report, memory), *_rounds(report)]
     versions = {_versions(one) for one in (*report["meetings"].values(), *report["pairs"].values())}
     is_one = len(versions) == 1
@@ -36,6 +43,8 @@ def page(report: Mapping[str, Any], *, profile: Mapping[str, Any] | None, memory
         lines += ["", "## Profile", "", *_profile(profile)]
     if memory is not None:
         lines += ["", "## Memory", "", *_memory(memory)]
+    if dataframes is not None:
+        lines += ["", "## DataFrames", "", *_dataframes(dataframes)]
     lines += ["", *_scaling(report), prose.SETTINGS]
     return "\n".join(lines)
 
@@ -216,6 +225,23 @@ def _memory(memory: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def _dataframes(found: Mapping[str, Any]) -> Iterator[str]:
+    yield prose.DATAFRAMES.format(batch=found["batch"])
+    yield ""
+    yield (
+        f"Measured {found['machine']['measured_at']} by `python -m bench.dataframes`, {found['records']:,} records in "
+        f"the topic. {_versions(found)}."
+    )
+    yield ""
+    yield "| sink | rows/s, median | of each round | trigger with 1,000 rows, median | of each round |"
+    yield "|---|---|---|---|---|"
+    for system, rounds in found["rounds"].items():
+        middle = found["medians"][system]
+        rates = ", ".join(f"{one['rows_per_second']:,}" for one in rounds)
+        triggers = ", ".join(f"{one['trigger_ms']:,.0f}" for one in rounds)
+        yield f"| {system} | {middle['rows_per_second']:,.0f} | {rates} | {middle['trigger_ms']:,.0f} ms | {triggers} |"
+
+
 def _scaling(report: Mapping[str, Any]) -> Iterator[str]:
     pair = report["pairs"].get("two tasks and one")
     if pair is None:
@@ -240,8 +266,10 @@ _CORES = ("task_cores", "broker_cores")
 
 def main() -> None:
     report = json.loads(RESULT.read_text("utf-8"))
-    profile, memory = (json.loads(at.read_text("utf-8")) if at.exists() else None for at in (PROFILE, MEMORY))
-    PAGE.write_text(page(report, profile=profile, memory=memory), encoding="utf-8")
+    profile, memory, dataframes = (
+        json.loads(at.read_text("utf-8")) if at.exists() else None for at in (PROFILE, MEMORY, DATAFRAMES)
+    )
+    PAGE.write_text(page(report, profile=profile, memory=memory, dataframes=dataframes), encoding="utf-8")
     for name, drawn in pictures.all_of(report, memory).items():
         (DOCS / "images" / f"{name}.svg").write_text(drawn, encoding="utf-8")
 

@@ -68,6 +68,13 @@ PROFILE = (
     "own threads fetch, decompress, check and send beside it."
 )
 
+DATAFRAMES = (
+    "A Structured Streaming query copies key and value from topic to topic, with two cores for broker, driver and tasks. "
+    "Spark's own sink is at least once. The others are Fenceline's with one and two writers, exactly once. All have the "
+    "same settings of Kafka's clients. The rate is of micro-batches of {batch:,} rows, without the first three. The "
+    "load of the trigger is 1,000 records a second."
+)
+
 MEMORY = (
     "The consumer holds at most `queued.max.messages.kbytes` (64 MB of values) and one more fetch of each partition, and "
     "stops fetching a partition at 50,000 records. The producer holds at most `queue.buffering.max.kbytes` (64 MB) and "

@@ -96,6 +96,14 @@ def fold_in(row: str, value: float, result: dict[str, Any]) -> None:
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
 
 
+def fold_goal_in(row: str, found: Ratio, **wanted: float) -> None:
+    """A goal's row with its ratio, of another benchmark."""
+    report: dict[str, Any] = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {"ratios": {}}
+    report["ratios"][row] = found.median
+    report.setdefault("goals", {})[row] = {**wanted, "ratio": found}
+    RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
 def say(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

@@ -19,6 +19,12 @@ SECONDS = "seconds.json"
 """Beside the results: how long tests took when they were last run, by id, unless they took next to no time."""
 
 
+def write_at_end(config: pytest.Config, file: Path) -> None:
+    """Write the results of the run into `file`; of several processes (`-n`) the first writes those of all."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Results(config, file))
+
+
 class Results:
     """A pytest plugin that writes `file` when the run is over, however it ends."""
 

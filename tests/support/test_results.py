@@ -16,13 +16,13 @@ ITEM: Any = object()
 
 CONFTEST = """
 from pathlib import Path
-from tests.support.results import Results
+from tests.support.results import write_at_end
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=7)
 
 def pytest_configure(config):
-    config.pluginmanager.register(Results(config, Path("results/all.json")))
+    write_at_end(config, Path("results/all.json"))
 """
 
 
@@ -59,6 +59,22 @@ def test_a_run_has_the_passed_and_the_failed_tests(pytester: pytest.Pytester) ->
     }
     assert [name.rpartition("::")[2] for name in found["failures"]] == ["test_bad", "test_good_until_its_end"]
     assert len(found["commit"]) == 40
+
+
+def test_of_several_processes_one_writes_the_tests_of_all(pytester: pytest.Pytester) -> None:
+    pytester.run("git", "init", "--quiet")
+    pytester.run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "-m", "one")
+    pytester.makeconftest(CONFTEST)
+    for name in ("one", "two"):
+        pytester.makepyfile(**{f"test_{name}": "def test_good(): pass\ndef test_bad(): assert False\n"})
+    pytester.runpytest_subprocess("--numprocesses", "2", "--dist", "loadfile")
+    found = json.loads((pytester.path / "results" / "all.json").read_text())
+    assert {name: found[name] for name in ("passed", "failed", "exit_code")} == {
+        "passed": 2,
+        "failed": 2,
+        "exit_code": 1,
+    }
+    assert found["failures"] == ["test_one.py::test_bad", "test_two.py::test_bad"]
 
 
 def test_how_timed_tests_took_is_kept_until_they_are_run_again(tmp_path: Path) -> None:

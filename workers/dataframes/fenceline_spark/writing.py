@@ -1,5 +1,6 @@
 """Writes of DataFrames: a streaming query, or a whole DataFrame in one transaction."""
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,7 +34,7 @@ def exactly_once(
         topic: where rows go that name no topic themselves. Without it, give `markerTopic` in `options`.
         writers: 1: a batch is one transaction, and rows need not be deterministic. More: each writer has the rows of
             its keys, in a transaction of its own. A batch that is computed again must have the same keys.
-        output_mode: `append`, `update`, or `complete`, which writes all rows again in every batch.
+        output_mode: `append`, `update`, or `complete`, which writes all rows again in every batch and is warned of.
         options: further options of the sink: `kafka.…` for Kafka's clients, `groupId`, `markerTopic`,
             `transactionalIdPrefix`.
 
@@ -41,6 +42,11 @@ def exactly_once(
         ValueError: several writers, but the plan has expressions that are not deterministic.
     """
     given = {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "name": name}
+    if output_mode.lower() == "complete":
+        warnings.warn(
+            "output mode complete writes all rows of the result to Kafka again in every batch; use update or append",
+            stacklevel=2,
+        )
     if topic is not None:
         given["topic"] = topic
     if writers != 1:
