@@ -128,6 +128,21 @@ class Settings(BaseSettings):
         default=(),
         description="Patterns (with `*`) of the roots of file sinks, such as `s3://flights/*`. Empty: any.",
     )
+    allowed_baseline_roots: Names = Field(
+        default=(),
+        description="Patterns (with `*`) of the folders whose files a comparison may read, such as `s3://old/*`. "
+        "Empty: none.",
+    )
+    allowed_jdbc_urls: Names = Field(
+        default=(), description="JDBC URLs, each as a whole, of databases that a comparison may read. Empty: none."
+    )
+    allowed_jdbc_drivers: Names = Field(
+        default=(),
+        description="Classes of JDBC drivers besides those of PostgreSQL, MySQL, MariaDB, SQL Server and Oracle.",
+    )
+    jdbc_driver_jars: Names = Field(
+        default=(), description="Paths of the JDBC drivers' jars, on this host, for comparisons with tables."
+    )
     spark_master_web_urls: Names = Field(
         default=(),
         description="Web pages of standalone masters that are not at port 8080, as `spark://host:7077=http://host:8081`.",

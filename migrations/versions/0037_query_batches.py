@@ -10,7 +10,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0037"
-down_revision = "0029"
+down_revision = "0036"
 branch_labels = None
 depends_on = None
 

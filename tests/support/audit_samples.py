@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.products.audits.audit import Audit, AuditState
+from app.products.audits.comparison import Comparison, TopicBaseline
 from app.products.audits.plan import AuditPlan, time_window
 from app.products.audits.result import (
     AuditCounts,
@@ -13,6 +14,8 @@ from app.products.audits.result import (
     AuditSide,
     AuditVersions,
     Example,
+    FieldTally,
+    FieldValues,
     FindingTally,
     IdFinding,
     PartitionTally,
@@ -111,6 +114,56 @@ def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> Aud
                 side=AuditSide.SOURCE, topic="in", partition=1, read_start=0, start=10, end=60, read_end=70, records=50
             ),
         ),
+    )
+
+
+COMPARED = Comparison(baseline=TopicBaseline(topic="old-payments"), ignored_fields=("written_at",))
+
+
+def compared_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> AuditResult:
+    """One output lost, one different in two fields, and a record that the baseline repeats."""
+
+    def at(topic: str, offset: int) -> tuple[RecordPlace, ...]:
+        return (RecordPlace(topic=topic, partition=0, offset=offset),)
+
+    lost = Example(
+        finding=IdFinding.LOST,
+        id="order-7",
+        topic="out",
+        expected=1,
+        found=0,
+        inputs=at("old-payments", 41),
+        values=(FieldValues(field="total", baseline="12.5", output=None),),
+    )
+    different = Example(
+        finding=IdFinding.DIFFERENT,
+        id="order-9",
+        topic="out",
+        expected=1,
+        found=1,
+        inputs=at("old-payments", 52),
+        outputs=at("out", 17),
+        values=(
+            FieldValues(field="customer.name", baseline='"Ada"', output='"Ada Lovelace"'),
+            FieldValues(field="total", baseline="12.5", output="12.50001"),
+        ),
+    )
+    return result(
+        audit_id,
+        counts=AuditCounts(
+            inputs=10,
+            expected=10,
+            outputs=8,
+            lost=FindingTally(ids=1, records=1),
+            different=FindingTally(ids=1, records=1),
+            duplicated_in_baseline=FindingTally(ids=1, records=1),
+        ),
+        examples=(lost, different),
+        partitions=(
+            PartitionTally(side=AuditSide.SOURCE, topic="old-payments", partition=0, finding=IdFinding.LOST, records=1),
+        ),
+        baseline="the topic old-payments",
+        fields=(FieldTally(field="total", records=1), FieldTally(field="customer.name", records=1)),
     )
 
 

@@ -8,12 +8,14 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from app.products.audits.audit import Audit, AuditProgress, AuditState
+from app.products.audits.comparison import Comparison, FileFormat, FilesBaseline, baseline_words
 from app.products.audits.plan import time_window
 from app.products.audits.result import (
     AuditCounts,
     AuditResult,
     AuditSide,
     Example,
+    FieldValues,
     FindingTally,
     Gap,
     GapReason,
@@ -24,11 +26,12 @@ from app.products.audits.result import (
 )
 from app.products.audits.specification import JsonField
 from app.products.audits.store import AuditPlanStore, AuditStore
-from tests.support.audit_samples import HOUR, NOON, audit, broken_result, plan, result
+from tests.support.audit_samples import COMPARED, HOUR, NOON, audit, broken_result, compared_result, plan, result
 from tests.support.control_plane import CLUSTER, ControlPlane
 from tests.support.longest_names import LONG_ID, LONG_TOKEN_NAME, LONG_TOPIC, long_pipeline
 
 WITH_HISTORY = "audited"
+COMPARED_ONE = "compared"
 LONGEST = long_pipeline("audited-")
 
 
@@ -47,8 +50,20 @@ async def add_audits(plane: ControlPlane) -> Mapping[str, str]:
         made = replace(ended, window=time_window(begin, begin + HOUR), asked_at=begin + HOUR, ended_at=begin + HOUR)
         found[what] = await _add(plane, made)
     found["audit, broken, with ids"] = found["audit, broken"] + "?ids=true"
+    await plane.pipeline(COMPARED_ONE)
+    for hours, (what, ended) in enumerate(_compared().items()):
+        begin = NOON - (hours + 1) * HOUR
+        made = replace(ended, window=time_window(begin, begin + HOUR), asked_at=begin + HOUR, ended_at=begin + HOUR)
+        found[what] = await _add(plane, made)
+    found["comparison, broken, with values"] = found["comparison, broken"] + "?ids=true"
+    found |= {
+        "comparisons with a plan": f"/pipelines/{COMPARED_ONE}/audits",
+        "form of a comparison": f"/pipelines/{COMPARED_ONE}/audits/compare",
+        "form of a first comparison": "/pipelines/unaudited/audits/compare",
+    }
     async with plane.uow() as uow:
         await uow.of(AuditPlanStore).save(plan(pipeline=WITH_HISTORY, shown_until=NOON - HOUR))
+        await uow.of(AuditPlanStore).save(plan(pipeline=COMPARED_ONE, comparison=COMPARED, shown_until=NOON - HOUR))
         await uow.commit()
     found["audits with a plan and a chart"] = f"/pipelines/{WITH_HISTORY}/audits"
     await plane.pipeline(LONGEST, source_topics=(LONG_TOPIC,))
@@ -114,6 +129,32 @@ def _ended() -> dict[str, Audit]:
         "audit, failed": of(AuditState.FAILED, reason=failed),
         "audit, stopped": of(AuditState.STOPPED, reason="anna stopped it: enough"),
         "audit, skipped": of(AuditState.SKIPPED, reason="audited had not passed the window by 11:35"),
+    }
+
+
+def _compared() -> dict[str, Audit]:
+    def of(found: AuditResult, comparison: Comparison = COMPARED) -> Audit:
+        return audit(AuditState.DONE, pipeline=COMPARED_ONE, comparison=comparison, result=found)
+
+    files = FilesBaseline(format=FileFormat.PARQUET, location="s3://warehouse/payments/hourly")
+    of_file = Example(
+        finding=IdFinding.LOST,
+        id="order-7",
+        topic="out",
+        expected=1,
+        found=0,
+        values=(FieldValues(field="total", baseline="12.5", output=None),),
+        baseline_file="s3a://warehouse/payments/hourly/day=2026-11-21/hour=11/part-00000-of-00004.parquet",
+    )
+    lost = AuditCounts(inputs=9_812, expected=9_812, outputs=9_811, lost=FindingTally(ids=1, records=1))
+    clean = AuditCounts(inputs=9_812, expected=9_812, outputs=9_812, late=FindingTally(ids=3, records=3))
+    return {
+        "comparison, broken": of(compared_result()),
+        "comparison with files, broken": of(
+            result(counts=lost, examples=(of_file,), baseline=baseline_words(files)),
+            Comparison(baseline=files, baseline_time_field="at"),
+        ),
+        "comparison, clean": of(result(counts=clean, baseline="the topic old-payments")),
     }
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from app.core.clusters.partition import Partition
+from app.products.audits.comparison import Comparison
 from app.products.audits.result import AuditSide, Gap, GapReason, RangeRead
 from app.products.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
 from workers.audit.cluster import AuditBrokers, UnresolvableError
@@ -76,6 +79,8 @@ class WindowBounds:
     def _by_time(
         self, start_ms: int, end_ms: int, named: Mapping[Partition, tuple[int, int]]
     ) -> tuple[list[RangeRead], list[Gap]]:
+        if self._specification.comparison is not None:
+            return self._compared(self._specification.comparison, start_ms, end_ms)
         padding_ms = self._specification.padding_ms
         behind_ms = max(padding_ms, _MOST_BEHIND_MS)
         after_ms = 2 * padding_ms if not self._appended else padding_ms + behind_ms
@@ -95,6 +100,19 @@ class WindowBounds:
         self._late_from = {str(at): self._within(at, late_from[at]) for at in referring}
         return ranges, self._deleted(ranges)
 
+    def _compared(self, comparison: Comparison, start_ms: int, end_ms: int) -> tuple[list[RangeRead], list[Gap]]:
+        """The offsets of both sides. No record is written before its time, so a field's time may lie far behind."""
+        ranges: list[RangeRead] = []
+        for side, padding_ms, field in (
+            (self._source, 2 * self._specification.padding_ms, comparison.baseline_time_field),
+            (self._sink, self._specification.padding_ms, comparison.time_field),
+        ):
+            times = (start_ms - padding_ms, start_ms, end_ms, end_ms + padding_ms)
+            for one in self._timed(side, times, {}, is_named=False):
+                end = self._ends[Partition(one.topic, one.partition)]
+                ranges.append(one if field is None else msgspec.structs.replace(one, read_end=end))
+        return ranges, self._deleted(ranges)
+
     def files(self, ranges: Sequence[RangeRead]) -> FileWork | None:
         """The known facts about files before any reference is read; None: outputs are in no files."""
         if self._referring is None:
@@ -105,7 +123,7 @@ class WindowBounds:
                 window={
                     partition_name(one.topic, one.partition): (one.start, one.end)
                     for one in ranges
-                    if one.side is AuditSide.SOURCE
+                    if one.side is AuditSide.SOURCE and self._specification.comparison is None
                 },
                 late_from=self._late_from,
             ),

@@ -34,7 +34,8 @@ class SplitReport(msgspec.Struct, kw_only=True):
     """The counts of one split; all but `records` and `untimed` of the window alone. fates: the inputs with each Fate.
 
     untimed: expected outputs that have no timestamp of their own. files: that were read. dangling: references without
-    such a file, and dangling_records: the number of records in these references.
+    such a file, and dangling_records: the number of records in these references. fields: in a comparison, those of its
+    named fields that a record has.
     """
 
     number: int
@@ -49,6 +50,7 @@ class SplitReport(msgspec.Struct, kw_only=True):
     files: int = 0
     dangling: int = 0
     dangling_records: int = 0
+    fields: set[str] = msgspec.field(default_factory=set[str])
     examples: list[Example] = msgspec.field(default_factory=list[Example])
     gaps: list[Gap] = msgspec.field(default_factory=list[Gap])
 

@@ -25,7 +25,7 @@ _AHEAD = 8
 """Files that are fetched at once, each of which is kept in memory up to 4 MB."""
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """A reference that is to be followed; `word`: of the rows of its file."""
 
     reference: FileReference
@@ -58,16 +58,22 @@ class FileCollector(SplitCollector):
 
     def collect(self, batches: Iterable[list[Message]]) -> None:
         """Raises AuditReadError when a store cannot be read."""
+        for _ in self.following(batches):
+            pass
+
+    def following(self, batches: Iterable[list[Message]]) -> Iterator[None]:
+        """Collect, with a step for each file that was read. Raises AuditReadError."""
         for wanted, fetching in self._fetched_ahead(self._wanted(batches)):
             try:
                 with fetching.result() as content:
                     self._read(wanted, content)
+                yield
             except NotAsReferencedError as error:
                 # Also where only its input is of the window: lost ids then have their cause beside them.
                 if wanted.is_window or self._scope.names_window(wanted.reference):
                     self._dangling(wanted.reference, wanted.message, str(error))
 
-    def _wanted(self, batches: Iterable[list[Message]]) -> Iterator[_Wanted]:
+    def _wanted(self, batches: Iterable[list[Message]]) -> Iterator[Wanted]:
         name = partition_name(self._split.topic, self._split.partition)
         for message, word, is_window in self._rows(batches, FOUND):
             try:
@@ -77,11 +83,11 @@ class FileCollector(SplitCollector):
                     self._unreadable(message, IdFinding.UNREADABLE_OUTPUT)
                 continue
             if reference is not None and self._scope.takes(reference, partition=name, offset=message.offset() or 0):
-                yield _Wanted(reference, message, word, is_window)
+                yield Wanted(reference, message, word, is_window)
 
-    def _fetched_ahead(self, references: Iterable[_Wanted]) -> Iterator[tuple[_Wanted, Future[BinaryIO]]]:
+    def _fetched_ahead(self, references: Iterable[Wanted]) -> Iterator[tuple[Wanted, Future[BinaryIO]]]:
         """In their order; while one is read the next few are fetched, since small files mostly cost waits."""
-        waiting: deque[tuple[_Wanted, Future[BinaryIO]]] = deque()
+        waiting: deque[tuple[Wanted, Future[BinaryIO]]] = deque()
         with ThreadPoolExecutor(_AHEAD, "fetch") as threads:
             try:
                 for wanted in references:
@@ -95,7 +101,7 @@ class FileCollector(SplitCollector):
                     if not fetching.cancel():
                         fetching.add_done_callback(_close)
 
-    def _read(self, wanted: _Wanted, content: BinaryIO) -> None:
+    def _read(self, wanted: Wanted, content: BinaryIO) -> None:
         find, sink, add, report = self._find, self._sink, self.pieces.add, self.report
         word, is_window = wanted.word, wanted.is_window
         for record in file_contents.records(wanted.reference, content):

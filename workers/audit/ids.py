@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -79,11 +82,17 @@ def _text_of(value: Any) -> bytes | None:
     """A text as it is, a number as JSON writes it (so 5 and "5" are one id); null and a missing field are none.
 
     A whole number is the same id in every notation: a file with floating-point numbers in its place has 5 as 5.0.
+    Avro's logical types `uuid` and `decimal` are the text and the number.
     """
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass")
     if value is None or value is MISSING:
         return None
-    if type(value) is float and value.is_integer():
+    if type(value) is UUID:
+        return str(value).encode()
+    if type(value) is float and not math.isfinite(value):
+        # As JSON it would be the text `null`.
+        return None
+    if (type(value) is float and value.is_integer()) or (type(value) is Decimal and value == value.to_integral_value()):
         value = int(value)
     return msgspec.json.encode(value, order="sorted")

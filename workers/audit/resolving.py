@@ -50,10 +50,11 @@ def resolve(
         source_ends, source_gaps = _settled(AuditSide.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
     settings = {topic: brokers.settings(topic) for topic in (*specification.source_topics, *specification.sink_topics)}
     referring = None if specification.files is None else specification.sink_topic
+    is_comparison = specification.comparison is not None
     appended = frozenset(
         topic
         for topic in specification.sink_topics
-        if topic != referring and (settings[topic] or _USUAL).has_append_time
+        if topic != referring and not is_comparison and (settings[topic] or _USUAL).has_append_time
     )
     bounds = WindowBounds(brokers, specification, source, sink, source_ends, sink_ends, appended, referring)
     ranges, gaps = bounds.ranges()
@@ -61,10 +62,10 @@ def resolve(
     return SplitPlan(
         ranges=tuple(ranges),
         gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *_settings_gaps(specification, settings)),
-        suspicions=() if is_everything else (*begins(ranges), *bounds.written_later(ranges)),
+        suspicions=() if is_everything or is_comparison else (*begins(ranges), *bounds.written_later(ranges)),
         # A partition without a committed offset: none of its records has been processed.
         committed={str(at): offset or 0 for at, offset in (committed or {}).items()},
-        tells_pending=not is_everything,
+        tells_pending=not is_everything and not is_comparison,
         files=bounds.files(ranges),
     )
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 import pyspark
@@ -27,8 +28,9 @@ from workers import versions
 from workers.audit.brokers import ClusterBrokers
 from workers.audit.judging import judge
 from workers.audit.resolving import resolve
+from workers.comparison.judging import judge_sides
 from workers.server_client import ServerClient
-from workers.spark import audit_job, handover, own_process
+from workers.spark import audit_job, comparison_job, handover, own_process
 from workers.spark.application import Application
 from workers.spark.audit_reporting import AuditReporter
 from workers.spark.claiming import NotGrantedError
@@ -52,6 +54,14 @@ class AuditDriverBounds(msgspec.Struct, frozen=True, kw_only=True):
     claim_s: float = 60.0
     stop_s: float = 15.0
     outcome_s: float = 10.0
+
+
+class _Facts(TypedDict):
+    """The parts of a result beside its findings."""
+
+    started_at_ms: int
+    duration_ms: Callable[[], int]
+    versions: AuditVersions
 
 
 class Course:
@@ -140,24 +150,22 @@ def job(order: AuditOrder, course: Course) -> Callable[[SparkContext], list[byte
         plan = audit_job.with_files(context, order, resolve(specification, brokers))
         course.offsets, course.stage = plan.offsets, AuditStage.READING
         log.info("%d offsets of %d partitions are read, records of files among them", plan.offsets, len(plan.ranges))
-        splits, buckets = audit_job.run(context, order, plan)
-        course.stage = AuditStage.DESCRIBING
         own = versions.of_this_process()
-        result = judge(
-            specification,
-            plan,
-            splits,
-            buckets,
-            describe=audit_job.describe_on(context, order, plan.ranges),
-            started_at_ms=started_at_ms,
-            duration_ms=lambda: int((time.monotonic() - began) * 1000),
-            versions=AuditVersions(
-                fenceline=own.fenceline,
-                python=own.python,
-                spark=pyspark.__version__,
-                confluent_kafka=own.confluent_kafka,
-            ),
+        used = AuditVersions(
+            fenceline=own.fenceline, python=own.python, spark=pyspark.__version__, confluent_kafka=own.confluent_kafka
         )
+        facts: _Facts = {
+            "started_at_ms": started_at_ms,
+            "duration_ms": lambda: int((time.monotonic() - began) * 1000),
+            "versions": used,
+        }
+        if specification.comparison is not None:
+            result = judge_sides(specification, plan, *comparison_job.run(context, order, plan), **facts)
+        else:
+            splits, buckets = audit_job.run(context, order, plan)
+            course.stage = AuditStage.DESCRIBING
+            describe = audit_job.describe_on(context, order, plan.ranges)
+            result = judge(specification, plan, splits, buckets, describe=describe, **facts)
         outcome = AuditOutcome(
             audit_id=specification.audit_id, application_id="", kind=AuditEnd.DONE, result=storable(result)
         )

@@ -72,7 +72,7 @@ def with_files(context: SparkContext, order: AuditOrder, plan: SplitPlan) -> Spl
     if not packed:
         return plan
     listed: RDD[bytes] = context.parallelize(packed, len(packed)).mapPartitions(
-        partial(_list, _pack(order, plan.files.scope))
+        partial(_list, pack(order, plan.files.scope))
     )
     return listing.with_files(
         plan, plan.files, [msgspec.json.decode(data, type=FilesListed) for data in listed.collect()]
@@ -86,7 +86,7 @@ def run(context: SparkContext, order: AuditOrder, plan: SplitPlan) -> tuple[list
     if not splits:
         return [], []
     buckets = buckets_of(plan, specification)
-    luggage = _pack(order, None if plan.files is None else plan.files.scope)
+    luggage = pack(order, None if plan.files is None else plan.files.scope)
     packed = [msgspec.json.encode(split) for split in splits]
     reports: list[tuple[bool, bytes]] = (
         context.parallelize(packed, len(packed))
@@ -111,19 +111,19 @@ def describe_on(
         if not deviations:
             return []
         work = msgspec.json.encode((list(ranges), list(deviations)))
-        described: RDD[bytes] = context.parallelize([work], 1).mapPartitions(partial(_describe, _pack(order)))
+        described: RDD[bytes] = context.parallelize([work], 1).mapPartitions(partial(_describe, pack(order)))
         return [msgspec.json.decode(data, type=Example) for data in described.collect()]
 
     return on
 
 
-def _pack(order: AuditOrder, scope: ReferenceScope | None = None) -> bytes:
+def pack(order: AuditOrder, scope: ReferenceScope | None = None) -> bytes:
     # Data that only the driver needs stay with it.
     own = msgspec.structs.replace(order, token="", server_urls=())
     return msgspec.json.encode(AuditLuggage(versions=versions.of_this_process(), order=own, scope=scope))
 
 
-def _unpack(data: bytes) -> AuditLuggage:
+def unpack(data: bytes) -> AuditLuggage:
     """Raises VersionMismatchError where driver and task differ."""
     versions.check_same(msgspec.json.decode(data, type=_JobHeader).versions, versions.of_this_process())
     return msgspec.json.decode(data, type=AuditLuggage)
@@ -134,7 +134,7 @@ class _JobHeader(msgspec.Struct):
 
 
 def _list(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
-    unpacked = _unpack(luggage)
+    unpacked = unpack(luggage)
     specification, scope = unpacked.order.specification, unpacked.scope
     config = resolved(unpacked.order.client_config)
     for data in packed:
@@ -144,19 +144,19 @@ def _list(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
             batches = committed_records(
                 consumer, split, stall_s=specification.bounds.stall_ms / 1000, deleted=lambda _start, _end: None
             )
-            yield msgspec.json.encode(list_files(specification, _known(scope), split, batches))
+            yield msgspec.json.encode(list_files(specification, known(scope), split, batches))
 
 
 def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Keyed]:
-    unpacked = _unpack(luggage)
+    unpacked = unpack(luggage)
     order, scope = unpacked.order, unpacked.scope
     specification = order.specification
     config = resolved(order.client_config)
-    stores = _stores(specification)
+    stores = stores_of(specification)
     for data in packed:
         split = msgspec.json.decode(data, type=Split)
         collector = (
-            FileCollector(specification, split, buckets=buckets, scope=_known(scope), stores=stores)
+            FileCollector(specification, split, buckets=buckets, scope=known(scope), stores=stores)
             if split.is_of_files
             else SplitCollector(specification, split, buckets=buckets)
         )
@@ -170,7 +170,7 @@ def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Key
         yield buckets, msgspec.json.encode(collector.report)
 
 
-def _known(scope: ReferenceScope | None) -> ReferenceScope:
+def known(scope: ReferenceScope | None) -> ReferenceScope:
     if scope is None:
         raise ValueError("a split of references came without their scope; this is a bug in the audit")
     return scope
@@ -179,7 +179,7 @@ def _known(scope: ReferenceScope | None) -> ReferenceScope:
 def _compare(luggage: bytes, buckets: int, bucket: int, pieces: Iterable[Keyed]) -> Iterator[tuple[bool, bytes]]:
     if bucket == buckets:
         return ((True, data) for _, data in pieces)
-    specification = _unpack(luggage).order.specification
+    specification = unpack(luggage).order.specification
     report = compare(
         (data for _, data in pieces),
         letters=_letters(specification),
@@ -189,7 +189,7 @@ def _compare(luggage: bytes, buckets: int, bucket: int, pieces: Iterable[Keyed])
     return iter([(False, msgspec.json.encode(report))])
 
 
-def _stores(specification: AuditSpecification) -> FileStores:
+def stores_of(specification: AuditSpecification) -> FileStores:
     return FileStores(specification.file_roots, stall_s=specification.bounds.stall_ms / 1000)
 
 
@@ -201,7 +201,7 @@ def _letters(specification: AuditSpecification) -> int | None:
 
 
 def _describe(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
-    order = _unpack(luggage).order
+    order = unpack(luggage).order
     config = resolved(order.client_config)
     specification = order.specification
     for data in packed:
@@ -211,6 +211,6 @@ def _describe(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
             ranges,
             deviations,
             open_reader=partial(reader, config, audit_id=specification.audit_id),
-            stores=_stores(specification),
+            stores=stores_of(specification),
         ):
             yield msgspec.json.encode(example)

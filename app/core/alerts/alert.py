@@ -64,8 +64,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cluster: the name in Fenceline. cause, confidence, alternatives: of a fencing event, with the id `fencing_event`.
     said_before: the cause in the alert before this one. topic: the journal that an observer reads.
     partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit with the finding;
-    lost, duplicated, unexpected: how many outputs. migration: the id of the migration that it stopped, or that has
-    ended. process: the pid on `host` of the affected process.
+    lost, duplicated, unexpected, different: how many outputs. migration: the id of the migration that it stopped, or
+    that has ended. process: the pid on `host` of the affected process.
     """
 
     kind: AlertKind
@@ -96,6 +96,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: int | None = None
     duplicated: int | None = None
     unexpected: int | None = None
+    different: int | None = None
     migration: str | None = None
     process: int | None = None
 

@@ -24,6 +24,9 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     spark_masters: masters as they are written, or patterns with `*` such as `spark://spark-*.example.org:7077`.
     file_roots: patterns of the roots that files may be written under; none: any. Executors have their own permissions,
         so the administrator may narrow this.
+    baseline_roots: patterns of the folders whose files a comparison may read; none: no files.
+    jdbc_urls: the URLs of databases that a comparison may read; none: no database.
+    jdbc_drivers: classes of JDBC drivers besides the known ones.
     python_transforms: whether authors may upload Python code at all.
     unisolated_validation: whether such a file is also validated if it cannot be isolated from the server.
     secret_paths: folders and files of the server that a file under validation must not see.
@@ -35,6 +38,9 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     spark_conf: frozenset[str] = frozenset()
     spark_masters: frozenset[str] = frozenset()
     file_roots: frozenset[str] = frozenset()
+    baseline_roots: frozenset[str] = frozenset()
+    jdbc_urls: frozenset[str] = frozenset()
+    jdbc_drivers: frozenset[str] = frozenset()
     python_transforms: bool = False
     unisolated_validation: bool = False
     secret_paths: frozenset[str] = frozenset()

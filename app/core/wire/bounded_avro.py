@@ -55,7 +55,7 @@ class BoundedContainer(io.RawIOBase):
         codec = cast(bytes, header["meta"].get(_CODEC, b"null")).decode("utf-8", "replace")
         inflate = _INFLATERS.get(codec)
         if inflate is None:
-            raise BlockError(f"its codec is {codec!r}; a file sink writes {', '.join(_INFLATERS)}")
+            raise BlockError(f"its codec is {codec[:80]!r}; only {', '.join(_INFLATERS)} are read")
         self._inflate = inflate
         head = io.BytesIO()
         _UNTYPED.schemaless_writer(head, _HEADER, {**header, "meta": {**header["meta"], _CODEC: b"null"}})

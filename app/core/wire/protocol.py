@@ -12,9 +12,11 @@ CURRENT = 1
 FILES = 2
 """The version of a specification with files (`definition.files`) and of the order to audit them, and of no other
 message."""
+COMPARISONS = 3
+"""The version of an order to compare with another system's output, and of no other message."""
 DATAFRAMES = 4
 """The version of a specification with a query of DataFrames, and of no other message."""
-SUPPORTED = frozenset({1, FILES, DATAFRAMES})
+SUPPORTED = frozenset({1, FILES, COMPARISONS, DATAFRAMES})
 """There is no version 0; the version before the current one is listed here once there is one."""
 
 

@@ -58,6 +58,7 @@ _ORDER = (
     "migrate",
     "drill",
     "audit",
+    "compare",
     "audits",
     "mappings",
     "files",

@@ -22,7 +22,7 @@ from app.kit.web.dependencies import Uow
 from app.products.audits import schemas as schemas
 from app.products.audits.audit import Audit
 from app.products.audits.plan import AuditPlan
-from app.products.audits.schemas import AuditGiven, AuditPlanGiven
+from app.products.audits.schemas import AuditGiven, AuditPlanGiven, ComparisonGiven, ComparisonPlanGiven
 from app.products.audits.service import asking, planning
 from app.products.audits.service.asking import Wish
 
@@ -52,6 +52,47 @@ async def start_audit(
             tolerance_s=body.tolerance_s,
         )
         return await asking.ask_audit(uow, pipeline=name, wish=wish, by=by, why=body.why, now=wiring.clock.now())
+
+    answer = await once.do(act, status=201)
+    await uow.commit()
+    return answer
+
+
+@router.post(
+    "/pipelines/{name}/comparisons", status_code=201, response_model=Shown[Audit], responses=refusals(404, 409, 413)
+)
+async def start_comparison(
+    name: NameInPath,
+    body: ComparisonGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.START_AUDIT)],
+) -> Response:
+    """Request a comparison of outputs with those of another system. It is an audit, and is listed and stopped as one.
+
+    Another baseline than the plan's requires the role author.
+    """
+
+    async def act() -> Audit:
+        wish = Wish(
+            window=body.window,
+            is_comparison=True,
+            comparison=body.comparison,
+            id_place=body.id_place,
+            source_id_place=body.source_id_place,
+            padding_s=body.padding_s,
+            tolerance_s=body.tolerance_s,
+        )
+        return await asking.ask_audit(
+            uow,
+            pipeline=name,
+            wish=wish,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
+            allowed=wiring.allowed_options,
+        )
 
     answer = await once.do(act, status=201)
     await uow.commit()
@@ -151,4 +192,50 @@ async def remove_audit_plan(
 ) -> None:
     """Remove the audit plan; existing audits are kept."""
     await planning.remove_plan(uow, pipeline=name, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()
+
+
+@router.get("/pipelines/{name}/comparison-plan", responses=refusals(404))
+async def get_comparison_plan(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[AuditPlan]:
+    """Return the pipeline's comparison plan: the other system's output, the id of records, and the schedule."""
+    return await planning.get_plan(uow, name, of_comparisons=True)
+
+
+@router.put("/pipelines/{name}/comparison-plan", responses=refusals(404, 413))
+async def change_comparison_plan(
+    name: NameInPath,
+    body: ComparisonPlanGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
+) -> Shown[AuditPlan]:
+    """Create or change the pipeline's comparison plan."""
+    plan = await planning.change_plan(
+        uow,
+        pipeline=name,
+        id_place=body.id_place,
+        source_id_place=body.source_id_place,
+        padding_s=body.padding_s,
+        every_s=body.every_s,
+        tolerance_s=body.tolerance_s,
+        by=by,
+        why=body.why,
+        now=wiring.clock.now(),
+        comparison=body.comparison,
+        allowed=wiring.allowed_options,
+    )
+    await uow.commit()
+    return plan
+
+
+@router.delete("/pipelines/{name}/comparison-plan", status_code=204, responses=refusals(404))
+async def remove_comparison_plan(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Remove the comparison plan; existing comparisons are kept."""
+    await planning.remove_plan(uow, pipeline=name, by=by, why=why, now=wiring.clock.now(), of_comparisons=True)
     await uow.commit()

@@ -22,6 +22,7 @@ import msgspec
 
 from app.kit.errors import IllegalTransitionError
 from app.kit.storable import moment_of_ms
+from app.products.audits.comparison import Comparison
 from app.products.audits.result import AuditResult, AuditVerdict, verdict
 from app.products.audits.specification import IdPlace, TimeWindow, Window
 
@@ -75,7 +76,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     is_scheduled: requested by the pipeline's plan, not by a user.
     wait_until: it is skipped if the pipeline has not passed the window by then.
     reason: the reason why it waits, was skipped, has failed or was stopped.
-    id_place, source_id_place: place of the id in outputs, and in inputs if that differs.
+    id_place, source_id_place: place of the id in outputs, and in inputs or in the baseline if that differs.
+    comparison: what a comparison compares with; None: an audit, which compares with the pipeline's input.
     host, jvm_pid, python_pid, process_started_at, log_path, application_id: of its driver, once started.
     stops_as: the state after STOPPING, STOPPED or FAILED; None without a stop.
     result: only with DONE.
@@ -95,6 +97,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     source_id_place: IdPlace | None
     padding_s: int
     wait_until: datetime
+    comparison: Comparison | None = None
     reason: str | None = None
     host: str | None = None
     jvm_pid: int | None = None
@@ -132,24 +135,33 @@ def moved(audit: Audit, to: AuditState, *, now: datetime, reason: str | None = N
     return msgspec.structs.replace(audit, state=to, since=now, reason=reason, ended_at=now if to in ENDED else None)
 
 
+_TOLD = ("expected", "lost", "duplicated", "unexpected", "late", "dangling")
 COUNTED = (
-    *(f"audits_{end}" for end in (*AuditVerdict, *sorted(ENDED - {_S.DONE}))),
-    *(f"outputs_{finding}" for finding in ("expected", "lost", "duplicated", "unexpected", "late", "dangling")),
+    *(f"{noun}_{end}" for noun in ("audits", "comparisons") for end in (*AuditVerdict, *sorted(ENDED - {_S.DONE}))),
+    *(f"outputs_{finding}" for finding in _TOLD),
+    *(f"compared_{finding}" for finding in (*_TOLD, "different")),
 )
-"""The names of a pipeline's counters: its audits by verdict or end, and outputs by finding."""
+"""The names of a pipeline's counters: its audits and comparisons by verdict or end, and outputs by finding."""
 
 
 def counted(audit: Audit) -> dict[str, int]:
     """Return the counts that an ended audit adds to its pipeline's counters: end or verdict, outputs by finding."""
-    counts = {f"audits_{audit.verdict or audit.state}": 1}
+    counts = {f"{counter_of(audit)}_{audit.verdict or audit.state}": 1}
     if audit.result is not None:
-        found = audit.result.counts
+        found, noun = audit.result.counts, "outputs" if audit.comparison is None else "compared"
         counts |= {
-            "outputs_expected": found.expected,
-            "outputs_lost": found.lost.records,
-            "outputs_duplicated": found.duplicated.records,
-            "outputs_unexpected": found.unexpected.records,
-            "outputs_late": found.late.records,
-            "outputs_dangling": found.dangling.records,
+            f"{noun}_expected": found.expected,
+            f"{noun}_lost": found.lost.records,
+            f"{noun}_duplicated": found.duplicated.records,
+            f"{noun}_unexpected": found.unexpected.records,
+            f"{noun}_late": found.late.records,
+            f"{noun}_dangling": found.dangling.records,
         }
+        if audit.comparison is not None:
+            counts["compared_different"] = found.different.records
     return counts
+
+
+def counter_of(audit: Audit) -> str:
+    """Return the counter of its ends."""
+    return "audits" if audit.comparison is None else "comparisons"

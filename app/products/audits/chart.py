@@ -17,8 +17,12 @@ _AUDIT_LINES = (
 
 
 def audits_chart_of(audits: Sequence[Audit]) -> str | None:
-    """Return the expected outputs of each time window, at its end; windows without a result stay empty."""
-    spans = {audit.span[1]: audit for audit in reversed(audits) if audit.span is not None and audit.has_ended}
+    """Return the expected outputs of each audited window, at its end; windows without a result stay empty."""
+    spans = {
+        audit.span[1]: audit
+        for audit in reversed(audits)
+        if audit.span is not None and audit.has_ended and audit.comparison is None
+    }
     ends = sorted(spans)
     results = [spans[end].result for end in ends]
     if sum(result is not None for result in results) < 2:
@@ -32,4 +36,5 @@ def audits_chart_of(audits: Sequence[Audit]) -> str | None:
 
 
 def _wrong(counts: AuditCounts) -> int:
-    return counts.lost.records + counts.duplicated.records + counts.unexpected.records + counts.dangling.records
+    proof = (counts.lost, counts.duplicated, counts.unexpected, counts.different, counts.dangling)
+    return sum(tally.records for tally in proof)

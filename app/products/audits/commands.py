@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 COMMANDS = {
-    "audit": "app.products.audits.cli:audit",
-    "audits": "app.products.audits.cli:app",
+    "audit": "app.products.audits.cli.audits:audit",
+    "compare": "app.products.audits.cli.comparisons:compare",
+    "audits": "app.products.audits.cli.audits:app",
 }

@@ -43,14 +43,17 @@ def revision_to_judge_by(in_force: InForce, *, current: int) -> int:
     return in_force.revisions[0]
 
 
-def doubts_of(window: Window, in_force: InForce, *, judged_by: Revision, others: Sequence[Revision]) -> tuple[Gap, ...]:
+def doubts_of(
+    window: Window, in_force: InForce, *, judged_by: Revision, others: Sequence[Revision], is_comparison: bool = False
+) -> tuple[Gap, ...]:
     """Return the gaps that the revisions in force cause.
 
-    others: the other revisions in force.
+    others: the other revisions in force. is_comparison: then the place of outputs matters, and no transform.
     """
     doubts: list[Gap] = []
     definition = judged_by.definition
-    different = sorted(one.number for one in others if _expects(one) != _expects(judged_by))
+    facts = _writes_to if is_comparison else _expects
+    different = sorted(one.number for one in others if facts(one) != facts(judged_by))
     if different:
         named = ", ".join(f"revision {number}" for number in different)
         doubts.append(
@@ -93,6 +96,10 @@ def _expects(revision: Revision) -> tuple[object, ...]:
         definition.errors.dead_letter_topic,
         None if definition.files is None else _asks_of_records(definition.files),
     )
+
+
+def _writes_to(revision: Revision) -> tuple[object, ...]:
+    return revision.definition.sink_topic, revision.definition.files is None
 
 
 def _asks_of_records(files: FileSink) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ import logging
 import re
 import shutil
 import signal
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,8 +49,9 @@ class SubmitAuditLauncher:
 
     of = "audits"
 
-    def __init__(self, spark_submit: SparkSubmit, *, state_dir: Path) -> None:
+    def __init__(self, spark_submit: SparkSubmit, *, state_dir: Path, jdbc_driver_jars: Sequence[str] = ()) -> None:
         self._spark_submit = spark_submit
+        self._jdbc_driver_jars = jdbc_driver_jars
         self._folder = state_dir / "audits"
 
     async def submit(self, order: wire.AuditOrder) -> Submitted:
@@ -76,6 +78,7 @@ class SubmitAuditLauncher:
             python=self._spark_submit.worker_python,
             driver_python=self._spark_submit.python,
             local_dir=str(files.local_dir),
+            jdbc_driver_jars=self._jdbc_driver_jars,
         )
         argv = self._spark_submit.argv(
             submission,

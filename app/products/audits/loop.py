@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from app.core.allow_lists.options import AllowedOptions
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
@@ -30,9 +31,10 @@ from app.products.audits.decision import (
     decide,
 )
 from app.products.audits.passing import NotPassed
-from app.products.audits.plan import due_windows
+from app.products.audits.plan import AuditPlan, due_windows
 from app.products.audits.ports import AuditLauncher
 from app.products.audits.service import carrying_out, planning
+from app.products.audits.service.asking import NOTHING_MORE
 from app.products.audits.service.passing import why_not_passed
 from app.products.audits.store import AuditPlanStore, AuditStore
 from app.products.audits.wire import AuditEnd, AuditOutcome
@@ -50,6 +52,7 @@ class Auditor:
         host: this host's name, as in submissions of the launcher.
         cores: number of concurrent tasks of an audit.
         version: the version of this Fenceline, for orders.
+        allowed: what a comparison may read, by the administrator's settings.
         server_urls: returns the addresses of this server and its peers for drivers, at each submission.
     """
 
@@ -66,6 +69,7 @@ class Auditor:
         cores: int,
         version: str,
         server_urls: Callable[[], Sequence[str]],
+        allowed: AllowedOptions = NOTHING_MORE,
         timing: AuditTiming | None = None,
         look_again_after: timedelta = LOOK_AGAIN_AFTER,
         period_s: float = 1.0,
@@ -78,6 +82,7 @@ class Auditor:
         self._cores = cores
         self._version = version
         self._server_urls = server_urls
+        self._allowed = allowed
         self._timing = timing or AuditTiming()
         self._look_again_after = look_again_after
         self.period_s = period_s
@@ -96,9 +101,10 @@ class Auditor:
         busy = {audit.pipeline for audit in living}
         now = self._clock.now()
         self._listening_since = self._listening_since or now
-        for plan in plans:
+        # The older window first, so that a plan with short windows does not keep the pipeline's other one waiting.
+        for plan in sorted(plans, key=lambda plan: plan.decided_until):
             if plan.pipeline not in busy and due_windows(plan, now=now) is not None:
-                await self._take_due_window(plan.pipeline)
+                await self._take_due_window(plan)
         self._asked_at = {audit.id: at for audit in living if (at := self._asked_at.get(audit.id)) is not None}
         bug: Exception | None = None
         for audit in living:
@@ -119,10 +125,17 @@ class Auditor:
         if bug is not None:
             raise bug
 
-    async def _take_due_window(self, pipeline: str) -> None:
+    async def _take_due_window(self, plan: AuditPlan) -> None:
+        pipeline = plan.pipeline
         try:
             async with self._unit_of_work() as uow:
-                await planning.take_due_window(uow, pipeline=pipeline, now=self._clock.now())
+                await planning.take_due_window(
+                    uow,
+                    pipeline=pipeline,
+                    now=self._clock.now(),
+                    of_comparisons=plan.comparison is not None,
+                    allowed=self._allowed,
+                )
                 await uow.commit()
         except (ConflictError, NotFoundError) as error:
             log.info("the plan of %s changed during the turn: %s", pipeline, error)

@@ -30,6 +30,18 @@ def _write(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]],
         "audits": Counter(
             "fenceline_audits", "Audits that have ended, by verdict or end", ["pipeline", "end"], registry=registry
         ),
+        "comparisons": Counter(
+            "fenceline_comparisons",
+            "Comparisons with another system that have ended, by verdict or end",
+            ["pipeline", "end"],
+            registry=registry,
+        ),
+        "compared": Counter(
+            "fenceline_compared_outputs",
+            "Records of the other system's output, and outputs that comparisons found to be wrong",
+            ["pipeline", "finding"],
+            registry=registry,
+        ),
         "outputs": Counter(
             "fenceline_audited_outputs",
             "Outputs that audits found, or missed",
@@ -42,12 +54,19 @@ def _write(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]],
         for what in COUNTED:
             kind, _, word = what.partition("_")
             counters[kind].labels(pipeline, word).inc(max(0, of_pipeline.get(what, 0)))
-    shown = Gauge(
+    of_audits = Gauge(
         "fenceline_audit_shown_until_timestamp_seconds",
         "The end of the newest window of which an audit by plan has shown that every output is there, once",
         ["pipeline"],
         registry=registry,
     )
+    of_comparisons = Gauge(
+        "fenceline_comparison_shown_until_timestamp_seconds",
+        "The end of the newest window of which a comparison by plan has shown that both systems wrote the same",
+        ["pipeline"],
+        registry=registry,
+    )
     for plan in plans:
+        shown = of_audits if plan.comparison is None else of_comparisons
         # Without a number for "nothing yet" an alert would not see it.
         shown.labels(plan.pipeline).set((plan.shown_until or plan.changed_at).timestamp())

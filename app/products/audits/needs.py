@@ -12,7 +12,7 @@ def broken_audit_need(pipeline: str, audits: int) -> Need:
         pipeline=pipeline,
         run_id=None,
         severity=NeedSeverity.WRONG,
-        sentence=f"{many} proven outputs lost, duplicated or unexpected",
+        sentence=f"{many} proven outputs lost, duplicated, unexpected or different",
         next_step="see its audits for the records with topic, partition and offset",
         explained="audits",
     )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import Viewer, may
+from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
 from app.kit import access
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, InvalidError, Problem
-from app.kit.moments import WordsError, moment_of, span_of, span_text
+from app.kit.moments import WordsError, moment_of, span_text
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
@@ -23,13 +24,14 @@ from app.kit.web.pages.form_errors import by_field, problems_of
 from app.kit.web.pages.paging import After, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.products.audits.chart import audits_chart_of
+from app.products.audits.comparison import baseline_words
+from app.products.audits.comparison_form import FIELDS, OF_PROBLEMS, place_of, seconds_of, texts_of, typed
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, next_due_at, time_window
 from app.products.audits.service import asking, planning
 from app.products.audits.service.asking import Wish
-from app.products.audits.specification import IdPlace
-from app.products.audits.store import AuditPlanStore
+from app.products.audits.store import AuditPlanStore, AuditStore
 from app.products.audits.telling import audit_sentence, figure
-from app.products.audits.words import id_place_of, id_place_text, id_place_words, window_words
+from app.products.audits.words import id_place_text, id_place_words, window_words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Words = Annotated[str, Form(max_length=1000)]
@@ -54,6 +56,8 @@ def looking_at_all(
         del principal, now
         found = await asking.list_audits(uow, pipeline=name, after=after, limit=_PAGE)
         plan = await uow.of(AuditPlanStore).find(name)
+        comparison_plan = await uow.of(AuditPlanStore).find(name, of_comparisons=True)
+        newest = await uow.of(AuditStore).newest_comparison(name)
         context = {
             "name": name,
             "audits": found.items,
@@ -62,6 +66,9 @@ def looking_at_all(
             "pages": links_of(found.next_cursor, partial(screen.url_of, "pipelines", name, "audits")),
             "plan": plan,
             "next_due_at": None if plan is None else next_due_at(plan),
+            "comparison_plan": comparison_plan,
+            "comparison_due_at": None if comparison_plan is None else next_due_at(comparison_plan),
+            "newest_comparison": newest,
             "values": {**_defaults(plan), **(values or {})},
             "problems": problems or {},
             "is_plan_typed": "plan_id_place" in (values or {}),
@@ -69,6 +76,25 @@ def looking_at_all(
         }
         concerns = frozenset({f"pipeline:{name}", *(f"audit:{audit.id}" for audit in found.items)})
         return Screen(template="audits/list", title=f"Audits of {name}", context=context, concerns=concerns)
+
+    return look
+
+
+def looking_at_form(name: str, values: Mapping[str, str] | None = None, problems: Problems | None = None) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal, now
+        await uow.of(PipelineStore).get(name)
+        plan = await uow.of(AuditPlanStore).find(name, of_comparisons=True)
+        context = {
+            "name": name,
+            "plan": plan,
+            "next_due_at": None if plan is None else next_due_at(plan),
+            "values": {**texts_of(plan), **(values or {})},
+            "problems": problems or {},
+            **_WORDS,
+        }
+        concerns = frozenset({f"pipeline:{name}"})
+        return Screen(template="audits/compare", title=f"Comparison of {name}", context=context, concerns=concerns)
 
     return look
 
@@ -93,6 +119,7 @@ _WORDS = {
     "figure": figure,
     "window_words": window_words,
     "id_place_words": id_place_words,
+    "baseline_words": baseline_words,
     "span_text": span_text,
 }
 
@@ -120,8 +147,8 @@ async def ask(
     try:
         wish = Wish(
             window=time_window(_moment(begin, "window.start", now), _moment(end, "window.end", now)),
-            id_place=_place(id_place, "id_place") if id_place.strip() else None,
-            padding_s=_seconds(padding, "padding_s") if padding.strip() else None,
+            id_place=place_of(id_place, "id_place") if id_place.strip() else None,
+            padding_s=seconds_of(padding, "padding_s") if padding.strip() else None,
         )
         audit = await asking.ask_audit(uow, pipeline=name, wish=wish, by=by, why=why or None, now=now)
         await uow.commit()
@@ -149,11 +176,11 @@ async def plan(
         await planning.change_plan(
             uow,
             pipeline=name,
-            id_place=_place(id_place, "id_place"),
-            source_id_place=_place(source_id_place, "source_id_place") if source_id_place.strip() else None,
-            padding_s=_seconds(padding, "padding_s"),
-            every_s=_seconds(every, "every_s") if every.strip() else None,
-            tolerance_s=_seconds(tolerance, "tolerance_s"),
+            id_place=place_of(id_place, "id_place"),
+            source_id_place=place_of(source_id_place, "source_id_place") if source_id_place.strip() else None,
+            padding_s=seconds_of(padding, "padding_s"),
+            every_s=seconds_of(every, "every_s") if every.strip() else None,
+            tolerance_s=seconds_of(tolerance, "tolerance_s"),
             by=by,
             why=why or None,
             now=wiring.clock.now(),
@@ -169,6 +196,66 @@ async def plan(
         }
         return await _again(request, wiring, by, name, values, error, fields=_OF_PLAN)
     return screen.see("pipelines", name, "audits", said="audit-planned")
+
+
+@router.get("/pipelines/{name}/audits/compare")
+@router.get("/pipelines/{name}/audits/compare/stream")
+async def show_form(
+    request: Request, wiring: WiringDep, by: Annotated[Principal, may(Verb.START_AUDIT)], name: str
+) -> Response:
+    return await screen.live(request, wiring, by, looking_at_form(name))
+
+
+@router.post("/pipelines/{name}/audits/compare")
+async def compare(
+    request: Request, wiring: WiringDep, uow: Uow, by: Annotated[Principal, may(Verb.START_AUDIT)], name: str
+) -> Response:
+    form = await request.form()
+    texts = {field: str(form.get(field, ""))[:_LONGEST_TEXT] for field in FIELDS}
+    now, why = wiring.clock.now(), texts["why"].strip() or None
+    try:
+        given = typed(texts)
+        if form.get("act") == "plan":
+            await planning.change_plan(
+                uow,
+                pipeline=name,
+                id_place=given.id_place,
+                source_id_place=given.source_id_place,
+                padding_s=given.padding_s,
+                every_s=given.every_s,
+                tolerance_s=given.tolerance_s,
+                by=by,
+                why=why,
+                now=now,
+                comparison=given.comparison,
+                allowed=wiring.allowed_options,
+            )
+            await uow.commit()
+            return screen.see("pipelines", name, "audits", said="comparison-planned")
+        wish = Wish(
+            window=time_window(_moment(texts["from"], "window.start", now), _moment(texts["to"], "window.end", now)),
+            is_comparison=True,
+            comparison=given.comparison,
+            id_place=given.id_place,
+            source_id_place=given.source_id_place,
+            padding_s=given.padding_s,
+            tolerance_s=given.tolerance_s,
+        )
+        audit = await asking.ask_audit(
+            uow, pipeline=name, wish=wish, by=by, why=why, now=now, allowed=wiring.allowed_options
+        )
+        await uow.commit()
+    except FencelineError as error:
+        problems = _at_fields(error, OF_PROBLEMS)
+        look = looking_at_form(name, texts, problems)
+        refused = error if "" in problems else InvalidError("nothing was changed: correct the marked fields")
+        return await screen.page(
+            request, wiring, by, look, refused=refused, at=("pipelines", name, "audits", "compare")
+        )
+    return screen.see("audits", audit.id, said="audit-asked")
+
+
+_LONGEST_TEXT = 4_000
 
 
 @router.get("/audits/{audit_id}")
@@ -213,11 +300,18 @@ async def _again(
     fields: Mapping[str, str],
 ) -> Response:
     """Render the forms again with the input and its problems."""
-    found = by_field(problems_of(error), fields=tuple(fields))
-    problems = {fields.get(field, ""): of_field for field, of_field in found.items()}
+    problems = _at_fields(error, fields)
     look = looking_at_all(name, None, values, problems)
     refused = error if "" in problems else InvalidError("nothing was changed: correct the marked fields")
     return await screen.page(request, wiring, by, look, refused=refused, at=("pipelines", name, "audits"))
+
+
+def _at_fields(error: FencelineError, fields: Mapping[str, str]) -> dict[str, list[Problem]]:
+    """Return the problems by form field; `` has those of no field."""
+    found: dict[str, list[Problem]] = {}
+    for field, of_field in by_field(problems_of(error), fields=tuple(fields)).items():
+        found.setdefault(fields.get(field, ""), []).extend(of_field)
+    return found
 
 
 def _defaults(plan: AuditPlan | None) -> dict[str, str]:
@@ -238,22 +332,8 @@ def _defaults(plan: AuditPlan | None) -> dict[str, str]:
     }
 
 
-def _place(text: str, field: str) -> IdPlace:
-    try:
-        return id_place_of(text)
-    except WordsError as error:
-        raise InvalidError(str(error), field=field) from error
-
-
 def _moment(text: str, field: str, now: datetime) -> datetime:
     try:
         return moment_of(text, now=now)
-    except WordsError as error:
-        raise InvalidError(str(error), field=field) from error
-
-
-def _seconds(text: str, field: str) -> int:
-    try:
-        return int(span_of(text.strip()) / timedelta(seconds=1))
     except WordsError as error:
         raise InvalidError(str(error), field=field) from error

@@ -8,6 +8,7 @@ import msgspec
 
 from app.kit.errors import Problem
 from app.kit.storable import moment_of_ms
+from app.products.audits.comparison import Comparison
 from app.products.audits.specification import Everything, IdPlace, OffsetWindow, TimeWindow, Window
 
 DEFAULT_EVERY_S = 3_600
@@ -21,9 +22,10 @@ _EVERY_S = range(60, 7 * 86_400 + 1)
 
 
 class AuditPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults and the schedule of one pipeline's audits.
+    """The defaults and the schedule of one pipeline's audits, or of its comparisons.
 
-    id_place, source_id_place: place of the id in outputs, and in inputs if that differs.
+    id_place, source_id_place: place of the id in outputs, and in inputs or in the baseline if that differs.
+    comparison: what a plan for comparisons compares with; None: it is a plan for audits.
     padding_s: time outside the window in which an output is late, not lost.
     every_s: length of the scheduled windows; None without a schedule.
     tolerance_s: time that an audit waits for the pipeline to pass its window, before it is skipped.
@@ -41,6 +43,7 @@ class AuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     shown_until: datetime | None = None
     changed_at: datetime
     changed_by: str
+    comparison: Comparison | None = None
 
 
 class DueWindows(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from datetime import timedelta
 from app.products.audits import schemas  # first: it declares what the routes show
 
 # isort: split
+from app.core.allow_lists.options import AllowedOptions
 from app.core.asked_audits import AskedAudits
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.edges.spark.spark_submit import SparkSubmit
@@ -24,7 +25,10 @@ __all__ = ["AUDITS", "schemas"]
 
 
 def _launcher(server: ServerParts) -> SubmitAuditLauncher:
-    return SubmitAuditLauncher(server.part(SparkSubmit), state_dir=server.settings.state_dir)
+    settings = server.settings
+    return SubmitAuditLauncher(
+        server.part(SparkSubmit), state_dir=settings.state_dir, jdbc_driver_jars=settings.jdbc_driver_jars
+    )
 
 
 def _loops(server: ServerParts) -> tuple[Loop, ...]:
@@ -38,6 +42,11 @@ def _loops(server: ServerParts) -> tuple[Loop, ...]:
         cores=settings.audit_cores,
         version=server.version,
         server_urls=lambda: server.workers_urls,
+        allowed=AllowedOptions(
+            baseline_roots=frozenset(settings.allowed_baseline_roots),
+            jdbc_urls=frozenset(settings.allowed_jdbc_urls),
+            jdbc_drivers=frozenset(settings.allowed_jdbc_drivers),
+        ),
         timing=AuditTiming(longest=timedelta(minutes=settings.audit_longest_minutes)),
     )
     return (auditor,)
@@ -59,6 +68,7 @@ AUDITS = Product(
     sentences={
         "audit-asked": "Requested. It begins as soon as the pipeline has passed the window.",
         "audit-planned": "Saved. Windows are audited as they end.",
+        "comparison-planned": "Saved. Windows are compared as they end.",
         "audit-stopped": "Stopping. The window has no verdict.",
     },
     worker_routes={

@@ -18,6 +18,10 @@ class IdFinding(StrEnum):
     UNREADABLE_INPUT, UNREADABLE_OUTPUT: a record without an id, each counted once. A record among references that is no
     reference is an UNREADABLE_OUTPUT.
     DANGLING: a committed reference to a file that is missing or differs, each counted once.
+
+    In a comparison the records of the baseline are the expected outputs, and two more findings are possible.
+    DIFFERENT: an id on both sides whose fields differ. DUPLICATED_IN_BASELINE: the baseline has an equal record more
+    often than the output. This proves nothing: the other system may have repeated it, or the pipeline lost one of two.
     """
 
     LOST = "lost"
@@ -29,6 +33,8 @@ class IdFinding(StrEnum):
     UNREADABLE_INPUT = "unreadable_input"
     UNREADABLE_OUTPUT = "unreadable_output"
     DANGLING = "dangling"
+    DIFFERENT = "different"
+    DUPLICATED_IN_BASELINE = "duplicated_in_baseline"
 
 
 class AuditSide(StrEnum):
@@ -58,6 +64,7 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     unreadable_input: expected outputs without an id. unreadable_output: outputs without an id.
     files: verified and read files; None if outputs are records of the sink topics.
     dangling: dangling references, and the records that their files should have. These also count as lost.
+    different, duplicated_in_baseline: in comparisons only.
     """
 
     inputs: int = 0
@@ -81,6 +88,8 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     unexplained: FindingTally = FindingTally()
     files: int | None = None
     dangling: FindingTally = FindingTally()
+    different: FindingTally = FindingTally()
+    duplicated_in_baseline: FindingTally = FindingTally()
 
 
 class RecordPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,12 +105,29 @@ class RecordPlace(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
 
 
+class FieldValues(msgspec.Struct, frozen=True, kw_only=True):
+    """A field's values on both sides, as shortened JSON; None: the field is missing."""
+
+    field: str
+    baseline: str | None
+    output: str | None
+
+
+class FieldTally(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of different records in which this field differs."""
+
+    field: str
+    records: int
+
+
 class Example(msgspec.Struct, frozen=True, kw_only=True):
     """One id with a finding.
 
     id: its text, shortened; None without an id, or if its record was deleted meanwhile. topic: the sink.
     expected, found: outputs, including the padding. inputs, outputs: their first records by partition and offset.
     why: the difference of a dangling reference's file.
+    values: in a comparison, the values of the fields that differ, or of the only record.
+    baseline_file: in a comparison with files, the file of the baseline's record.
     """
 
     finding: IdFinding
@@ -112,6 +138,8 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[RecordPlace, ...] = ()
     outputs: tuple[RecordPlace, ...] = ()
     why: str | None = None
+    values: tuple[FieldValues, ...] = ()
+    baseline_file: str | None = None
 
 
 class PartitionTally(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +185,7 @@ class GapReason(StrEnum):
     BEGINS: a source topic begins in the range that was read, and may have been recreated there.
     TIME_OF_WRITING: an output's timestamp is unrelated to that of its input.
     TYPES_REFUSED: a file refused records for conflicting types, and they are stored nowhere.
+    NO_FIELD: no record has a field that should be compared.
     """
 
     DELETED = "deleted"
@@ -170,6 +199,7 @@ class GapReason(StrEnum):
     BEGINS = "begins"
     TIME_OF_WRITING = "time_of_writing"
     TYPES_REFUSED = "types_refused"
+    NO_FIELD = "no_field"
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +225,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a complete audit. An audit that failed has an error instead.
 
     counts are exact; examples and ranges are in order. duration_ms: from the first request to the last comparison.
+    baseline: the other side of a comparison in words; None for other audits. fields: those that differ, most first.
     """
 
     audit_id: str
@@ -206,10 +237,12 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     started_at_ms: int
     duration_ms: int
     versions: AuditVersions
+    baseline: str | None = None
+    fields: tuple[FieldTally, ...] = ()
 
 
 class AuditVerdict(StrEnum):
-    """BROKEN: an id is proven lost, duplicated or unexpected, or a committed reference dangles.
+    """BROKEN: an id is proven lost, duplicated, unexpected or different, or a committed reference dangles.
 
     NOT_SHOWN: no violation is proven, but not all could be read. EMPTY: the window has no records.
     CLEAN: every expected output exists once.
@@ -224,9 +257,12 @@ class AuditVerdict(StrEnum):
 def verdict(result: AuditResult) -> AuditVerdict:
     """Return the verdict that the counts and gaps prove."""
     counts = result.counts
-    if counts.lost.ids or counts.duplicated.ids or counts.unexpected.ids or counts.dangling.ids:
+    proof = (counts.lost, counts.duplicated, counts.unexpected, counts.different, counts.dangling)
+    if any(tally.ids for tally in proof):
         return AuditVerdict.BROKEN
     unclear = counts.unreadable_input + counts.unreadable_output + counts.elsewhere + counts.stopping
+    # The other system wrote the record twice, or the pipeline lost one of two.
+    unclear += counts.duplicated_in_baseline.records
     if result.gaps or unclear:
         return AuditVerdict.NOT_SHOWN
     return AuditVerdict.CLEAN if counts.inputs or counts.outputs else AuditVerdict.EMPTY
@@ -241,11 +277,12 @@ def possible(result: AuditResult) -> AuditResult:
         result,
         counts=_possible(result.counts),
         partitions=tuple(_possible(one) for one in result.partitions),
+        fields=tuple(_possible(one) for one in result.fields),
         duration_ms=max(0, result.duration_ms),
     )
 
 
-_Counts = TypeVar("_Counts", AuditCounts, FindingTally, PartitionTally)
+_Counts = TypeVar("_Counts", AuditCounts, FindingTally, PartitionTally, FieldTally)
 
 
 def _possible(counts: _Counts) -> _Counts:

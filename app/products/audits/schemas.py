@@ -15,8 +15,10 @@ from app.kit.web.api.shown import Shown, made, model_of, shows
 from app.kit.web.api.taken import Taken, takes, takes_by_hand
 from app.kit.web.api.words import Moment, Why
 from app.products.audits import audit as domain_audit
+from app.products.audits import comparison as domain_comparison
 from app.products.audits import plan as domain_plan
 from app.products.audits import result, specification
+from app.products.audits.comparison import MAX_FIELDS
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, next_due_at, time_window
 from app.products.audits.result import AuditResult, AuditVerdict
 from app.products.audits.telling import audit_sentence
@@ -77,6 +79,51 @@ class OffsetWindow:
     ranges: Annotated[list[OffsetRange], Field(min_length=1, max_length=10_000)]
 
 
+@takes(domain_comparison.TopicBaseline)
+class TopicBaseline:
+    """The records of a topic on the pipeline's cluster."""
+
+    topic: TopicName
+
+
+@takes(domain_comparison.FilesBaseline)
+class FilesBaseline:
+    """All files below a folder."""
+
+    location: Annotated[str, Field(max_length=400, description="`file:///data/old`, or `s3://bucket/prefix`.")]
+
+
+@takes(domain_comparison.TableBaseline)
+class TableBaseline:
+    """A table or view, read by JDBC. user, password: references to secrets (`env:…`, `file:…`)."""
+
+    url: Annotated[str, Field(max_length=1000, description="A JDBC URL that the administrator allows.")]
+    table: Annotated[str, Field(min_length=1, max_length=200)]
+    user: Annotated[str, Field(max_length=200)] | None
+    password: Annotated[str, Field(max_length=200)] | None
+    driver: Annotated[str, Field(max_length=200, description="The class of the JDBC driver.")] | None
+
+
+Path = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+@takes(domain_comparison.Comparison)
+class Comparison:
+    """The output of another system for the same input, and the rules by which records are equal.
+
+    time_field, baseline_time_field: the field with a record's time; null: its timestamp in Kafka.
+    """
+
+    output_topic: TopicName | None
+    time_field: Path | None
+    baseline_time_field: Path | None
+    fields: Annotated[
+        list[Path], Field(max_length=MAX_FIELDS, description="The compared fields; none: all fields of both sides.")
+    ]
+    ignored_fields: Annotated[list[Path], Field(max_length=MAX_FIELDS, description="Fields that are not compared.")]
+    tolerance: Annotated[float, Field(ge=0, description="Largest difference of two equal numbers.")]
+
+
 @takes(specification.Everything)
 class Everything:
     """All records of the topics."""
@@ -101,6 +148,15 @@ class AuditGiven(Body):
     why: Why = None
 
 
+class ComparisonGiven(AuditGiven):
+    """A requested comparison. Omitted fields come from the pipeline's comparison plan, else from the defaults.
+
+    source_id_place: place of the id in the baseline, if it differs from outputs.
+    """
+
+    comparison: Taken[domain_comparison.Comparison] | None = None
+
+
 class AuditPlanGiven(Body):
     """An audit plan. every_s: length of the scheduled windows; null: on request only."""
 
@@ -112,10 +168,17 @@ class AuditPlanGiven(Body):
     why: Why = None
 
 
-@shows(domain_plan.AuditPlan)
-class AuditPlan:
-    """decided_until: start of the next window. next_due_at: earliest time of its audit.
+class ComparisonPlanGiven(AuditPlanGiven):
+    """A comparison plan. every_s: length of the scheduled windows; null: on request only."""
 
+    comparison: Taken[domain_comparison.Comparison]
+
+
+@shows(domain_plan.AuditPlan, optional=("comparison",))
+class AuditPlan:
+    """A plan for audits, or for comparisons if `comparison` is set.
+
+    decided_until: start of the next window. next_due_at: earliest time of its audit.
     shown_until: end of the plan's newest clean window.
     """
 
@@ -127,7 +190,7 @@ class Tally:
     """Number of ids, and number of their outputs."""
 
 
-@shows(result.AuditCounts, optional=("files", "dangling"))
+@shows(result.AuditCounts, optional=("files", "dangling", "different", "duplicated_in_baseline"))
 class AuditCounts:
     """Counts of the window.
 
@@ -139,6 +202,8 @@ class AuditCounts:
     missing and unexplained prove nothing, since not all could be read or judged.
     files: verified and read files, if outputs are records of files.
     dangling: references to files that are missing or differ, and the records that these files should have.
+    In a comparison, expected are the records of the baseline, and unexpected are in the output only.
+    different: ids on both sides with other fields. duplicated_in_baseline: equal records that it repeats.
     """
 
 
@@ -147,9 +212,17 @@ class Place:
     """The place of a record, or for an output in a file, of its reference. file: its path below the root."""
 
 
-@shows(result.Example, optional=("why",))
+@shows(result.FieldValues)
+class FieldValues:
+    """A field's values on both sides, as shortened JSON; null: the field is missing."""
+
+
+@shows(result.Example, optional=("why", "values", "baseline_file"))
 class Example:
-    """One id with a finding. id: with `with_ids` only. why: the difference of a dangling reference's file."""
+    """One id with a finding. id, values: with `with_ids` only. why: the difference of a dangling reference's file.
+
+    values: in a comparison, the fields that differ, or those of the only record. baseline_file: that has the record.
+    """
 
 
 @shows(result.RangeRead)
@@ -162,9 +235,12 @@ class Gap:
     """A part of the audit that was not read or cannot be judged."""
 
 
-@shows(result.AuditResult, without=("audit_id",))
+@shows(result.AuditResult, without=("audit_id",), optional=("baseline", "fields"))
 class Result:
-    """Exact counts and bounded examples. A list of audits omits examples, ranges and partitions."""
+    """Exact counts and bounded examples. A list of audits omits examples, ranges and partitions.
+
+    baseline: what a comparison compared with, in words. fields: those that differ, most first.
+    """
 
 
 @shows(domain_audit.AuditProgress)
@@ -175,13 +251,14 @@ class AuditProgress:
 def _without_ids(audit: domain_audit.Audit) -> AuditResult | None:
     if audit.result is None:
         return None
-    examples = tuple(msgspec.structs.replace(example, id=None) for example in audit.result.examples)
+    examples = tuple(msgspec.structs.replace(example, id=None, values=()) for example in audit.result.examples)
     return msgspec.structs.replace(audit.result, examples=examples)
 
 
 # Its driver and `stops_as` are internal.
 @shows(
     domain_audit.Audit,
+    optional=("comparison",),
     without=("host", "jvm_pid", "log_path", "process_started_at", "python_pid", "stops_as"),
 )
 class Audit:

@@ -15,6 +15,7 @@ from app.core.pipelines.pipeline import (
     Steps,
     Transform,
 )
+from app.products.audits.comparison import Comparison, TopicBaseline
 from app.products.audits.result import Gap
 
 
@@ -104,6 +105,8 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
         late, not lost. The source is read for twice the padding on both sides.
     cores: number of concurrent tasks.
     `doubts`: gaps that are known before the audit begins.
+    comparison: then source_topics are those of the baseline, and sink_topic is the compared one. The transform is not
+        applied, and no group is asked.
     """
 
     audit_id: str
@@ -126,6 +129,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     cores: int = 2
     bounds: AuditBounds = msgspec.field(default_factory=AuditBounds)
     doubts: tuple[Gap, ...] = ()
+    comparison: Comparison | None = None
 
 
 def sink_topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
@@ -155,9 +159,10 @@ def specification_of(
     padding_ms: int = 300_000,
     cores: int = 2,
     doubts: tuple[Gap, ...] = (),
+    comparison: Comparison | None = None,
 ) -> AuditSpecification:
     """Return the specification for a definition. file_roots: the roots of other revisions."""
-    return AuditSpecification(
+    audit = AuditSpecification(
         audit_id=audit_id,
         pipeline=pipeline,
         revision=revision,
@@ -177,4 +182,21 @@ def specification_of(
         spark=definition.spark,
         cores=cores,
         doubts=doubts,
+    )
+    return audit if comparison is None else _compared(audit, comparison)
+
+
+def _compared(audit: AuditSpecification, comparison: Comparison) -> AuditSpecification:
+    baseline = comparison.baseline
+    topic = comparison.output_topic or audit.sink_topic
+    return msgspec.structs.replace(
+        audit,
+        source_topics=(baseline.topic,) if isinstance(baseline, TopicBaseline) else (),
+        group_id=None,
+        sink_topic=topic,
+        sink_topics=(topic,),
+        transform=Identity(),
+        transform_source=None,
+        errors=ErrorHandling(),
+        comparison=comparison,
     )

@@ -21,11 +21,12 @@ from app.kit.errors import NotFoundError
 from app.kit.page import Page, decode_cursor, encode_cursor
 from app.kit.storable import storable
 from app.products.audits.audit import KEPT_FOR, Audit, AuditProgress, AuditState
+from app.products.audits.comparison import Comparison
 from app.products.audits.doubts import InForce
 from app.products.audits.plan import AuditPlan
 from app.products.audits.result import AuditResult, AuditVerdict
 from app.products.audits.specification import IdPlace, Window
-from app.products.audits.tables import audit_counts, audit_plans, audits
+from app.products.audits.tables import audit_counts, audit_plans, audits, comparison_plans
 
 _A = audits.c
 _BULKY = ("examples", "ranges", "partitions")
@@ -95,6 +96,12 @@ class AuditStore(DatabaseStore):
 
     async def find_living(self, pipeline: str) -> Audit | None:
         row = await self._db.row(_SELECT.where(pipelines.c.name == pipeline, _A.ended_at.is_(None)))
+        return None if row is None else _audit(row)
+
+    async def newest_comparison(self, pipeline: str) -> Audit | None:
+        """Return the pipeline's newest comparison, without examples, ranges and partitions."""
+        of_pipeline = _SELECT_SHORT.where(pipelines.c.name == pipeline, _A.comparison.is_not(None))
+        row = await self._db.row(of_pipeline.order_by(_A.asked_at.desc(), _A.id.desc()).limit(1))
         return None if row is None else _audit(row)
 
     async def broken(self, *, since: datetime) -> dict[str, int]:
@@ -180,10 +187,13 @@ class AuditStore(DatabaseStore):
 
 
 class AuditPlanStore(DatabaseStore):
-    async def find(self, pipeline: str, *, for_update: bool = False) -> AuditPlan | None:
-        statement = _plans().where(pipelines.c.name == pipeline)
+    """A pipeline has at most one plan for audits, and one for comparisons."""
+
+    async def find(self, pipeline: str, *, of_comparisons: bool = False, for_update: bool = False) -> AuditPlan | None:
+        table = _table(of_comparisons=of_comparisons)
+        statement = _plans(table).where(pipelines.c.name == pipeline)
         if for_update:
-            statement = statement.with_for_update(of=audit_plans)
+            statement = statement.with_for_update(of=table)
         row = await self._db.row(statement)
         return None if row is None else _plan(row)
 
@@ -193,23 +203,36 @@ class AuditPlanStore(DatabaseStore):
             "source_id_place": msgspec.to_builtins(plan.source_id_place),
             **{name: getattr(plan, name) for name in _PLAN},
         }
-        statement = postgresql.insert(audit_plans).values(pipeline_id=_pipeline_id(plan.pipeline), **values)
-        await self._db.execute(statement.on_conflict_do_update(constraint="pk_audit_plans", set_=values))
+        if plan.comparison is not None:
+            values["comparison"] = msgspec.to_builtins(plan.comparison)
+        table = _table(of_comparisons=plan.comparison is not None)
+        statement = postgresql.insert(table).values(pipeline_id=_pipeline_id(plan.pipeline), **values)
+        await self._db.execute(statement.on_conflict_do_update(constraint=f"pk_{table.name}", set_=values))
 
-    async def remove(self, pipeline: str) -> None:
-        await self._db.execute(sa.delete(audit_plans).where(audit_plans.c.pipeline_id == _pipeline_id(pipeline)))
+    async def remove(self, pipeline: str, *, of_comparisons: bool = False) -> None:
+        table = _table(of_comparisons=of_comparisons)
+        await self._db.execute(sa.delete(table).where(table.c.pipeline_id == _pipeline_id(pipeline)))
 
     async def scheduled(self) -> list[AuditPlan]:
-        """Return the plans with a schedule, ordered by pipeline."""
-        statement = _plans().where(audit_plans.c.every_s.is_not(None)).order_by(pipelines.c.name)
-        return [_plan(row) for row in await self._db.rows(statement)]
+        """Return the plans with a schedule, for audits and comparisons, ordered by pipeline."""
+        found: list[AuditPlan] = []
+        for table in (audit_plans, comparison_plans):
+            statement = _plans(table).where(table.c.every_s.is_not(None)).order_by(pipelines.c.name)
+            found += [_plan(row) for row in await self._db.rows(statement)]
+        return sorted(found, key=lambda plan: plan.pipeline)
 
 
 _PLAN = ("padding_s", "every_s", "tolerance_s", "decided_until", "shown_until", "changed_at", "changed_by")
 
 
-def _plans() -> sa.Select[Any]:
-    return sa.select(audit_plans, pipelines.c.name).join(pipelines, pipelines.c.id == audit_plans.c.pipeline_id)
+def _table(*, of_comparisons: bool) -> sa.Table:
+    return comparison_plans if of_comparisons else audit_plans
+
+
+def _plans(table: sa.Table) -> sa.Select[Any]:
+    comparison = table.c.comparison if table is comparison_plans else sa.null().label("comparison")
+    columns = [column for column in table.c if column.name != "comparison"]
+    return sa.select(*columns, comparison, pipelines.c.name).join(pipelines, pipelines.c.id == table.c.pipeline_id)
 
 
 def _pipeline_id(name: str) -> sa.ScalarSelect[Any]:
@@ -223,6 +246,7 @@ def _values(audit: Audit) -> dict[str, Any]:
         "window": msgspec.to_builtins(audit.window),
         "id_place": msgspec.to_builtins(audit.id_place),
         "source_id_place": msgspec.to_builtins(audit.source_id_place),
+        "comparison": msgspec.to_builtins(audit.comparison),
         "result": msgspec.to_builtins(audit.result),
         "verdict": audit.verdict,
     }
@@ -239,6 +263,7 @@ def _audit(row: sa.Row[Any]) -> Audit:
         window=msgspec.convert(row.window, Window),
         id_place=msgspec.convert(row.id_place, IdPlace),
         source_id_place=msgspec.convert(row.source_id_place, IdPlace | None),
+        comparison=msgspec.convert(row.comparison, Comparison | None),
         progress=msgspec.convert(row.progress, AuditProgress | None),
         result=msgspec.convert(row.result, AuditResult | None),
         **plain,
@@ -250,5 +275,6 @@ def _plan(row: sa.Row[Any]) -> AuditPlan:
         pipeline=row.name,
         id_place=msgspec.convert(row.id_place, IdPlace),
         source_id_place=msgspec.convert(row.source_id_place, IdPlace | None),
+        comparison=msgspec.convert(row.comparison, Comparison | None),
         **{name: getattr(row, name) for name in _PLAN},
     )

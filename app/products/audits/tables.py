@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from app.kit.db.columns import UUID, generated_uuid, integer, json, metadata, moment, one_of, quoted, text
@@ -38,6 +40,7 @@ audits = sa.Table(
     json("result", nullable=True),
     text("verdict", nullable=True),
     text("token_sha256", nullable=True),
+    json("comparison", nullable=True),
     one_of("state", AuditState),
     sa.CheckConstraint(f"(state IN ({quoted(ENDED)})) = (ended_at IS NOT NULL)", name="end"),
     sa.CheckConstraint("(state = 'done') = (result IS NOT NULL)", name="result"),
@@ -59,20 +62,27 @@ sa.Index(
     postgresql_where=sa.text(f"state NOT IN ({quoted(ENDED)})"),
 )
 
-audit_plans = sa.Table(
-    "audit_plans",
-    metadata,
-    sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), primary_key=True),
-    json("id_place"),
-    json("source_id_place", nullable=True),
-    integer("padding_s"),
-    integer("every_s", nullable=True),
-    integer("tolerance_s"),
-    moment("decided_until"),
-    moment("shown_until", nullable=True),
-    moment("changed_at"),
-    text("changed_by"),
-)
+
+def _plans(name: str, *more: sa.Column[Any]) -> sa.Table:
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), primary_key=True),
+        json("id_place"),
+        json("source_id_place", nullable=True),
+        integer("padding_s"),
+        integer("every_s", nullable=True),
+        integer("tolerance_s"),
+        moment("decided_until"),
+        moment("shown_until", nullable=True),
+        moment("changed_at"),
+        text("changed_by"),
+        *more,
+    )
+
+
+audit_plans = _plans("audit_plans")
+comparison_plans = _plans("comparison_plans", json("comparison"))
 
 # Counters for Prometheus must only grow, but audits are deleted after their retention.
 audit_counts = sa.Table(

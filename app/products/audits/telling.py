@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.products.audits.audit import Audit, AuditState
-from app.products.audits.result import AuditCounts, AuditResult, AuditVerdict, FindingTally, verdict
+from app.products.audits.result import AuditResult, AuditVerdict, FindingTally, verdict
 
 
 def verdict_sentence(result: AuditResult) -> str:
@@ -11,16 +11,21 @@ def verdict_sentence(result: AuditResult) -> str:
     counts = result.counts
     match verdict(result):
         case AuditVerdict.BROKEN:
-            return f"{_capitalised(_wrong(counts))}.{_not_all(result)}"
+            return f"{_capitalised(_wrong(result))}.{_not_all(result)}"
         case AuditVerdict.NOT_SHOWN:
-            return f"Not shown: {_why_not(result)}. {_unproven(counts)}"
+            return f"Not shown: {_why_not(result)}. {_unproven(result)}"
+        case AuditVerdict.EMPTY if result.baseline is not None:
+            return f"Neither {result.baseline} nor the output has a record in the window."
         case AuditVerdict.EMPTY:
             pending = f": {counts.pending:,} record{_s(counts.pending)} not processed yet" if counts.pending else ""
             return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
+        case AuditVerdict.CLEAN if result.baseline is not None:
+            late = f", {counts.late.records:,} within the padding" if counts.late.records else ""
+            return f"Both sides are equal: {_read(result)}{late}."
         case AuditVerdict.CLEAN:
             late = f", {counts.late.records:,} of them late" if counts.late.records else ""
             where = "" if counts.files is None else ", in files that match their references"
-            return f"Every output exists once{where}: {counts.expected:,} expected and found{late}, {_read(counts)}."
+            return f"Every output exists once{where}: {counts.expected:,} expected and found{late}, {_read(result)}."
 
 
 def audit_sentence(audit: Audit) -> str:
@@ -57,15 +62,23 @@ def tally_words(tally: FindingTally, noun: str) -> str:
     return f"{tally.records:,} output{_s(tally.records)} {noun}{of_ids}"
 
 
-def _wrong(counts: AuditCounts) -> str:
+def _wrong(result: AuditResult) -> str:
+    counts = result.counts
     found = [
         tally_words(tally, noun)
-        for tally, noun in ((counts.lost, "lost"), (counts.duplicated, "duplicated"), (counts.unexpected, "unexpected"))
+        for tally, noun in (
+            (counts.lost, "lost"),
+            (counts.duplicated, "duplicated"),
+            (counts.unexpected, "unexpected"),
+            (counts.different, "different"),
+        )
         if tally.ids
     ]
     if counts.dangling.ids:
         found.append(dangling_words(counts.dangling))
-    return f"{_joined(found)}, of {counts.expected:,} expected"
+    if result.baseline is None:
+        return f"{_joined(found)}, of {counts.expected:,} expected"
+    return f"{_joined(found)}: {_read(result)}"
 
 
 def dangling_words(dangling: FindingTally) -> str:
@@ -80,16 +93,17 @@ def _not_all(result: AuditResult) -> str:
     return f" Not all could be compared, so there may be more: {reasons}." if reasons else ""
 
 
-def _unproven(counts: AuditCounts) -> str:
+def _unproven(result: AuditResult) -> str:
     """Describe the records read, and unproven findings, which unread records may explain."""
+    counts = result.counts
     unproven = [
         tally_words(tally, noun)
         for tally, noun in ((counts.missing, "missing"), (counts.unexplained, "unexplained"))
         if tally.ids
     ]
     if not unproven:
-        return f"No violation in the records read: {_read(counts)}."
-    return f"Read: {_read(counts)}, with {_joined(unproven)}, which unread records may explain."
+        return f"No violation in the records read: {_read(result)}."
+    return f"Read: {_read(result)}, with {_joined(unproven)}, which unread records may explain."
 
 
 def _why_not(result: AuditResult) -> str:
@@ -97,6 +111,13 @@ def _why_not(result: AuditResult) -> str:
     reasons = [gap.sentence.rstrip(".") for gap in result.gaps[:2]]
     if len(result.gaps) > 2:
         reasons.append(f"{len(result.gaps) - 2} more gaps")
+    if result.baseline is not None:
+        for number, where in ((counts.unreadable_input, result.baseline), (counts.unreadable_output, "the output")):
+            if number:
+                reasons.append(f"{number:,} record{_s(number)} of {where} without an id, a time or fields")
+        if repeated := counts.duplicated_in_baseline.records:
+            reasons.append(f"{repeated:,} record{_s(repeated)} repeated in {result.baseline}, or lost in the output")
+        return "; ".join(reasons)
     if counts.unreadable_input:
         reasons.append(f"{counts.unreadable_input:,} expected output{_s(counts.unreadable_input)} without an id")
     if counts.unreadable_output:
@@ -111,7 +132,12 @@ def _why_not(result: AuditResult) -> str:
     return "; ".join(reasons)
 
 
-def _read(counts: AuditCounts) -> str:
+def _read(result: AuditResult) -> str:
+    counts = result.counts
+    if result.baseline is not None:
+        files = "" if counts.files is None else f" in {counts.files:,} file{_s(counts.files)}"
+        here = f"{counts.outputs:,} in the output{files}"
+        return f"{counts.expected:,} record{_s(counts.expected)} in {result.baseline}, {here}"
     dropped = f", {counts.dropped:,} filtered out" if counts.dropped else ""
     pending = f", {counts.pending:,} more not processed yet" if counts.pending else ""
     files = "" if counts.files is None else f" in {counts.files:,} file{_s(counts.files)}"

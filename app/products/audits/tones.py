@@ -27,4 +27,6 @@ TONES: tuple[tuple[str, str], ...] = (
     (IdFinding.UNREADABLE_INPUT, "warn"),
     (IdFinding.UNREADABLE_OUTPUT, "warn"),
     (IdFinding.DANGLING, "bad"),
+    (IdFinding.DIFFERENT, "bad"),
+    (IdFinding.DUPLICATED_IN_BASELINE, "warn"),
 )

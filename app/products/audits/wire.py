@@ -102,8 +102,13 @@ class AuditOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(order: AuditOrder) -> bytes:
-    """Encode an order in the oldest suitable protocol version: version 1 would take references for outputs."""
-    if order.specification.files is not None:
+    """Encode an order in the oldest suitable protocol version.
+
+    Version 1 would take references for outputs, and version 2 a comparison for an audit.
+    """
+    if order.specification.comparison is not None:
+        order = msgspec.structs.replace(order, protocol_version=protocol.COMPARISONS)
+    elif order.specification.files is not None:
         order = msgspec.structs.replace(order, protocol_version=max(order.protocol_version, protocol.FILES))
     return msgspec.json.encode(order)
 

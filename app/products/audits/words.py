@@ -1,4 +1,4 @@
-"""Text formats of windows and ids, such as `json:order.id`."""
+"""Text formats of windows, ids and baselines, such as `json:order.id` and `topic:old-payments`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC
 
 from app.kit.moments import WordsError
 from app.kit.storable import moment_of_ms
+from app.products.audits.comparison import Baseline, FileFormat, FilesBaseline, TableBaseline, TopicBaseline
 from app.products.audits.specification import HeaderId, IdPlace, JsonField, OffsetWindow, RecordKey, TimeWindow, Window
 
 
@@ -40,6 +41,41 @@ def id_place_words(place: IdPlace) -> str:
             return f"the header {place.name}"
         case RecordKey():
             return "the key"
+
+
+def baseline_of(
+    text: str,
+    *,
+    url: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    driver: str | None = None,
+) -> Baseline:
+    """Parse `topic:NAME`, `table:NAME`, or a file format with a location. Raises WordsError.
+
+    url, user, password, driver: of a table.
+    """
+    kind, _, name = text.strip().partition(":")
+    if kind == "topic" and name:
+        return TopicBaseline(topic=name)
+    if kind in tuple(FileFormat) and name:
+        return FilesBaseline(format=FileFormat(kind), location=name)
+    if kind == "table" and name:
+        if not url:
+            raise WordsError(f"`{text}`: a table requires the JDBC URL of its database")
+        return TableBaseline(url=url, table=name, user=user or None, password=password or None, driver=driver or None)
+    raise WordsError(f"`{text}`: expected topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME")
+
+
+def baseline_text(baseline: Baseline) -> str:
+    """Return the text that `baseline_of` parses as `baseline`."""
+    match baseline:
+        case TopicBaseline():
+            return f"topic:{baseline.topic}"
+        case FilesBaseline():
+            return f"{baseline.format}:{baseline.location}"
+        case TableBaseline():
+            return f"table:{baseline.table}"
 
 
 def window_words(window: Window) -> str:

@@ -58,7 +58,7 @@ class FilesResult:
 
 @dataclass(frozen=True, slots=True)
 class WindowsResult:
-    """The third pipeline: its committed windows, those that the CSV gives, and all that are lost, duplicated or different.
+    """The third pipeline: its committed windows, those that the CSV gives, and all lost, duplicated or different ones.
 
     killed_at_batch: the batch whose commit the checkpoint of the killed driver did not record; None: it was not killed.
     """

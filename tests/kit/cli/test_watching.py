@@ -18,7 +18,7 @@ from app.kit.cli.client import Client
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.watching import watching
 from app.kit.patience import AWAY_S, Patience
-from app.products.audits import cli as audits
+from app.products.audits.cli import audits
 from app.products.drills import cli as drills
 from app.products.migrations import cli as migrations
 

@@ -164,3 +164,38 @@ async def test_plan_has_the_defaults_of_audits(pipeline: str, as_role: AsRole) -
     assert (asked["id_place"], asked["padding_s"]) == (BY_ID, 60)
     assert (await author.delete(path)).status_code == 204
     assert (await operator.get(path)).status_code == 404
+
+
+COMPARISON = {"baseline": {"of": "topic", "topic": "old"}, "ignored_fields": ["at"], "tolerance": 0.5}
+
+
+async def test_comparison_is_requested_and_planned(pipeline: str, as_role: AsRole) -> None:
+    author, operator = await as_role(Role.AUTHOR), await as_role(Role.OPERATOR)
+    path = "/api/v1/pipelines/flights"
+    body = {"window": LAST_HOUR, "id_place": BY_ID, "comparison": COMPARISON}
+    assert (await operator.post(f"{path}/comparisons", json=body)).status_code == 403
+    assert (await author.get(f"{path}/comparison-plan")).status_code == 404
+    saved = await author.put(
+        f"{path}/comparison-plan", json={"id_place": BY_ID, "comparison": COMPARISON, "every_s": 3600}
+    )
+    assert saved.status_code == 200, saved.text
+    assert (saved.json()["comparison"]["baseline"], saved.json()["every_s"]) == (COMPARISON["baseline"], 3600)
+    asked = await operator.post(f"{path}/comparisons", json={"window": LAST_HOUR})
+    assert asked.status_code == 201, asked.text
+    assert asked.json()["comparison"]["ignored_fields"] == ["at"], "as in the plan"
+    listed = (await operator.get("/api/v1/audits")).json()["items"]
+    assert [one["comparison"]["tolerance"] for one in listed] == [0.5]
+    assert (await author.delete(f"{path}/comparison-plan")).status_code == 204
+    assert (await author.get(f"{path}/comparison-plan")).status_code == 404
+
+
+async def test_secret_of_a_table_is_refused_unless_it_is_a_reference(pipeline: str, as_role: AsRole) -> None:
+    author = await as_role(Role.AUTHOR)
+    table = {"of": "table", "url": "jdbc:postgresql://db/old", "table": "old", "password": "hunter2"}
+    comparison = {"baseline": table, "baseline_time_field": "at"}
+    body = {"window": LAST_HOUR, "id_place": BY_ID, "comparison": comparison}
+    refused = await author.post("/api/v1/pipelines/flights/comparisons", json=body)
+    assert refused.status_code == 422
+    fields = {one["field"] for one in refused.json()["problems"]}
+    assert {"comparison.baseline.url", "comparison.baseline.password"} <= fields
+    assert "hunter2" not in refused.text

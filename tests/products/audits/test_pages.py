@@ -63,3 +63,66 @@ async def test_problem_of_the_plan_appears_in_the_plan(wiring: Wiring, database:
         refused = await browser.post(f"{PAGE}/plan", data={**typed, "plan_padding": "5m"})
         assert 'id="problem-plan_id_place-1"' in refused.text
         assert 'id="problem-id_place-1"' not in refused.text
+
+
+FORM = {
+    "baseline": "topic:old",
+    "id_place": "json:id",
+    "from": "2h",
+    "to": "1h",
+    "padding": "5m",
+    "tolerance": "30m",
+    "ignored_fields": "at written.by",
+}
+
+
+async def test_comparison_is_requested_and_planned(wiring: Wiring, database: Database) -> None:
+    await ControlPlane(database).pipeline("flights")
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        page = (await browser.get(PAGE)).text
+        assert "No comparison yet" in page
+        assert f'href="{PAGE}/compare"' in page
+        assert "No plan: fill in the form" in (await browser.get(f"{PAGE}/compare")).text
+        asked = await browser.post(f"{PAGE}/compare", data={**FORM, "act": "once"})
+        address = asked.headers["location"].partition("?")[0]
+        assert "compared with the topic old" in (await browser.get(address)).text
+        assert (await browser.post(f"{address}/stop")).status_code == 303
+        planned = await browser.post(f"{PAGE}/compare", data={**FORM, "every": "1h", "act": "plan"})
+        assert planned.headers["location"] == f"{PAGE}?said=comparison-planned"
+        page = (await browser.get(PAGE)).text
+        assert "With the topic old, every 1h" in page
+        assert f'<a href="{address}">' in page, "the newest comparison"
+        form = (await browser.get(f"{PAGE}/compare")).text
+        assert 'value="topic:old"' in form
+        assert 'value="at written.by"' in form
+
+
+async def test_problems_of_a_comparison_appear_at_their_fields(wiring: Wiring, database: Database) -> None:
+    await ControlPlane(database).pipeline("flights")
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        for changed, field in (
+            ({"baseline": "old"}, "baseline"),
+            ({"baseline": "table:old"}, "baseline"),
+            ({"baseline": "table:old", "url": "jdbc:postgresql://db/old", "baseline_time_field": "at"}, "url"),
+            ({"baseline": "csv:file:///old"}, "baseline_time_field"),
+            ({"id_place": "id"}, "id_place"),
+            ({"number_tolerance": "little"}, "number_tolerance"),
+            ({"fields": "a. b"}, "fields"),
+            ({"to": "3h"}, "to"),
+        ):
+            refused = await browser.post(f"{PAGE}/compare", data={**FORM, **changed, "act": "once"})
+            assert refused.status_code == 422, changed
+            assert f'id="problem-{field}-1"' in refused.text, changed
+            assert "correct the marked fields" in refused.text, changed
+
+
+async def test_operator_compares_by_the_plan_alone(wiring: Wiring, database: Database) -> None:
+    await ControlPlane(database).pipeline("flights")
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        await browser.post(f"{PAGE}/compare", data={**FORM, "act": "plan"})
+    async with browser_of(wiring, Role.OPERATOR) as browser:
+        other = await browser.post(f"{PAGE}/compare", data={**FORM, "baseline": "topic:secrets", "act": "once"})
+        assert other.status_code == 403
+        assert (await browser.post(f"{PAGE}/compare", data={**FORM, "act": "plan"})).status_code == 403
+        asked = await browser.post(f"{PAGE}/compare", data={**FORM, "act": "once"})
+        assert asked.status_code == 303

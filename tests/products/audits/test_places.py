@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from app.products.audits.service.asking import Wish, id_problems, places_of
-from app.products.audits.specification import Everything, HeaderId, JsonField, RecordKey
+from app.core.pipelines.pipeline import FileSink
+from app.products.audits.service.asking import NOTHING_MORE, Wish, id_problems, places_of
+from app.products.audits.specification import Everything, HeaderId, IdPlace, JsonField, RecordKey
 from tests.support.audit_samples import BY_ID, plan
+from tests.support.definitions import a_definition
 
 IN_INPUT = JsonField(path="id")
 PLAN = plan(source_id_place=IN_INPUT)
@@ -27,7 +29,13 @@ def test_another_id_ignores_the_plan() -> None:
 
 
 def test_files_require_a_field_as_id_and_inputs_do_not() -> None:
+    def fields(id_place: IdPlace, source_id_place: IdPlace | None, files: FileSink | None) -> list[str | None]:
+        problems = id_problems(
+            id_place, source_id_place, definition=a_definition(files=files), comparison=None, allowed=NOTHING_MORE
+        )
+        return [one.field for one in problems]
+
     for place in (RecordKey(), HeaderId(name="trace")):
-        assert [one.field for one in id_problems(place, None, writes_files=True)] == ["id_place"]
-        assert id_problems(place, None, writes_files=False) == []
-        assert id_problems(BY_ID, place, writes_files=True) == []
+        assert fields(place, None, FileSink(root="file:///files")) == ["id_place"]
+        assert fields(place, None, None) == []
+        assert fields(BY_ID, place, FileSink(root="file:///files")) == []

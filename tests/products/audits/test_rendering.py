@@ -16,6 +16,7 @@ from app.kit.web.pages import screen
 from app.kit.web.pages.paging import ListLinks
 from app.products.audits.audit import Audit, AuditProgress, AuditState
 from app.products.audits.chart import audits_chart_of
+from app.products.audits.comparison import baseline_words
 from app.products.audits.plan import next_due_at
 from app.products.audits.result import AuditSide, Gap, GapReason
 from app.products.audits.telling import audit_sentence, figure
@@ -27,8 +28,12 @@ WORDS: Mapping[str, Any] = {
     "figure": figure,
     "window_words": window_words,
     "id_place_words": id_place_words,
+    "baseline_words": baseline_words,
     "span_text": span_text,
 }
+
+
+NO_COMPARISON: Mapping[str, Any] = {"comparison_plan": None, "comparison_due_at": None, "newest_comparison": None}
 
 
 def rendered(template: str, *, role: Role = Role.OPERATOR, **context: Any) -> str:
@@ -63,6 +68,7 @@ def test_every_state_can_be_shown(state: AuditState) -> None:
         pages=ListLinks(None, None),
         plan=plan(),
         next_due_at=next_due_at(plan()),
+        **NO_COMPARISON,
     )
     assert f"/audits/{shown.id}" in listed
 
@@ -134,6 +140,7 @@ def test_empty_history_names_the_next_step() -> None:
         pages=ListLinks(None, None),
         plan=None,
         next_due_at=None,
+        **NO_COMPARISON,
     )
     assert "No audits yet" in html
     assert "Start one below." in html

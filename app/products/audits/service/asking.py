@@ -7,23 +7,34 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.core.access.service import command_log
+from app.core.allow_lists.options import AllowedOptions
+from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.store import PipelineStore
 from app.core.transforms import field_path
 from app.kit.access import Principal, PrincipalKind, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, InvalidError, Problem
 from app.kit.page import Page, checked_limit
-from app.products.audits.audit import Audit, AuditState, moved
+from app.products.audits.audit import Audit, AuditState, counter_of, moved
+from app.products.audits.comparison import Comparison, comparison_problems
 from app.products.audits.doubts import revision_to_judge_by, span_in_force
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, plan_problems, window_problems
-from app.products.audits.specification import HeaderId, IdPlace, JsonField, Window
+from app.products.audits.specification import HeaderId, IdPlace, JsonField, OffsetWindow, Window, sink_topics_of
 from app.products.audits.store import AuditPlanStore, AuditStore
+
+NOTHING_MORE = AllowedOptions()
+"""Without settings of an administrator a comparison may read no files and no database."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a requested audit; None: from the pipeline's plan, else from the defaults."""
+    """The settings of a requested audit; None: from the pipeline's plan, else from the defaults.
+
+    is_comparison: a comparison is requested, by the pipeline's plan for comparisons where `comparison` is None.
+    """
 
     window: Window
+    is_comparison: bool = False
+    comparison: Comparison | None = None
     id_place: IdPlace | None = None
     source_id_place: IdPlace | None = None
     padding_s: int | None = None
@@ -31,15 +42,27 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ask_audit(
-    uow: UnitOfWork, *, pipeline: str, wish: Wish, by: Principal, why: str | None, now: datetime
+    uow: UnitOfWork,
+    *,
+    pipeline: str,
+    wish: Wish,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+    allowed: AllowedOptions = NOTHING_MORE,
 ) -> Audit:
-    """Request an audit, which begins as soon as the pipeline has passed the window.
+    """Request an audit or a comparison, which begins as soon as the pipeline has passed the window.
+
+    A comparison that differs from the plan's requires the permission to change plans, since it may read other data.
 
     Raises InvalidError with all problems, ConflictError if the pipeline has an audit that has not ended.
     """
     require(by, Verb.START_AUDIT)
     record = await uow.of(PipelineStore).get(pipeline)
-    plan = await uow.of(AuditPlanStore).find(pipeline)
+    plan = await uow.of(AuditPlanStore).find(pipeline, of_comparisons=wish.is_comparison)
+    comparison = _comparison(wish, plan, pipeline)
+    if comparison is not None and (plan is None or comparison != plan.comparison):
+        require(by, Verb.CHANGE_AUDIT_PLAN)
     id_place, source_id_place = places_of(wish, plan)
     padding_s = _first(wish.padding_s, plan and plan.padding_s, DEFAULT_PADDING_S)
     tolerance_s = _first(wish.tolerance_s, plan and plan.tolerance_s, DEFAULT_TOLERANCE_S)
@@ -52,8 +75,11 @@ async def ask_audit(
     problems = [
         *window_problems(wish.window, now=now),
         *plan_problems(padding_s=padding_s, every_s=None, tolerance_s=tolerance_s),
-        *id_problems(id_place, source_id_place, writes_files=record.definition.files is not None),
+        *id_problems(id_place, source_id_place, definition=record.definition, comparison=comparison, allowed=allowed),
     ]
+    if comparison is not None and isinstance(wish.window, OffsetWindow):
+        message = "A comparison requires a window of time, since the other system has other offsets"
+        problems.append(Problem(field="window", message=message))
     if problems:
         raise InvalidError(f"{pipeline} cannot be audited: {problems[0].message}", problems=problems)
     living = await uow.of(AuditStore).find_living(pipeline)
@@ -81,6 +107,7 @@ async def ask_audit(
             id_place=id_place,
             source_id_place=source_id_place,
             padding_s=padding_s,
+            comparison=comparison,
             wait_until=now + timedelta(seconds=tolerance_s),
         )
     )
@@ -96,6 +123,18 @@ async def ask_audit(
     )
     notify_audit(uow, audit)
     return audit
+
+
+def _comparison(wish: Wish, plan: AuditPlan | None, pipeline: str) -> Comparison | None:
+    if not wish.is_comparison:
+        return None
+    comparison = wish.comparison or (None if plan is None else plan.comparison)
+    if comparison is None:
+        raise InvalidError(
+            f"the comparison of {pipeline} requires a baseline: a topic, files or a table. A comparison plan keeps it",
+            field="comparison",
+        )
+    return comparison
 
 
 def places_of(wish: Wish, plan: AuditPlan | None) -> tuple[IdPlace | None, IdPlace | None]:
@@ -118,7 +157,7 @@ async def stop_audit(uow: UnitOfWork, audit_id: str, *, by: Principal, why: str 
     stopped = msgspec.structs.replace(moved(audit, to, now=now, reason=reason), stops_as=AuditState.STOPPED)
     await uow.of(AuditStore).save(stopped)
     if stopped.has_ended:
-        await uow.of(AuditStore).count(audit.pipeline, {f"audits_{AuditState.STOPPED}": 1})
+        await uow.of(AuditStore).count(audit.pipeline, {f"{counter_of(audit)}_{AuditState.STOPPED}": 1})
     await command_log.record(
         uow,
         by=by,
@@ -160,9 +199,27 @@ async def list_audits(
     return await uow.of(AuditStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
-def id_problems(id_place: IdPlace, source_id_place: IdPlace | None, *, writes_files: bool) -> list[Problem]:
-    """Return the problems of the places of ids, each with its field."""
+def id_problems(
+    id_place: IdPlace,
+    source_id_place: IdPlace | None,
+    *,
+    definition: PipelineDefinition,
+    comparison: Comparison | None,
+    allowed: AllowedOptions,
+) -> list[Problem]:
+    """Return the problems of the places of ids and of a comparison, each with its field."""
     problems: list[Problem] = []
+    writes_files = definition.files is not None
+    if comparison is not None:
+        problems += comparison_problems(
+            comparison,
+            output_topics=sink_topics_of(definition),
+            file_root=None if definition.files is None else definition.files.root,
+            allowed=allowed,
+        )
+        if not comparison.is_of_topic and not isinstance(source_id_place or id_place, JsonField):
+            message = "Records of files and tables have neither key nor headers: name a field, such as json:order.id"
+            problems.append(Problem(field="source_id_place", message=message))
     if writes_files and not isinstance(id_place, JsonField):
         message = "Records in files have neither key nor headers: name a field of the value, such as json:order.id"
         problems.append(Problem(field="id_place", message=message))

@@ -76,6 +76,7 @@ async def begin_submission(
             padding_ms=audit.padding_s * 1000,
             cores=cores,
             doubts=await doubts_about(uow, audit, now=now),
+            comparison=audit.comparison,
         ),
         client_config=cluster.connection(),
         server_urls=tuple(server_urls),
@@ -225,7 +226,8 @@ async def _judge(uow: UnitOfWork, audit: Audit, result: AuditResult, *, now: dat
             await alerts.tell(uow, alert)
         # An audit on request may have another window or id, so it does not count for the plan's windows.
         case AuditVerdict.CLEAN | AuditVerdict.EMPTY if audit.is_scheduled and audit.span is not None:
-            plan = await uow.of(AuditPlanStore).find(audit.pipeline, for_update=True)
+            of_comparisons = audit.comparison is not None
+            plan = await uow.of(AuditPlanStore).find(audit.pipeline, of_comparisons=of_comparisons, for_update=True)
             until = audit.span[1]
             if plan is not None and (plan.shown_until is None or plan.shown_until < until):
                 await uow.of(AuditPlanStore).save(msgspec.structs.replace(plan, shown_until=until))

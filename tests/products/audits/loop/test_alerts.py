@@ -44,7 +44,7 @@ async def test_pipeline_with_a_broken_audit_has_an_issue(audited: Audited) -> No
         async with audited.uow() as uow:
             return [need.sentence for need in (await overview.overview(uow, needs=asked, now=audited.plane.now)).needs]
 
-    assert await needs() == ["an audit has proven outputs lost, duplicated or unexpected"]
+    assert await needs() == ["an audit has proven outputs lost, duplicated, unexpected or different"]
     assert await needs(tuple(one for one in NEEDS if one is not audit_needs)) == [], (
         "the issue is from the audits' function"
     )

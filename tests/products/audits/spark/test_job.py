@@ -22,7 +22,7 @@ from tests.support.audited_files import a_file_specification, write_ids
 from tests.support.audits import Writer, a_specification, audit_here, ids_of
 from workers.spark.exit_codes import DriverExitCode
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 AUDIT = "import sys; from workers.spark.audit_driver import main; sys.exit(main())"
 
 
@@ -33,7 +33,9 @@ def writer(kafka: KafkaCluster) -> Generator[Writer]:
     made.close()
 
 
-def carry_out(specification: AuditSpecification, bootstrap_servers: str, folder: Path) -> tuple[int, AuditOutcome]:
+def carry_out(
+    specification: AuditSpecification, bootstrap_servers: str, folder: Path, *, conf: str = "", **secrets: str
+) -> tuple[int, AuditOutcome]:
     """Run the driver in a process of its own on a local master; return its exit code and outcome."""
     order = AuditOrder(
         fenceline_version="test", specification=specification, client_config={"bootstrap.servers": bootstrap_servers}
@@ -44,11 +46,12 @@ def carry_out(specification: AuditSpecification, bootstrap_servers: str, folder:
     java = find_java(may_fetch=False).home
     environment = {
         **os.environ,
+        **secrets,
         "JAVA_HOME": str(java),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": "--master local[2,2] --driver-memory 512m --conf spark.ui.enabled=false "
-        f"--conf spark.local.dir={folder} --conf spark.driver.host=127.0.0.1 pyspark-shell",
+        f"--conf spark.local.dir={folder} --conf spark.driver.host=127.0.0.1 {conf} pyspark-shell",
     }
     argv = [sys.executable, "-c", AUDIT]
     ended = subprocess.run(
@@ -59,6 +62,7 @@ def carry_out(specification: AuditSpecification, bootstrap_servers: str, folder:
         timeout=DEADLINE_S,
         check=False,
     )
+    (folder / "driver.log").write_bytes(ended.stdout)
     assert not handed.exists(), ended.stdout.decode()[-4000:]
     assert outcome.exists(), ended.stdout.decode()[-4000:]
     return ended.returncode, msgspec.json.decode(outcome.read_bytes(), type=AuditOutcome)

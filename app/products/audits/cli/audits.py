@@ -1,4 +1,4 @@
-"""`fenceline audit PIPELINE`, and `fenceline audits`: list, show, stop, and the audit plan of a pipeline."""
+"""`fenceline audit PIPELINE`, and `fenceline audits`: list, show, stop, and the plans of a pipeline."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from app.kit.cli.watching import watching
 from app.kit.moments import WordsError, span_of, span_text
 from app.kit.words import number
 from app.products.audits import words
+from app.products.audits.comparison import Comparison, baseline_words
 from app.products.audits.plan import time_window
 from app.products.audits.specification import IdPlace, Window
 
@@ -39,6 +40,18 @@ Id = Annotated[
 SourceId = Annotated[
     str | None, typer.Option("--source-id", help="Place of the id in inputs, if it differs from outputs.")
 ]
+Padding = Annotated[
+    int | None, typer.Option(min=0, help="Seconds outside the window in which an output is late, not lost.")
+]
+Tolerance = Annotated[int | None, typer.Option(min=0, help="Seconds to wait until the pipeline has passed the window.")]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        help="Wait at most this long for the verdict; exit code 1 unless clean or empty.",
+    ),
+]
 ENDED = frozenset({"done", "failed", "stopped", "skipped"})
 
 
@@ -52,21 +65,10 @@ def audit(
     everything: Annotated[bool, typer.Option("--everything", help="All records of the topics.")] = False,
     id_: Id = None,
     source_id: SourceId = None,
-    padding: Annotated[
-        int | None, typer.Option(min=0, help="Seconds outside the window in which an output is late, not lost.")
-    ] = None,
-    tolerance: Annotated[
-        int | None, typer.Option(min=0, help="Seconds to wait until the pipeline has passed the window.")
-    ] = None,
+    padding: Padding = None,
+    tolerance: Tolerance = None,
     why: Why = None,
-    wait: Annotated[
-        float | None,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            help="Wait at most this long for the verdict; exit code 1 unless clean or empty.",
-        ),
-    ] = None,
+    wait: Wait = None,
     as_json: AsJson = False,
 ) -> None:
     """Audit a pipeline: the last hour, or another window. Nothing is written to Kafka."""
@@ -89,12 +91,16 @@ def audit(
         "why": why,
     }
     client = connect()
-    item = client.post(f"/pipelines/{pipeline}/audits", body)
+    follow(client, client.post(f"/pipelines/{pipeline}/audits", body), noun="audit", wait=wait, as_json=as_json)
+
+
+def follow(client: Client, item: Any, *, noun: str, wait: float | None, as_json: bool) -> None:
+    """Print a requested audit, after its end if `wait` is given. Raises Exit unless it is clean or empty then."""
     if wait is None:
         if as_json:
             print_json(item)
         else:
-            say(f"audit {item['id']} of {pipeline}; follow it: fenceline audits show {item['id']} --watch")
+            say(f"{noun} {item['id']} of {item['pipeline']}; follow it: fenceline audits show {item['id']} --watch")
         return
     deadline_s = time.monotonic() + wait
     with watching(deadline_s=deadline_s):
@@ -110,7 +116,7 @@ def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = Fals
     client = connect()
     show_list(
         lambda: client.items("/audits", limit=limit, pipeline=pipeline),
-        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "REQUESTED", "USER"),
+        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "COMPARED WITH", "LOST#", "DUPLICATED#", "REQUESTED", "USER"),
         _row,
         empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
         record=dict[str, Any],
@@ -125,6 +131,7 @@ def _row(item: dict[str, Any]) -> Sequence[RenderableType | str | None]:
         item["pipeline"],
         state(item["verdict"] or item["state"]),
         _window_words(item["window"]),
+        _baseline_words(item),
         _found(item, "lost"),
         _found(item, "duplicated"),
         ago(datetime.fromisoformat(item["asked_at"])),
@@ -168,16 +175,20 @@ def plan(
     every: Annotated[str | None, typer.Option(help="Length of the scheduled windows: 1h, 15m; or never.")] = None,
     padding: Annotated[int | None, typer.Option(min=0, help="Seconds of padding.")] = None,
     tolerance: Annotated[int | None, typer.Option(min=0, help="Seconds to wait before a window is skipped.")] = None,
+    comparison: Annotated[
+        bool, typer.Option("--comparison", help="The plan for comparisons, which `fenceline compare --every` saves.")
+    ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the plan.")] = False,
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a pipeline's audit plan, or create or change it with options."""
     client = connect()
-    path = f"/pipelines/{pipeline}/audit-plan"
+    noun = "comparison" if comparison else "audit"
+    path = f"/pipelines/{pipeline}/{noun}-plan"
     if remove:
         client.delete(path, why=why)
-        say(f"{pipeline} has no audit plan any more")
+        say(f"{pipeline} has no {noun} plan any more")
         return
     given = {
         "id_place": place(id_, "--id"),
@@ -187,11 +198,11 @@ def plan(
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if every is not None:
-        with _said_of("--every"):
+        with said_of("--every"):
             changes["every_s"] = None if every == "never" else int(span_of(every).total_seconds())
     if changes:
-        kept = ("id_place", "source_id_place", "padding_s", "tolerance_s", "every_s")
-        before = {} if "id_place" in changes else {name: client.get(path)[name] for name in kept}
+        kept = ("id_place", "source_id_place", "padding_s", "tolerance_s", "every_s", *(["comparison"] * comparison))
+        before = {} if "id_place" in changes and not comparison else {name: client.get(path)[name] for name in kept}
         item = client.put(path, {**before, **changes, "why": why})
     else:
         item = client.get(path)
@@ -199,7 +210,8 @@ def plan(
         print_json(item)
         return
     every_words = "on request only" if item["every_s"] is None else f"every {span_text(item['every_s'])}"
-    say(f"{pipeline} is audited by {_place_words(item['id_place'])}, {every_words}")
+    verb = f"compared with {_baseline_words(item)}" if comparison else "audited"
+    say(f"{pipeline} is {verb} by {_place_words(item['id_place'])}, {every_words}")
     if item["next_due_at"] is not None:
         say(f"next window from {item['decided_until']}, not before {item['next_due_at']}")
     if item["shown_until"] is not None:
@@ -210,12 +222,13 @@ def place(text: str | None, option: str) -> dict[str, str] | None:
     """Return `key`, `json:PATH` or `header:NAME` in the form of the REST API. Raises CommandError."""
     if text is None:
         return None
-    with _said_of(option):
+    with said_of(option):
         return cast("dict[str, str]", msgspec.to_builtins(words.id_place_of(text)))
 
 
 @contextmanager
-def _said_of(option: str) -> Generator[None]:
+def said_of(option: str) -> Generator[None]:
+    """Raise a WordsError of an option's text as CommandError."""
     try:
         yield
     except WordsError as error:
@@ -224,6 +237,11 @@ def _said_of(option: str) -> Generator[None]:
 
 def _place_words(place: Any) -> str:
     return words.id_place_words(msgspec.convert(place, IdPlace))
+
+
+def _baseline_words(item: Any) -> str:
+    comparison = msgspec.convert(item.get("comparison"), Comparison | None)
+    return "its input" if comparison is None else baseline_words(comparison.baseline)
 
 
 def _window_words(window: Any) -> str:
@@ -258,7 +276,9 @@ def shown(item: Any) -> RenderableType:
         return Group(*parts)
     parts += [Text(f"not shown: {gap['sentence']}") for gap in result["gaps"]]
     counts = result["counts"]
+    is_comparison = result.get("baseline") is not None
     kinds = ("lost", "duplicated", "unexpected", "late", "missing", "unexplained")
+    kinds += ("different", "duplicated_in_baseline") if is_comparison else ()
     is_of_files = counts.get("files") is not None
     parts += [
         Text(),
@@ -272,6 +292,7 @@ def shown(item: Any) -> RenderableType:
             empty="",
         ),
         *(_of_files(item) if is_of_files else ()),
+        *(_of_fields(item) if is_comparison else ()),
         Text(),
         table(
             ("FINDING", "ID", "EXPECTED#", "FOUND#", "INPUTS", "REFERENCES" if is_of_files else "OUTPUTS"),
@@ -291,6 +312,23 @@ def shown(item: Any) -> RenderableType:
         ),
     ]
     return Group(*parts)
+
+
+def _of_fields(item: Any) -> list[RenderableType]:
+    """Return the fields that differ, and their values where these are shown."""
+    result = item["result"]
+    fields = [(one["field"], number(one["records"])) for one in result["fields"]]
+    values = [
+        (one["finding"], one["id"], value["field"], value["baseline"], value["output"])
+        for one in result["examples"]
+        for value in one["values"]
+    ]
+    parts: list[RenderableType] = []
+    if fields:
+        parts += [Text(), table(("DIFFERENT FIELD", "RECORDS#"), fields, empty="")]
+    if values:
+        parts += [Text(), table(("FINDING", "ID", "FIELD", "BASELINE", "OUTPUT"), values, empty="")]
+    return parts
 
 
 def _of_files(item: Any) -> list[RenderableType]:

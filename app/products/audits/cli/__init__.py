@@ -1,0 +1,1 @@
+"""`fenceline audit`, `fenceline compare`, and `fenceline audits`."""
