@@ -30,6 +30,10 @@ TITLES = {"as they come: their own defaults, and ours": "Default settings"}
 """The headings of sections whose name in the result is no noun."""
 
 WHY = {
+    "rows of a DataFrame, two writers, vs Spark's own sink": (
+        "Rows pass a shuffle to their writer, and each batch ends in two transactions. Spark's own sink writes in the tasks "
+        "that read. Both use up the two cores, so more writers do not help here."
+    ),
     "exactly_once_v2 in Spark vs Kafka Streams exactly_once_v2": (
         "The goal was set against smaller polls and batches. With its best settings (below), Kafka Streams comes near to "
         "the limit. A loop that hands over records one by one cannot reach this ratio. The loop has one thread, which "

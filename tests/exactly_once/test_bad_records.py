@@ -119,7 +119,7 @@ def test_dead_letter_joins_the_same_transaction_with_everything_it_had(make_pipe
     with running(pipeline.specification(errors=errors), transform=ParsingTransform()) as task:
         finish(pipeline, task)
     pipeline.assert_whole()
-    (letter,) = verifier.read_all(pipeline.bootstrap_servers, errors.dead_letter_topic or "")
+    (letter,) = verifier.read_decided(pipeline.bootstrap_servers, errors.dead_letter_topic or "")
     assert (letter.key, letter.value, letter.timestamp_ms) == (b"k", BAD, 1_700_000_000_000)
     assert dict(letter.headers) == {
         "trace": b"1",
@@ -163,7 +163,7 @@ def test_record_that_the_broker_refuses_is_found_and_treated_by_the_policy(
     assert counters.records_skipped + counters.records_dead_lettered == 1
     pipeline.assert_whole()
     if errors.dead_letter_topic is not None:
-        (letter,) = verifier.read_all(pipeline.bootstrap_servers, errors.dead_letter_topic)
+        (letter,) = verifier.read_decided(pipeline.bootstrap_servers, errors.dead_letter_topic)
         assert dict(letter.headers)["fenceline.offset"] == b"300"
         assert "MSG_SIZE_TOO_LARGE" in (dict(letter.headers)["fenceline.error"] or b"").decode()
         delete_topics(pipeline.bootstrap_servers, [errors.dead_letter_topic])

@@ -18,7 +18,8 @@ class GroupJournal:
     consumed: committed transactions, in the order of their markers. untransacted: commits outside of a transaction,
     which a pipeline of exactly-once never makes. deletions: how often faults have deleted the group's offsets. After
     each, one commit outside of a transaction is right: an operator's, of the offset that was committed last. lost: what
-    was deleted and not set there again, by partition. Raises UnreadableLogError.
+    was deleted and not set there again, by partition. At offset 0 nothing was consumed, so a task may begin there.
+    Raises UnreadableLogError.
     """
 
     def __init__(self, group: str, topic: str, *, deletions: int = 0) -> None:
@@ -91,6 +92,9 @@ class GroupJournal:
             return
         if marker.type is MarkerType.COMMIT:
             self.consumed.append(Consumed(*ended))
-            self._committed |= self.consumed[-1].next_offsets
+            for partition, offset in self.consumed[-1].next_offsets.items():
+                self._committed[partition] = offset
+                if self.lost.get(partition) == 0:
+                    del self.lost[partition]
         else:
             self.aborted += 1

@@ -61,9 +61,17 @@ def require_refusal(worker: TaskProcess) -> str:
 
 
 def resume(pipeline: TestPipeline, recorded: Iterable[RecordedOffset]) -> None:
-    """As `fenceline runs offsets --to recorded` does, by the same client."""
+    """As `fenceline runs offsets --to recorded` does, by the same client.
+
+    A partition with a committed offset stays there: the refused task may have begun it where its record is the start.
+    """
     connection, group = {"bootstrap.servers": pipeline.bootstrap_servers}, pipeline.definition.group_id
-    offsets = {Partition(one.topic, one.partition): one.offset for one in recorded}
+    committed = committed_of(pipeline)
+    offsets = {
+        Partition(one.topic, one.partition): one.offset
+        for one in recorded
+        if (one.topic, one.partition) not in committed
+    }
     brokers = KafkaBrokers(environment={}, secrets_dir=None)
     refused: FencelineError | None = None
 

@@ -75,11 +75,11 @@ class World:
         self.sink[partition].append(batch)
 
     def offsets(self, writer: Writer, next_sequences: Mapping[int, int], *, is_transactional: bool = True) -> None:
-        """Where the group would go on, by the number of the id."""
+        """Where the group would go on, by the number of the id; 0: at the begin of the log."""
         records = [
             (
                 encode_key(GroupRecordKey(GROUP, SOURCE, partition, type=RecordType.OFFSET_COMMIT)),
-                encode_value(RecordType.OFFSET_COMMIT, OffsetCommit(offset_of(sequence)), 3),
+                encode_value(RecordType.OFFSET_COMMIT, OffsetCommit(offset_of(sequence) if sequence else 0), 3),
             )
             for partition, sequence in next_sequences.items()
         ]

@@ -54,7 +54,7 @@ def test_a_resume_at_earliest_is_reported_with_its_duplicates() -> None:
     assert verdict.duplicated.count == 3
     assert "duplicated" in wrong(verdict)
     outside, anew = contradictions(world)
-    assert outside.startswith("1 offsets outside of a transaction, first: partition 0 to 1")
+    assert outside.startswith("1 offsets outside of a transaction, first: partition 0 to 0")
     assert anew.startswith("partition 0 was started as new: its offset 7 was deleted")
 
 
@@ -73,6 +73,17 @@ def test_a_group_that_started_as_new_without_a_resume_is_reported() -> None:
     world.transaction(FIRST, ids(0, 0, 4), {0: 4})
     assert world.verdict().duplicated.count == 3
     assert contradictions(world) == ["partition 0 was started as new: its offset 7 was deleted and not set again"]
+
+
+def test_a_partition_that_had_begun_nowhere_needs_no_resume_and_must_not_be_set_back() -> None:
+    world = World()
+    world.transaction(FIRST, [], {0: 0})
+    world.delete_offsets(0)
+    world.transaction(FIRST, ids(0, 0, 3), {0: 3})
+    assert contradictions(world) == []
+    world.resume({0: 0})
+    outside, *_ = contradictions(world)
+    assert outside.startswith("1 offsets outside of a transaction, first: partition 0 to 0")
 
 
 def test_one_resume_is_right_after_a_deletion_and_a_second_one_is_not() -> None:

@@ -142,6 +142,12 @@ def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_commi
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
+def read_decided(bootstrap_servers: str, topic: str) -> list[Found]:
+    """Every committed record, once no transaction is open there: a coordinator writes markers topic by topic."""
+    wait_for(lambda: not has_open_transaction(bootstrap_servers, topic), _TIMEOUT_S, f"the markers of {topic}")
+    return read_all(bootstrap_servers, topic)
+
+
 def end_offsets(bootstrap_servers: str, topic: str, level: IsolationLevel) -> dict[int, int]:
     """Last stable offset (read_committed) or high watermark (read_uncommitted) of each partition."""
     admin = _admin(bootstrap_servers)

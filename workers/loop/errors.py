@@ -72,6 +72,8 @@ _RETRIABLE = frozenset(
         KafkaError._RESOLVE,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
+        # Requests to a broker that has left the client's metadata for a moment.
+        KafkaError._DESTROY_BROKER,
         KafkaError._WAIT_COORD,
         KafkaError._IN_PROGRESS,
         KafkaError.UNSTABLE_OFFSET_COMMIT,

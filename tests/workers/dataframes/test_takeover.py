@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,8 @@ def test_rows_that_change_their_writer_when_a_batch_is_repeated_are_found(
     first.stop_at("COMMITTED", batch=1, writer=0)
     run_until_killed(first, **order)
     answer = drivers.living().do(do="run", **order)
-    assert "has other rows than when writer 0 committed it" in answer["text"]
+    # Writer 1 may have committed as well before the kill, and may be the first to refuse.
+    assert re.search("has other rows than when writer [01] committed it", answer["text"]), answer["text"]
     assert "Use one writer" in answer["text"]
 
 

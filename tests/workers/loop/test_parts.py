@@ -138,6 +138,8 @@ class TestErrors:
             (KafkaError(KafkaError._TIMED_OUT), ErrorSeverity.RETRIABLE),
             (KafkaError(KafkaError._MSG_TIMED_OUT), ErrorSeverity.RETRIABLE),
             (KafkaError(KafkaError.OFFSET_NOT_AVAILABLE), ErrorSeverity.RETRIABLE),
+            (KafkaError(KafkaError._DESTROY_BROKER), ErrorSeverity.RETRIABLE),
+            (KafkaError(KafkaError._DESTROY), ErrorSeverity.FATAL),
             (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), ErrorSeverity.RETRIABLE),
             (KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), ErrorSeverity.REFUSED),
             (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), ErrorSeverity.FATAL),
