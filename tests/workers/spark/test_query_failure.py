@@ -28,9 +28,7 @@ _TASK = (
             "bad record",
         ),
         (
-            [
-                f"{_TASK}a.B: [USER_RAISED_EXCEPTION] the value of in-0@17 does not fit the schema of s SQLSTATE: P1\n"
-            ],
+            [f"{_TASK}a.B: [USER_RAISED_EXCEPTION] the value of in-0@17 does not fit the schema of s SQLSTATE: P1\n"],
             FailureKind.REFUSAL,
             "the value of in-0@17 does not fit the schema of s",
         ),
