@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +16,17 @@ from playwright.sync_api import Browser, Page, Route, expect
 from app.core.blocked import pages as stuck
 from app.core.blocked.diagnosis import explain_topic
 from app.core.blocked.ending import plan_fence
+from app.core.hanging.service import HangingLine
 from app.core.journals.group_records import ClassicGroup
 from app.core.journals.live_groups import LiveGroup
+from app.core.journals.live_transactions import LiveTransaction
 from app.core.mappings.mapping import PartitionMapping
 from app.core.observing.pages.groups import row_of
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import mark_of
+from app.core.observing.pages.transactions import TransactionSelection
+from app.core.observing.pages.transactions import row_of as transaction_row_of
+from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.snapshot import ReadingPhase
 from app.core.pipelines.pages.pipelines import links_of
 from app.core.runs.pages.charts import chart_of
@@ -28,12 +34,14 @@ from app.edges.main.products import PRODUCTS
 from app.kit.access import Principal, Role
 from app.kit.web.pages import screen
 from app.kit.web.pages.assets import STATIC_DIR
+from app.kit.web.pages.paging import links_of as links_to
 from app.kit.web.pages.timeline import Point, Track, timeline_of
 from tests.core.blocked.answers import ID, asked, held, known
 from tests.edges.main.pages.test_rendering import may_as
 from tests.support import page_samples as samples
 from tests.support.browser import NARROW, WIDE, assert_fits
-from tests.support.observing import cluster
+from tests.support.hanging_samples import hanging_transaction
+from tests.support.observing import cluster, state_of
 from tests.support.page_samples import NOW, run
 
 # As long as Kafka lets a topic's name be, and without a place to break.
@@ -161,7 +169,37 @@ def group_page() -> str:
     return rendered("groups/detail", context, path="/groups")
 
 
+def transactions_page() -> str:
+    """The list, whose journal cannot be read whole; each sentence names a topic."""
+    now_ms = int(NOW.timestamp() * 1000)
+    made = cluster()
+    made.enter(made.transactions.topic, ReadingPhase.LIVE, now_ms=now_ms)
+    live = LiveTransaction(LONG, state_of(start_ms=now_ms, changed_ms=now_ms), 0, 0)
+    row = transaction_row_of(ObservedTransaction(live=live, owner=None))
+    snapshot = made.snapshot(now_ms=now_ms)
+    reading = reading_of(snapshot, snapshot.transaction_journal, now=NOW)
+    context: dict[str, Any] = {
+        "clusters": ["demo"],
+        "cluster": "demo",
+        "wanted": TransactionSelection(),
+        "choices": dict.fromkeys(TransactionSelection.fields, ((LONG, LONG),)),
+        "found": {"tally": {"open": 1, "ids": 1_000_000}, "matching": 1_000_000},
+        "rows": [row],
+        "pages": links_to(None, lambda _: "/", after=None),
+        "hangs": [HangingLine(cluster="demo", transaction=hanging_transaction(topic=LONG))],
+        "blocked": [],
+        "search_problem": f"{LONG} could not be read",
+        "oldest": row,
+        "reading": dataclasses.replace(
+            reading, quality="behind", sentence=f"it is at {LONG}", notes=(f"it has {LONG}",)
+        ),
+        "pace": None,
+    }
+    return rendered("transactions/list", context, path="/transactions")
+
+
 PAGES = {
+    "transactions": transactions_page,
     "pipeline": pipeline_page,
     "group": group_page,
     "run": run_page,

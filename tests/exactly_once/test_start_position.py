@@ -36,9 +36,9 @@ def wait_for_committed(pipeline: TestPipeline, offsets: dict[int, int], task: Ta
     wait_for(lambda: committed(pipeline) == offsets, 25, lambda: f"{offsets} committed, not {committed(pipeline)}")
 
 
-def commit_offset(pipeline: TestPipeline, offset: int) -> None:
+def commit_offset(pipeline: TestPipeline, offset: int, *, epoch: int = -1) -> None:
     consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
-    consumer.commit(offsets=[TopicPartition(pipeline.source, 0, offset)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(pipeline.source, 0, offset, leader_epoch=epoch)], asynchronous=False)
     consumer.close()
 
 
@@ -251,6 +251,31 @@ def test_log_that_has_grown_again_before_the_check_stops_the_pipeline(
     assert isinstance(error, PipelineStopError)
     assert f"{pipeline.source}-0 ends at 1000, and has ended before the next offset 500" in str(error)
     assert pipeline.audit().found == 0
+
+
+def test_offset_that_a_broker_did_not_have_is_read_on_if_its_leader_still_has_its_epoch(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an answer of a former leader, which was frozen when the records came that the group has committed."""
+    pipeline = make_pipeline(partitions=1)
+    pipeline.feed(100)
+    commit_offset(pipeline, 150, epoch=0)
+    real_step = Starting.step
+    looks: list[bool] = []
+
+    def grow_and_look(self: Starting, stopped: frozenset[Partition]) -> None:
+        if not looks:
+            looks.append(True)
+            pipeline.feed(100)
+        real_step(self, stopped)
+
+    monkeypatch.setattr(Starting, "step", grow_and_look)
+    with running(pipeline.specification()) as task:
+        task.wait_for_records(50)
+        wait_for_committed(pipeline, {0: 200}, task)
+        task.drain()
+    assert [loss for loss in losses(task) if "did not have the committed offset 150" in loss]
+    assert pipeline.audit().found == 50
 
 
 @pytest.mark.usefixtures("uncontradicted_offsets")

@@ -99,8 +99,8 @@ def source_names(root: Path) -> list[str]:
 def _library(root: Path) -> list[Path]:
     """Return the modules of the library, without its command. An installation has them at the top."""
     places = (root / _APART / _LIBRARY, root / _LIBRARY)
-    modules = next(filter(None, (sorted(place.glob("*.py")) for place in places)), [])
-    return [path for path in modules if path.name != "__main__.py"]
+    found = [sorted(place.glob("*.py")) for place in places]
+    return [path for path in found[0] or found[1] if path.name != "__main__.py"]
 
 
 def _folders_above(name: str, root: Path) -> Iterator[str]:

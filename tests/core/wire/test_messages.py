@@ -86,16 +86,16 @@ def test_fields_without_a_default_are_those_of_the_first_release() -> None:
     assert all(set(fields) <= set(json.loads(recorded(name))) for name, fields in required.items()), required
 
 
-@pytest.mark.parametrize("version", [0, 4, 99])
+@pytest.mark.parametrize("version", [0, 5, 99])
 def test_another_protocol_version_is_refused_with_both_named(version: int) -> None:
     other = json.dumps({**json.loads(recorded("specification")), "protocol_version": version}).encode()
-    with pytest.raises(protocol.UnsupportedProtocolError, match=rf"version {version}, this side supports 1, 2, 3"):
+    with pytest.raises(protocol.UnsupportedProtocolError, match=rf"version {version}, this side supports 1, 2, 3, 4"):
         specification.decode(other)
 
 
 def test_version_is_checked_before_the_rest() -> None:
-    with pytest.raises(protocol.UnsupportedProtocolError, match="version 4"):
-        specification.decode(b'{"protocol_version": 4, "everything": "else differs"}')
+    with pytest.raises(protocol.UnsupportedProtocolError, match="version 5"):
+        specification.decode(b'{"protocol_version": 5, "everything": "else differs"}')
 
 
 def with_files(files: FileSink | None) -> InstanceSpecification:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
+
+import pytest
 
 from app.core.clusters.partition import Partition
 from app.core.pipelines.pipeline import StartPosition
 from app.core.wire.offset_events import CheckpointOutcome, Positioned, StartReason
 from tests.support.offset_log import replayed
 from tests.support.tasks import RecordingControl
+from workers.loop.errors import PipelineStopError
+from workers.loop.group.leader_epochs import LeaderEpochs
 from workers.loop.group.membership import CommittedPosition, Membership, PartitionBounds
 from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
@@ -25,6 +30,7 @@ class NewGroup(Membership):
         self.ownership = Ownership()
         self.recorder = OffsetRecorder(self.ownership)
         self.remembered = Remembered((), ownership=self.ownership, ask=lambda: None)
+        self.epochs = LeaderEpochs(self.ownership)
         self.ownership.assigned(NAMES)
         self.offsets: dict[Partition, int] = {}
         self.restarts: list[frozenset[Partition]] = []
@@ -81,7 +87,14 @@ class Commits:
         self._heard[-1]()
 
 
-def starting(group: NewGroup, commits: Commits, start_position: StartPosition = StartPosition.LATEST) -> Starting:
+def starting(
+    group: NewGroup,
+    commits: Commits,
+    start_position: StartPosition = StartPosition.LATEST,
+    *,
+    control: RecordingControl | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Starting:
     return Starting(
         group,
         start_position=start_position,
@@ -89,7 +102,8 @@ def starting(group: NewGroup, commits: Commits, start_position: StartPosition = 
         pipeline="p",
         group="g",
         commit_starts=commits,
-        announce=RecordingControl().event,
+        announce=(control or RecordingControl()).event,
+        clock=clock,
     )
 
 
@@ -212,3 +226,81 @@ def test_partition_that_stopped_without_an_offset_and_has_one_by_now_was_begun_b
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
         (100, StartReason.NOTHING_COMMITTED)
     ]
+
+
+class Refused(NewGroup):
+    """A broker has reported that it does not have the offset 100, which the group has committed under epoch 3."""
+
+    def __init__(self, *, end: int, epoch: int = 3) -> None:
+        super().__init__()
+        self.offsets = dict.fromkeys(NAMES, 100)
+        self.log_end = end
+        self.epochs.note(NAMES[0], 100, epoch)
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        return frozenset(NAMES[:1])
+
+    def stopped_at(self, partition: Partition) -> int | None:
+        return 100
+
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, PartitionBounds]:
+        return {name: PartitionBounds(0, self.log_end) for name in partitions}
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        super().restart(partitions)
+        self.ownership.assigned(partitions)
+
+    def begin(self) -> None:
+        self.epochs.begins(NAMES[0], 100)
+
+
+def test_offset_that_a_broker_lacked_and_the_leader_has_is_read_and_compared_before_a_commit() -> None:
+    """A former leader that was frozen has answered: the log is whole."""
+    group = Refused(end=120)
+    control = RecordingControl()
+    resolving = starting(group, Commits(group), StartPosition.EARLIEST, control=control)
+    for _ in range(2):
+        resolving.step(group.stopped)
+    assert group.restarts == [frozenset(NAMES[:1])] * 2
+    assert [event.message.split(" of ")[0] for event in control.events] == [
+        "a broker did not have the committed offset 100"
+    ]
+    group.begin()
+    group.epochs.note(NAMES[0], 110, 3)
+    assert group.epochs.must_ask({NAMES[0]: 110}), "its epoch alone would not show a cut"
+    assert group.epochs.of_seek(NAMES[0], 100) == 3
+    assert not group.epochs.must_ask({NAMES[0]: 110}), "once for each doubt"
+    group.begin()
+    assert not group.epochs.must_ask({NAMES[0]: 120})
+
+
+def test_offset_without_an_epoch_that_a_broker_lacked_stops_the_pipeline() -> None:
+    group = Refused(end=120, epoch=-1)
+    with pytest.raises(PipelineStopError, match="ends at 120, and has ended before the next offset 100"):
+        starting(group, Commits(group), StartPosition.EARLIEST).step(group.stopped)
+
+
+def test_an_end_before_the_committed_offset_stops_the_pipeline_when_it_stays() -> None:
+    group = Refused(end=90)
+    now = [0.0]
+    resolving = starting(group, Commits(group), StartPosition.EARLIEST, clock=lambda: now[0])
+    for now[0] in (0.0, 2.0, 4.9):
+        resolving.step(group.stopped)
+    assert group.restarts == []
+    now[0] = 5.0
+    with pytest.raises(PipelineStopError, match="ends at 90, and has ended before the next offset 100"):
+        resolving.step(group.stopped)
+
+
+def test_an_end_before_the_committed_offset_is_a_former_leaders_if_it_does_not_stay() -> None:
+    group = Refused(end=90)
+    now = [0.0]
+    resolving = starting(group, Commits(group), StartPosition.EARLIEST, clock=lambda: now[0])
+    resolving.step(group.stopped)
+    now[0], group.log_end = 4.0, 120
+    resolving.step(group.stopped)
+    assert group.restarts[-1] == frozenset(NAMES[:1])
+    # Each doubt has its own time.
+    now[0], group.log_end = 6.0, 90
+    resolving.step(group.stopped)

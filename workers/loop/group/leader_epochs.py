@@ -27,6 +27,7 @@ class LeaderEpochs:
         self._ownership = ownership
         self._epochs: dict[Partition, dict[int, int]] = {}
         self._begun: dict[Partition, tuple[int, int]] = {}
+        self._doubted: dict[Partition, int] = {}
         self._to_ask: set[Partition] = set()
         self._asked: dict[Partition, tuple[int, int]] = {}
 
@@ -49,6 +50,13 @@ class LeaderEpochs:
         """Record that the group has committed this offset: the first position behind it is compared with it."""
         self._begun[partition] = self._ownership.number(partition), committed
 
+    def doubt(self, partition: Partition, committed: int) -> bool:
+        """Ask before anything behind this committed offset is committed; False: it has no epoch to ask for."""
+        if self.of(partition, committed) == NO_EPOCH:
+            return False
+        self._doubted[partition] = committed
+        return True
+
     def must_ask(self, moved: Mapping[Partition, int]) -> bool:
         """True if the client must seek the committed offsets with an epoch (`of_seek`), once for each assignment.
 
@@ -63,10 +71,12 @@ class LeaderEpochs:
             return False
         epoch = self.of(partition, begun[1])
         is_answered = begun[0] != self._ownership.number(partition) or self._asked.get(partition) == begun
-        if is_answered or epoch == NO_EPOCH or self.of(partition, position) <= epoch:
+        is_later = self.of(partition, position) > epoch or self._doubted.get(partition) == begun[1]
+        if is_answered or epoch == NO_EPOCH or not is_later:
             del self._begun[partition]
             return False
         self._asked[partition] = begun
+        self._doubted.pop(partition, None)
         self._to_ask.add(partition)
         return True
 

@@ -18,6 +18,11 @@ from workers.loop.group.membership import Announce, Membership, PartitionBounds
 from workers.loop.slices import SLICE_S
 
 _BETWEEN_LOOKS_S = 0.2
+_DOUBTED_FOR_S = 5.0
+"""A log's end before the committed offset is believed when it was seen for so long.
+
+A former leader that was frozen or cut off answers from its old log until it learns of the new leader.
+"""
 _NOT_THERE = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's public names begin so
@@ -55,10 +60,11 @@ class Starting:
       nothing committed, but an offset is recorded the pipeline stops: the group has lost its offsets (`Remembered`)
       committed before the log start offset        the log start offset, and an event with the deleted offsets: a stop
                                                    would restore nothing, and more would be deleted meanwhile
-      committed beyond the log's end               the pipeline stops: the log was cut or recreated, and its processed
-                                                   records cannot be determined; also if the offset was beyond the end
-                                                   when the client stopped, and the log has grown since, or if the
-                                                   client finds that the epoch of its offset ended before it
+      committed beyond the log's end, for some     the pipeline stops: the log was cut or recreated, and its processed
+      seconds, or its epoch ended before it        records cannot be determined
+      beyond the end when the client stopped, and  a former leader may have answered, or the log was cut and has grown:
+      within the log now                           read, but nothing is committed before the leader has reported the end
+                                                   of the offset's epoch. An offset without an epoch stops the pipeline
 
     `latest` is resolved once, for all partitions together, when no partition of any source topic has a committed
     offset. One task does it: the owner of the first partition of the first topic (by name). Its one transaction has a
@@ -91,6 +97,8 @@ class Starting:
         self._has_told_missing = False
         self._has_begun = start_position is StartPosition.EARLIEST
         self._await_beginning: set[Partition] = set()
+        self._ends_before: dict[Partition, tuple[int, float]] = {}
+        self._told_doubts: dict[Partition, int] = {}
 
     @property
     def is_due(self) -> bool:
@@ -190,6 +198,10 @@ class Starting:
 
     def _go_on(self, committed: Mapping[Partition, int | None], logs: Mapping[Partition, PartitionBounds]) -> None:
         starts: dict[Partition, int] = {}
+        in_doubt = {at for at, offset in committed.items() if self._is_in_doubt(at, offset, logs[at])}
+        committed = {at: offset for at, offset in committed.items() if at not in in_doubt}
+        if not committed:
+            return
         for partition, offset in committed.items():
             start = self._start(partition, offset, logs[partition])
             if start is not None:
@@ -205,6 +217,18 @@ class Starting:
         if starts:
             self._commit_starts(starts, for_others={}, together=False, confirmed=self._note_beginning)
         self._membership.restart(committed)
+
+    def _is_in_doubt(self, partition: Partition, committed: int | None, log: PartitionBounds) -> bool:
+        """True if the log seems to end before the committed offset, and has not been seen so for long enough."""
+        if committed is None or committed <= log.end:
+            self._ends_before.pop(partition, None)
+            return False
+        now = self._clock()
+        seen_at, since = self._ends_before.get(partition, (committed, now))
+        if seen_at != committed:
+            since = now
+        self._ends_before[partition] = committed, since
+        return now - since < _DOUBTED_FOR_S
 
     def _start(self, partition: Partition, committed: int | None, log: PartitionBounds) -> int | None:
         """The offset to commit before reading goes on; None: what is committed is good."""
@@ -226,9 +250,19 @@ class Starting:
                 f"{cut}). It has other records there. Reset its offset, to {log.start} to process all records there "
                 "are now"
             )
-        if committed > log.end or (at is not None and at >= log.start):
-            # The log start offset only increases. An offset that the log did not hold then, and that is not before its
-            # start now, was beyond its end.
+        # The log start offset only increases. An offset that the log did not hold then, and that is not before its start
+        # now, was beyond its end.
+        was_beyond = at is not None and at >= log.start
+        if was_beyond and committed <= log.end and self._membership.epochs.doubt(partition, committed):
+            if self._told_doubts.get(partition) != committed:
+                self._told_doubts[partition] = committed
+                self._announce(
+                    EventKind.ERROR,
+                    f"a broker did not have the committed offset {committed} of {name}, and its leader has it. It is "
+                    "read. It is committed only if the leader confirms that the log was not cut before it",
+                    partitions=(name,),
+                )
+        elif committed > log.end or was_beyond:
             raise PipelineStopError(
                 f"the log of {name} ends at {log.end}, and has ended before the next offset {max(committed, at or 0)}. "
                 "It was recreated or cut; processed records cannot be determined. Stop the pipeline and reset its "
