@@ -57,6 +57,10 @@ class RenameStep:
     to: FieldPath
 
 
+_LONGEST_DELAY_MS = 2**42
+"""139 years, in milliseconds: Spark counts the delay in microseconds of 64 bits."""
+
+
 @takes(pipeline.SetField)
 class SetStep:
     """Set `field` to a JSON value."""
@@ -101,7 +105,10 @@ class SourceStream:
         str, Field(min_length=1, description="Schema of the values, JSON objects, as DDL: `carrier STRING, delay INT`.")
     ]
     event_time = "The timestamp column with the watermark; null: the stream has none."
-    watermark_ms = "The longest delay of a row behind the newest event time."
+    watermark_ms: Annotated[
+        int | None,
+        Field(lt=_LONGEST_DELAY_MS, description="The longest delay of a row behind the newest event time."),
+    ]
 
 
 @takes(pipeline.DataframeQuery)

@@ -51,6 +51,9 @@ def effective(
     else:
         cores, failures = query.executor_cores, FAILURES_OF_A_QUERY
         own = {**_query_defaults(), **definition.spark.conf, **applied, **_of_query(definition, query)}
+        if master.kind is SparkMasterKind.LOCAL and (master.slots or cores) == 1:
+            # A query on one core is a trial: the second compiler and a second collector would compete with it.
+            own["spark.driver.extraJavaOptions"] = f"{_SMALL_JVM} {_temporary(local_dir)}"
     jvm = _SMALL_JVM if query is None else ""
     conf = {**own, **(_on_this_machine(jvm) if is_on_this_machine(master) else {})}
     named = definition.spark.master

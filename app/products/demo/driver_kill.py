@@ -7,19 +7,21 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from app.core.journals.transaction_state import TransactionStatus
+from app.core.journals.transaction_state import TransactionState, TransactionStatus
 from app.edges.embedded.errors import EmbeddedError
 from app.products.demo.kill import IdTail
 
 # The time in which the broker answers requests that were in flight when the driver froze.
 _SETTLE_S = 0.05
-_LOOK_EVERY_S = 0.01
+_LOOK_EVERY_S = 0.1
+_COMMITTED = frozenset({TransactionStatus.COMPLETE_COMMIT})
+_DECIDED = _COMMITTED | {TransactionStatus.PREPARE_COMMIT}
 _DRIVER_WORD = "org.apache.spark.deploy.SparkSubmit"
 
 
@@ -36,19 +38,20 @@ def kill_after_a_commit(
 ) -> KilledDriver | None:
     """SIGKILL the driver as soon as the moment comes; None if `give_up` came first.
 
-    1. the journal has a committed transaction that began after the newest batch was planned
+    1. the journal has a decided commit of a transaction that began after the newest batch was planned
     2. SIGSTOP            the driver can record nothing
-    3. the checkpoint has no record of the batch: SIGKILL; else SIGCONT, and the next batch
+    3. the transaction is committed, and the checkpoint has no record of the batch: SIGKILL; else SIGCONT, and the next
+       batch
     """
     _refuse_other_process(pid)
     while not give_up():
-        batch = _unrecorded(journal, transactional_id, checkpoint)
+        batch = _unrecorded(journal.follow(transactional_id, _LOOK_EVERY_S), _DECIDED, checkpoint)
         if batch is not None:
             os.kill(pid, signal.SIGSTOP)
             killed = False
             try:
                 time.sleep(_SETTLE_S)
-                if _unrecorded(journal, transactional_id, checkpoint) == batch:
+                if _unrecorded(journal.state_of(transactional_id), _COMMITTED, checkpoint) == batch:
                     os.kill(pid, signal.SIGKILL)
                     killed = True
                     return KilledDriver(pid, batch)
@@ -56,17 +59,15 @@ def kill_after_a_commit(
                 if not killed:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
-        time.sleep(_LOOK_EVERY_S)
     return None
 
 
-def _unrecorded(journal: IdTail, transactional_id: str, checkpoint: Path) -> int | None:
-    """Return the newest planned batch if its transaction is committed, but not recorded in the checkpoint."""
+def _unrecorded(state: TransactionState | None, wanted: Collection[TransactionStatus], checkpoint: Path) -> int | None:
+    """Return the newest planned batch if its transaction has a wanted status and the checkpoint no record of it."""
+    if state is None or state.status not in wanted:
+        return None
     planned = _newest(checkpoint / "offsets")
     if planned is None or (checkpoint / "commits" / str(planned)).exists():
-        return None
-    state = journal.state_of(transactional_id)
-    if state is None or state.status is not TransactionStatus.COMPLETE_COMMIT:
         return None
     try:
         planned_ms = (checkpoint / "offsets" / str(planned)).stat().st_mtime * 1000

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.core.allow_lists.client_options import NEVER_CREATE_TOPICS
@@ -57,6 +57,13 @@ class IdTail:
         )
         self._consumer.assign([TopicPartition(TOPIC, number, 0) for number in self._partitions])
 
+    def follow(self, transactional_id: str, timeout_s: float) -> TransactionState | None:
+        """Return the id's newest state that has arrived, within milliseconds of a change; wait for one otherwise."""
+        message = self._consumer.poll(timeout_s)
+        if message is not None:
+            self._take(message)
+        return self._states.get(transactional_id)
+
     def state_of(self, transactional_id: str) -> TransactionState | None:
         """Return the id's newest state, after reading up to the journal's current end."""
         ends = stable_offsets(self._admin, TOPIC, self._partitions, is_end=True)
@@ -65,18 +72,20 @@ class IdTail:
             if time.monotonic() > deadline:
                 raise EmbeddedError(f"{TOPIC} could not be read up to {ends} within {_ANSWER_S:.0f} s")
             message = self._consumer.poll(0.1)
-            if message is None:
-                continue
-            if (error := message.error()) is not None:
-                raise EmbeddedError(f"reading {TOPIC}: {error.str()}")
-            record = to_record(message)
-            if record is not None:
-                self._next[record.partition] = record.offset + 1
-                if isinstance(record.state, TransactionState):
-                    self._states[record.transactional_id] = record.state
-                    if record.state.status is TransactionStatus.COMPLETE_COMMIT:
-                        self._committed[record.transactional_id] = record.state.producer_epoch
+            if message is not None:
+                self._take(message)
         return self._states.get(transactional_id)
+
+    def _take(self, message: Message) -> None:
+        if (error := message.error()) is not None:
+            raise EmbeddedError(f"reading {TOPIC}: {error.str()}")
+        record = to_record(message)
+        if record is not None:
+            self._next[record.partition] = record.offset + 1
+            if isinstance(record.state, TransactionState):
+                self._states[record.transactional_id] = record.state
+                if record.state.status is TransactionStatus.COMPLETE_COMMIT:
+                    self._committed[record.transactional_id] = record.state.producer_epoch
 
     def has_committed_since(self, kill: KilledWorker) -> bool:
         """Return whether a later incarnation of the killed worker's id has committed by now."""

@@ -13,7 +13,7 @@ from app.products.demo.server import DemoRun
 from app.products.demo.stage import CLUSTER, DemoStage
 
 TOPICS = (pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC, file_pipeline.SINK_TOPIC, window_pipeline.SINK_TOPIC)
-CORES = pipeline.CORES + file_pipeline.CORES + window_pipeline.CORES
+CORES = pipeline.CORES + file_pipeline.CORES
 
 
 def start_pipeline(stage: DemoStage) -> DemoRun:
@@ -37,11 +37,7 @@ def create_window_pipeline(stage: DemoStage) -> None:
     """Create the third pipeline, which the user starts."""
     stage.server.create_pipeline(
         window_pipeline.NAME,
-        window_pipeline.definition(
-            cluster=CLUSTER,
-            spark_master=stage.spark.master_url,
-            checkpoint=stage.checkpoint(window_pipeline.NAME),
-        ),
+        window_pipeline.definition(cluster=CLUSTER, checkpoint=stage.checkpoint(window_pipeline.NAME)),
     )
 
 

@@ -7,8 +7,6 @@ from app.products.demo.pipeline import SOURCE_TOPIC
 
 NAME = "delay-by-hour"
 SINK_TOPIC = "delay-by-hour"
-CORES = 1
-"""Separate from those of the other pipelines."""
 WATERMARK_DAYS = 30
 """A second of the demo's feed is about three weeks of flights: the delay covers a second between partitions."""
 _SQL = """\
@@ -23,7 +21,7 @@ GROUP BY carrier, window(scheduled_departure, '1 hour')"""
 _DAY_MS = 24 * 3_600_000
 
 
-def definition(*, cluster: str, spark_master: str, checkpoint: Path) -> dict[str, Any]:
+def definition(*, cluster: str, checkpoint: Path) -> dict[str, Any]:
     """Return its definition as REST takes it. `checkpoint` is a folder, which the first driver creates."""
     return {
         "cluster": cluster,
@@ -43,10 +41,12 @@ def definition(*, cluster: str, spark_master: str, checkpoint: Path) -> dict[str
             ],
             "sql": _SQL,
             "checkpoint": checkpoint.as_uri(),
-            "executor_cores": CORES,
+            "executor_cores": 1,
             "shuffle_partitions": 1,
+            "state_store": "memory",
         },
         "transaction_timeout_ms": 60_000,
         "session_timeout_ms": 6_000,
-        "spark": {"master": spark_master, "executor_memory_mb": 512},
+        # Driver and executor in one process: two cores are to run all of the demo.
+        "spark": {"master": "local"},
     }

@@ -250,8 +250,8 @@ class Starting:
                 f"{cut}). It has other records there. Reset its offset, to {log.start} to process all records there "
                 "are now"
             )
-        # The log start offset only increases. An offset that the log did not hold then, and that is not before its start
-        # now, was beyond its end.
+        # The log start offset only increases. An offset that the log did not hold then, and that is not before its
+        # start now, was beyond its end.
         was_beyond = at is not None and at >= log.start
         if was_beyond and committed <= log.end and self._membership.epochs.doubt(partition, committed):
             if self._told_doubts.get(partition) != committed:
