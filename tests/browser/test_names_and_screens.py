@@ -28,6 +28,7 @@ from app.core.observing.pages.transactions import TransactionSelection
 from app.core.observing.pages.transactions import row_of as transaction_row_of
 from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.snapshot import ReadingPhase
+from app.core.observing.wording import Quality
 from app.core.pipelines.pages.pipelines import links_of
 from app.core.runs.pages.charts import chart_of
 from app.edges.main.products import PRODUCTS
@@ -185,13 +186,13 @@ def transactions_page() -> str:
         "choices": dict.fromkeys(TransactionSelection.fields, ((LONG, LONG),)),
         "found": {"tally": {"open": 1, "ids": 1_000_000}, "matching": 1_000_000},
         "rows": [row],
-        "pages": links_to(None, lambda _: "/", after=None),
+        "pages": links_to(None, lambda after: f"/{after}", after=None),
         "hangs": [HangingLine(cluster="demo", transaction=hanging_transaction(topic=LONG))],
         "blocked": [],
         "search_problem": f"{LONG} could not be read",
         "oldest": row,
         "reading": dataclasses.replace(
-            reading, quality="behind", sentence=f"it is at {LONG}", notes=(f"it has {LONG}",)
+            reading, quality=Quality.STALE, sentence=f"it is at {LONG}", notes=(f"it has {LONG}",)
         ),
         "pace": None,
     }

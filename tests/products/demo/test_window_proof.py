@@ -96,7 +96,7 @@ def test_a_record_that_is_no_window_is_wrong(flights: list[Flight], value: bytes
 
 
 def test_the_definition_is_one_of_a_dataframe(tmp_path: Path) -> None:
-    given = window_pipeline.definition(cluster="demo", spark_master="local", checkpoint=tmp_path)
+    given = window_pipeline.definition(cluster="demo", checkpoint=tmp_path)
     definition = decode_definition(given)
     assert isinstance(definition, PipelineDefinition), definition
     assert definition.dataframe is not None
