@@ -27,6 +27,7 @@ from app.products.demo.starting import (
     start_pipeline,
     wait_for_partitions,
 )
+from app.products.demo.window_proof import judge, read_windows
 
 FULL_SPEED_FLIGHTS = 250_000
 STEADY_PER_S = 400.0
@@ -109,18 +110,21 @@ def _end(console: Console, stage: DemoStage, run: DemoRun, feed: Feed, proof: Si
     _wait_until_read(stage, run, feed, lambda: sum(proof.committed()))
     if files_run is not None and is_at_work(files_run):
         _wait_until_read(stage, files_run, feed, files.count_read)
-    runs = [run] if files_run is None else [run, files_run]
-    before = [stage.server.get_run(one.id) for one in runs]
-    after = stage.server.end_runs([one.id for one in runs], "drain", timeout_s=BUSY_MACHINE_S)
+    windows_run = stage.server.latest_run(window_pipeline.NAME)
+    runs = [one.id for one in (run, files_run, windows_run) if one is not None]
+    before = {name: stage.server.get_run(name) for name in runs}
+    after = dict(zip(runs, stage.server.end_runs(runs, "drain", timeout_s=BUSY_MACHINE_S), strict=True))
     verdict = _prove(console, "After the drain", proof)
     console.print(f"{verdict.fed:,} fed, {verdict.records_in:,} read", highlight=False, soft_wrap=True)
-    found = [*complaints(verdict, before=before[0], after=after[0])]
+    found = [*complaints(verdict, before=before[run.id], after=after[run.id])]
     if files_run is not None:
         in_files = _prove_files(console, "After the drain", files)
         found += [
             f"{file_pipeline.NAME}: {one}"
-            for one in complaints(in_files, before=before[1], after=after[1], may_end_early=True)
+            for one in complaints(in_files, before=before[files_run.id], after=after[files_run.id], may_end_early=True)
         ]
+    if windows_run is not None:
+        found += _prove_windows(console, stage, feed)
     proof.close()
     files.proof.close()
     return found
@@ -213,16 +217,24 @@ def _prove_all(console: Console, stage: DemoStage, proof: SinkProof, files: File
 
 def _prove(console: Console, when: str, proof: SinkProof) -> SinkVerdict:
     verdict = proof.look()
-    _say(console, when, verdict, verdict.sentence())
+    _say(console, when, verdict.sentence(), is_good=verdict.is_exactly_once)
     return verdict
 
 
 def _prove_files(console: Console, when: str, files: FileProof) -> SinkVerdict:
     verdict = files.proof.look()
-    _say(console, when, verdict, files.sentence(verdict))
+    _say(console, when, files.sentence(verdict), is_good=verdict.is_exactly_once)
     return verdict
 
 
-def _say(console: Console, when: str, verdict: SinkVerdict, sentence: str) -> None:
-    mark = "[green]✔[/]" if verdict.is_exactly_once else "[bold red]✘[/]"
+def _prove_windows(console: Console, stage: DemoStage, feed: Feed) -> list[str]:
+    """Compare the closed windows with the CSV; a window that is still open is in no batch yet."""
+    read = read_windows(stage.bootstrap_servers)
+    verdict = judge(read.seen, read.wrong, (one for at in range(feed.partitions) for one in feed.flights_in(at)))
+    _say(console, "After the drain", verdict.sentence(), is_good=not verdict.all_wrong)
+    return [f"{window_pipeline.NAME}: windows differ from the CSV: {verdict.sentence()}"] if verdict.all_wrong else []
+
+
+def _say(console: Console, when: str, sentence: str, *, is_good: bool) -> None:
+    mark = "[green]✔[/]" if is_good else "[bold red]✘[/]"
     console.print(f"{mark} {when}: {sentence}", highlight=False, soft_wrap=True)
