@@ -38,6 +38,10 @@ def random_keys(df: DataFrame) -> DataFrame:
     return df.select(f.rand().cast("string").alias("key"), "value")
 
 
+def no_keys(df: DataFrame) -> DataFrame:
+    return df.select(f.lit(None).cast("binary").alias("key"), "value")
+
+
 def all_columns(df: DataFrame) -> DataFrame:
     """Each column of the sink, of the columns that the source has."""
     number = f.get_json_object(f.col("value").cast("string"), "$.id").cast("int")
@@ -116,7 +120,7 @@ def transform_with_state(df: DataFrame) -> DataFrame:
 KINDS: dict[str, Callable[[DataFrame], DataFrame]] = {
     kind.__name__: kind
     for kind in (
-        *(stateless, random_rows, random_keys, all_columns, unknown_column, number_as_value),
+        *(stateless, random_rows, random_keys, no_keys, all_columns, unknown_column, number_as_value),
         *(window, join, dedup, transform_with_state),
     )
 }

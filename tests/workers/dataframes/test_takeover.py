@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.dataframes.drivers import driver, mutated_sink
-from tests.support.dataframes.jobs import EACH, EVENTS, run_until_killed
+from tests.support.dataframes.jobs import EACH, EVENTS, Job, run_until_killed
 from tests.support.waiting import wait_for
 from tests.workers.dataframes.conftest import Control, Drivers, MakeJob
 
@@ -109,6 +110,25 @@ def test_a_batch_that_some_writers_have_committed_keeps_its_number_of_writers(
         last = progress[-1]["batchId"]
         assert [(each["batch"], each["writers"]) for each in markers[:after]] == [(last, after)] * after
         assert [(each["batch"], each["writers"]) for each in markers[after:]] == [(1, before)] * max(0, before - after)
+
+
+def test_rows_without_keys_are_divided_among_the_writers(drivers: Drivers, events: str, make_job: MakeJob) -> None:
+    """Spark puts all rows with the same key into one partition, also those whose key is null."""
+    job = make_job()
+    drivers.living().run(**job.order(events, "no_keys", writers=2))
+    assert len(job.rows()) == EVENTS
+    shares = rows_of_the_last_batch(job, writers=2)
+    assert all(count > 0.3 * sum(shares) for count in shares), shares
+
+
+def rows_of_the_last_batch(job: Job, *, writers: int) -> list[int]:
+    """How many rows each writer had, by its marker."""
+    consumer = Consumer({"bootstrap.servers": job.bootstrap_servers, "group.id": job.name})
+    try:
+        found = consumer.committed([TopicPartition(job.topic, writer) for writer in range(writers)], 20)
+    finally:
+        consumer.close()
+    return [int((entry.metadata or "").split()[5].partition(":")[0]) for entry in found]
 
 
 def test_rows_that_change_their_writer_when_a_batch_is_repeated_are_found(

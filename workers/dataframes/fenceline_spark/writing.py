@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+_SHARE = "fenceline_share"
+
 
 def exactly_once(
     df: "DataFrame",
@@ -33,7 +35,8 @@ def exactly_once(
         checkpoint: checkpoint location of the query, of this query only.
         topic: where rows go that name no topic themselves. Without it, give `markerTopic` in `options`.
         writers: 1: a batch is one transaction, and rows need not be deterministic. More: each writer has the rows of
-            its keys, in a transaction of its own. A batch that is computed again must have the same keys.
+            its keys, and of values without a key, in a transaction of its own. A batch that is computed again must have
+            the same ones.
         output_mode: `append`, `update`, or `complete`, which writes all rows again in every batch and is warned of.
         options: further options of the sink: `kafka.…` for Kafka's clients, `groupId`, `markerTopic`,
             `transactionalIdPrefix`.
@@ -53,7 +56,11 @@ def exactly_once(
         _check_is_deterministic(df, writers)
         given |= {"writers": str(writers), "rowsAreDeterministic": "true"}
     return (
-        df.writeStream.format(FORMAT).outputMode(output_mode).options(**given).option("checkpointLocation", checkpoint)
+        _divisible(df)
+        .writeStream.format(FORMAT)
+        .outputMode(output_mode)
+        .options(**given)
+        .option("checkpointLocation", checkpoint)
     )
 
 
@@ -79,6 +86,22 @@ def write_once(
     if topic is not None:
         given["topic"] = topic
     df.write.format(FORMAT).options(**given).option("idempotenceKey", idempotence_key).mode("append").save()
+
+
+def _divisible(df: "DataFrame") -> "DataFrame":
+    """Rows with the column that divides them among writers, where the key may be null.
+
+    Spark would give all rows without a key to one writer. One writer needs the column, too: it repeats a batch that
+    several had begun with as many.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import BinaryType, StringType
+
+    texts = {field.name: field.nullable for field in df.schema if isinstance(field.dataType, (BinaryType, StringType))}
+    if not texts.get("key") or "value" not in texts:
+        return df
+    key, value = (functions.col(name).cast("binary") for name in ("key", "value"))
+    return df.withColumn(_SHARE, functions.xxhash64(functions.coalesce(key, value)))
 
 
 def _check_is_deterministic(df: "DataFrame", writers: int) -> None:

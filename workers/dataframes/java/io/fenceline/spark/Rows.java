@@ -26,10 +26,14 @@ import org.apache.spark.unsafe.Platform;
  * partition  int                        default: by Kafka's partitioner
  * timestamp  timestamp                  default: the time of writing
  * </pre>
+ *
+ * <p>{@value #SHARE}, which {@code fenceline_spark.exactly_once} adds, only decides which writer has the row.
  */
 final class Rows implements Serializable {
   private static final long serialVersionUID = 1;
   static final List<String> COLUMNS = List.of("key", "value", "headers", "topic", "partition", "timestamp");
+  /** A hash of the key, or of the value where the key is null. */
+  static final String SHARE = "fenceline_share";
 
   private final String topic;
   private final int key;
@@ -44,7 +48,7 @@ final class Rows implements Serializable {
   /** Check the columns; a {@link Refusal} names the one that does not fit. */
   Rows(StructType schema, String topic) {
     for (StructField field : schema.fields()) {
-      if (!COLUMNS.contains(field.name())) {
+      if (!COLUMNS.contains(field.name()) && !field.name().equals(SHARE)) {
         throw new Refusal(
             "column " + field.name() + " is not one of " + String.join(", ", COLUMNS) + ". Drop it, or make it part of the value,"
                 + " for example with to_json(struct(…)).");
@@ -130,10 +134,10 @@ final class Rows implements Serializable {
     return found;
   }
 
-  /** The columns that decide which writer has a row: the key, or without one the whole row. */
+  /** The columns that decide which writer has a row: the share, else the key, else the whole row. */
   static List<String> sharedBy(StructType schema) {
     List<String> names = List.of(schema.fieldNames());
-    return names.contains("key") ? List.of("key") : names;
+    return names.contains(SHARE) ? List.of(SHARE) : names.contains("key") ? List.of("key") : names;
   }
 
   /**
@@ -145,9 +149,9 @@ final class Rows implements Serializable {
     private long count;
     private long hash;
 
-    void add(ProducerRecord<byte[], byte[]> record, boolean hasKey) {
+    void add(ProducerRecord<byte[], byte[]> record) {
       count++;
-      byte[] bytes = hasKey ? record.key() : record.value();
+      byte[] bytes = record.key() != null ? record.key() : record.value();
       if (bytes != null) {
         int low = Murmur3_x86_32.hashUnsafeBytes2(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length, 17);
         int high = Murmur3_x86_32.hashUnsafeBytes2(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length, 42);
@@ -159,9 +163,5 @@ final class Rows implements Serializable {
     public String toString() {
       return count + ":" + Long.toHexString(hash);
     }
-  }
-
-  boolean hasKey() {
-    return key >= 0;
   }
 }

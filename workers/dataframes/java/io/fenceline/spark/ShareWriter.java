@@ -27,7 +27,6 @@ final class ShareWriter implements DataWriter<InternalRow> {
   private final Batch batch;
   private final int writer;
   private final Rows.Share share;
-  private final boolean hasKey;
   private KafkaProducer<byte[], byte[]> producer;
   private final boolean isDrained;
   private final String drainedShare;
@@ -43,7 +42,6 @@ final class ShareWriter implements DataWriter<InternalRow> {
     this.batch = batch;
     this.writer = writer;
     this.share = batch.writers() == 1 ? null : new Rows.Share();
-    this.hasKey = batch.rows().hasKey();
     try {
       Producers.Lease lease = Producers.take(batch, writer);
       producer = lease.producer();
@@ -76,7 +74,7 @@ final class ShareWriter implements DataWriter<InternalRow> {
     }
     var record = batch.rows().record(row);
     if (share != null) {
-      share.add(record, hasKey);
+      share.add(record);
     }
     if (isDrained) {
       return;
