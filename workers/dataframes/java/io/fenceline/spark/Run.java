@@ -1,5 +1,6 @@
 package io.fenceline.spark;
 
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.SortedMap;
@@ -168,8 +169,9 @@ final class Run {
       checkAgain(batch);
       member = checkedFor;
     }
+    Batch planned = new Batch(options, rows, batch, id, partitions, checkpoint.planOf(batch), member, sourcesOf(batch));
     Step.PLANNED.reached(batch, -1);
-    return new Batch(options, rows, batch, id, partitions, checkpoint.planOf(batch), member, sourcesOf(batch));
+    return planned;
   }
 
   /** After a lost membership another driver may have written. Its markers or its checkpoint would show it. */
@@ -184,8 +186,16 @@ final class Run {
 
   private Map<String, Map<Integer, Long>> sourcesOf(long batch) {
     Map<TopicPartition, Long> offsets = checkpoint.sourceOffsets(batch);
+    Collection<TopicPartition> existing;
+    try {
+      existing = brokers.existing(offsets.keySet());
+    } catch (IllegalStateException closed) {
+      // The claim was lost a moment ago, and closed the client. Its error says why.
+      claim.member();
+      throw closed;
+    }
     Map<String, Map<Integer, Long>> found = new HashMap<>();
-    for (TopicPartition partition : brokers.existing(offsets.keySet())) {
+    for (TopicPartition partition : existing) {
       // Markers are in the offsets of the sink's topic.
       if (!partition.topic().equals(options.markerTopic())) {
         found.computeIfAbsent(partition.topic(), topic -> new HashMap<>()).put(partition.partition(), offsets.get(partition));
