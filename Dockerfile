@@ -23,12 +23,17 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends bubblewrap openjdk-17-jre-headless procps tini \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --create-home --uid 10001 fenceline \
- && install --directory --owner fenceline /var/lib/fenceline /var/lib/spark
+ && install --directory --owner fenceline \
+    /var/cache/fenceline /var/lib/checkpoints /var/lib/fenceline /var/lib/spark
 COPY --from=build /opt/fenceline /opt/fenceline
 ENV PATH=/opt/fenceline/bin:$PATH \
     PYSPARK_PYTHON=/opt/fenceline/bin/python \
+    FENCELINE_CACHE_DIR=/var/cache/fenceline \
     FENCELINE_STATE_DIR=/var/lib/fenceline
 USER fenceline
+# The jars of dataframe pipelines: Spark's Kafka connector, pinned by SHA-256, and the sink, compiled here. A container
+# then needs no access to Maven Central; a driver sends them to its executors.
+RUN fenceline doctor --fetch --for serve
 WORKDIR /home/fenceline
 ENTRYPOINT ["tini", "-g", "--"]
 CMD ["fenceline", "serve"]

@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from app.edges.embedded import broker_settings as embedded_broker
+from app.edges.embedded import spark_sink
 from app.edges.embedded.java import DEBIAN_PACKAGES, SUPPORTED_MAJORS
 from app.edges.embedded.maven import KAFKA_VERSION
 from app.kit.settings import Settings
@@ -161,3 +163,34 @@ def test_image_runs_unprivileged_under_an_init(dockerfile: str) -> None:
     final = dockerfile.rpartition("\nFROM ")[2]
     assert re.search(r"^USER fenceline$", final, re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["tini"', final, re.MULTILINE)
+
+
+def test_image_has_the_jars_of_dataframe_pipelines(dockerfile: str, services: dict[str, Mapping]) -> None:
+    """Fetched by the image's user, into a folder that no volume hides (tests/edges/embedded/test_doctor.py)."""
+    final = dockerfile.rpartition("\nFROM ")[2]
+    assert re.search(
+        r"^RUN fenceline doctor --fetch --for serve$", final.partition("\nUSER fenceline\n")[2], re.MULTILINE
+    )
+    folder = re.search(r"FENCELINE_CACHE_DIR=(\S+)", final)
+    assert folder is not None
+    assert re.search(rf"install --directory --owner fenceline .*{folder[1]}\b", final)
+    for service in services.values():
+        assert not [volume for volume in service.get("volumes", []) if folder[1].startswith(volume.split(":")[1])]
+        assert "FENCELINE_CACHE_DIR" not in service.get("environment", {})
+
+
+def test_driver_and_executors_share_the_folder_of_checkpoints(dockerfile: str, services: dict[str, Mapping]) -> None:
+    folder = "/var/lib/checkpoints"
+    having = [name for name, service in services.items() if f"checkpoints:{folder}" in service.get("volumes", [])]
+    assert having == ["server", "spark-worker-1", "spark-worker-2"]
+    assert re.search(rf"install --directory --owner fenceline [^&]*{folder}\s", dockerfile)
+
+
+def test_package_in_the_image_has_the_sources_of_the_sink(dockerfile: str) -> None:
+    """`COPY workers` and the wheel: the compiler finds them beside `app`, in a checkout and where it is installed."""
+    sources = spark_sink.SOURCES.relative_to(ROOT)
+    assert sources == Path("workers/dataframes/java")
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert sources.parts[0] in wheel["packages"]
+    assert not {"include", "exclude", "only-include"} & wheel.keys()

@@ -74,7 +74,8 @@ def _tls(given: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]
         found["ssl.keystore.type"] = "PEM"
         found["ssl.keystore.certificate.chain"] = _read(given, "ssl.certificate.location", read)
         found["ssl.keystore.key"] = key
-        if "ssl.key.password" in given:
+        # Unlike librdkafka, Java decrypts every key if there is a password.
+        if "ssl.key.password" in given and "ENCRYPTED PRIVATE KEY" in key:
             found["ssl.key.password"] = given["ssl.key.password"]
     return found
 

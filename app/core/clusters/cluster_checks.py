@@ -194,16 +194,18 @@ def _check_timeouts(definition: PipelineDefinition, facts: ClusterFacts) -> Iter
 
 def _check_members(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
     members = facts.foreign_members.get(definition.group_id, ())
+    is_query = definition.dataframe is not None
     if members:
         first = members[0]
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        effect = "A query does not start beside other members" if is_query else "It would take a part of the records"
         message = (
             f"The group `{definition.group_id}` has a member that Fenceline did not start: `{first.client_id}` on "
-            f"{first.host}{more}. It would take a part of the records; stop it, or choose another group"
+            f"{first.host}{more}. {effect}; stop it, or choose another group"
         )
-        yield Problem(field="group_id", message=message, is_warning=True)
+        yield Problem(field="group_id", message=message, is_warning=not is_query)
     assignor = facts.assignors.get(definition.group_id, "")
-    is_classic = definition.group_protocol is GroupProtocol.CLASSIC and definition.dataframe is None
+    is_classic = definition.group_protocol is GroupProtocol.CLASSIC and not is_query
     if members and is_classic and assignor not in ("", OUR_ASSIGNOR):
         message = (
             f"The members of the group `{definition.group_id}` use the assignor `{assignor}`, Fenceline's is "

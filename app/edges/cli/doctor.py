@@ -44,7 +44,8 @@ def doctor(
     """Check what Fenceline requires of this machine. Exit code 1 if a requirement is missing."""
     settings = settings_or_exit()
     # Progress goes to standard error, so that --json stays one document.
-    problems = _fetch(Console(stderr=True)) if fetch else []
+    purposes = frozenset(Purpose if purpose is None else [purpose])
+    problems = _fetch(Console(stderr=True), purposes) if fetch else []
     machine = Machine(
         environ=os.environ,
         database_url=settings.database_url,
@@ -56,7 +57,7 @@ def doctor(
         validates_python=settings.python_transforms and not settings.unisolated_validation,
     )
     with saying_that_it_waits("the database and the Spark masters"):
-        findings = examine(machine, Purpose if purpose is None else [purpose])
+        findings = examine(machine, purposes)
     is_ready = is_enough(findings) and not problems
     if as_json:
         print_json({"ready": is_ready, "findings": [asdict(finding) for finding in findings], "problems": problems})
@@ -78,12 +79,13 @@ def _pages_of_masters(allowed: Sequence[str], web_urls: Sequence[str]) -> dict[s
     return pages
 
 
-def _fetch(console: Console) -> list[str]:
-    """Download missing Java and jars; return the failures as sentences."""
+def _fetch(console: Console, purposes: frozenset[Purpose]) -> list[str]:
+    """Download Java and jars that are missing for the purposes, and compile the sink; return failures as sentences."""
+    brokers = () if purposes == {Purpose.SERVE} else (KAFKA_JARS,)
     try:
         find_java(may_fetch=True)
         with shown_progress(console) as on_progress:
-            for manifest in (KAFKA_JARS, SPARK_KAFKA_JARS, ECJ_JARS):
+            for manifest in (*brokers, SPARK_KAFKA_JARS, ECJ_JARS):
                 ensure_jars(manifest, on_progress=on_progress)
         ensure_sink_jar()
     except EmbeddedError as error:

@@ -92,7 +92,8 @@ def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Doc
     if runs_spark_here:
         findings += [_java(machine.environ), _bash(machine.environ), _package("Spark", "pyspark", spark_home)]
         findings.append(_jars("Kafka", KAFKA_JARS, KAFKA_VERSION))
-        findings.append(_jars("Kafka connector", SPARK_KAFKA_JARS, SPARK_KAFKA_VERSION))
+    # For pipelines of kind `dataframe`.
+    findings.append(_jars("Kafka connector", SPARK_KAFKA_JARS, SPARK_KAFKA_VERSION))
     if Purpose.SERVE in wanted:
         findings += _of_drivers(machine, is_java_known=runs_spark_here)
     findings.append(_postgres(machine.database_url))

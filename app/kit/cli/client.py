@@ -13,11 +13,14 @@ import msgspec
 
 from app.kit import state_files
 from app.kit.cli.errors import CommandError, ExitCode
+from app.kit.cli.meanwhile import saying_that_it_waits
 from app.kit.cli.watching import outlast
 from app.kit.settings import Settings, SettingsError, is_loopback, load
 
 T = TypeVar("T")
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_COMMAND_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
+"""For a change: the server may make the plan of a query for 90 s (app/core/transforms/dataframe_plan.py)."""
 
 
 def settings_or_exit(**overrides: Any) -> Settings:
@@ -81,10 +84,14 @@ class Client:
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Send a command. Its idempotency key makes one retry safe when the connection breaks."""
-        return self._ask("POST", path, body=body or {}, key=str(uuid.uuid4()))
+        return self._change("POST", path, body or {})
 
     def put(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._ask("PUT", path, body=body, key=str(uuid.uuid4()))
+        return self._change("PUT", path, body)
+
+    def _change(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
+        with saying_that_it_waits("the server"):
+            return self._ask(method, path, body=body, key=str(uuid.uuid4()), timeout=_COMMAND_TIMEOUT)
 
     def delete(self, path: str, **parameters: str | int | None) -> Any:
         return self._ask("DELETE", path, parameters=parameters)
@@ -126,6 +133,7 @@ class Client:
         body: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         key: str | None = None,
+        timeout: httpx.Timeout = _TIMEOUT,
     ) -> Any:
         headers: dict[str, str] = {}
         if key is not None:
@@ -137,7 +145,9 @@ class Client:
         elif content is not None:
             headers["Content-Type"] = "text/x-python"
         query = {name: value for name, value in (parameters or {}).items() if value is not None}
-        request = self._http.build_request(method, f"/api/v1{path}", params=query, content=data, headers=headers)
+        request = self._http.build_request(
+            method, f"/api/v1{path}", params=query, content=data, headers=headers, timeout=timeout
+        )
         try:
             try:
                 response = self._http.send(request)

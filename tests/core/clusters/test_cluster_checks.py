@@ -23,6 +23,7 @@ from app.core.pipelines.pipeline import (
 from app.core.pipelines.pipeline_checks import check
 from app.kit.errors import Problem
 from tests.support.definitions import a_definition
+from tests.support.queries import QUERY
 
 SOUND = TopicFacts(partitions=4, replication_factor=3, min_insync_replicas=2)
 
@@ -243,6 +244,14 @@ def test_foreign_members_are_a_warning_that_names_one_and_counts_the_rest() -> N
     assert problem.is_warning
     assert "`app-0` on /10.0.0.1 and 2 more" in problem.message
     assert problems(facts(foreign_members={"another": members, "delayed-flights": ()})) == []
+
+
+def test_foreign_members_are_an_error_for_a_query_which_the_sink_would_not_start() -> None:
+    members = (GroupMember(member_id="m", client_id="app", host="/10.0.0.1"),)
+    held = facts(foreign_members={"delayed-flights": members}, assignors={"delayed-flights": "range"})
+    (error,) = [problem for problem in problems(held, transform=QUERY) if problem.field == "group_id"]
+    assert not error.is_warning
+    assert error.message.endswith("does not start beside other members; stop it, or choose another group")
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])

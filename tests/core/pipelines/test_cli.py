@@ -117,6 +117,29 @@ def test_a_python_transform_is_uploaded_with_the_file_that_names_it(
     assert shown["definition"]["transform"]["sha256"] == hashlib.sha256(source.encode()).hexdigest()
 
 
+def test_a_query_of_a_python_file_elsewhere_is_created_with_source(
+    fenceline: Fenceline, tmp_path: Path, name: str, definition: dict[str, Any]
+) -> None:
+    source = "def late(spark, streams):\n    return streams['flights'].where('delay > {}')\n"
+    (tmp_path / "queries").mkdir()
+    file = tmp_path / "queries" / "new.py"
+    file.write_text(source.format("no_such_column"))
+    stream = {"name": "flights", "topic": definition["source_topics"][0], "schema": "carrier STRING, delay INT"}
+    query = {"kind": "dataframe", "streams": [stream], "checkpoint": (tmp_path / "checkpoint").as_uri()}
+    transform = {**query, "function": "late", "file_name": "late.py"}
+    written = _write(tmp_path, name, {**definition, "transform": transform, "transaction_timeout_ms": 60_000})
+    refused = fenceline("pipelines", "create", "-f", written, "--source", str(file))
+    assert refused.returncode == ExitCode.INVALID
+    assert "transform.function: late.py, line 2" in refused.stderr
+    assert "no_such_column" in refused.stderr
+
+    file.write_text(source.format(15))
+    created = fenceline("pipelines", "create", "-f", written, "--source", str(file))
+    assert f"created {name}, revision 1" in created.stdout, created.stderr
+    saved = json_of(fenceline("pipelines", "show", name, "--json"))["definition"]["transform"]
+    assert (saved["file_name"], saved["sha256"]) == ("late.py", hashlib.sha256(file.read_bytes()).hexdigest())
+
+
 def test_delete_asks_first_and_says_what_is_gone(
     fenceline: Fenceline, tmp_path: Path, name: str, definition: dict[str, Any]
 ) -> None:

@@ -33,6 +33,14 @@ def test_source_topics_become_streams_and_streams_become_source_topics() -> None
     assert dataframe_form.completed(chosen)["source_topics"] == "new, other"
 
 
+@pytest.mark.parametrize(("given", "shown"), [("10000", "60000"), ("20000", "20000")])
+def test_a_query_that_is_just_chosen_has_a_valid_timeout_instead_of_the_default(given: str, shown: str) -> None:
+    values = {**values_of("p", a_query_pipeline(transform=Identity())), "transform.kind": "dataframe"}
+    chosen = dataframe_form.completed({**values, "transaction_timeout_ms": given})
+    assert chosen["transaction_timeout_ms"] == shown
+    assert dataframe_form.completed({**chosen, "transaction_timeout_ms": given})["transaction_timeout_ms"] == given
+
+
 def test_settings_that_a_query_does_not_have_are_left_behind() -> None:
     errors = ErrorHandling(policy=FailurePolicy.SKIP)
     before = values_of("p", a_query_pipeline(transform=Identity(), errors=errors, instances=3))

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from app.edges.cli.doctor import doctor
 from app.edges.embedded.caches import cache_dir
 from app.edges.embedded.doctor import DoctorFinding, DoctorVerdict, Machine, Purpose, examine, find_chromium, is_enough
-from app.edges.embedded.maven import KAFKA_JARS, ensure_jars
+from app.edges.embedded.maven import ECJ_JARS, KAFKA_JARS, SPARK_KAFKA_JARS, ensure_jars
+from app.edges.embedded.spark_sink import JAR_NAME
 from tests.support.worker_listener import WorkerListener
 
 runner = CliRunner()
@@ -86,9 +87,10 @@ def test_server_needs_no_embedded_kafka_and_reports_missing_java(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     findings = examine(machine({"PATH": str(tmp_path)}), [Purpose.SERVE])
     assert not {"Kafka", "Java"} & by_name(findings).keys()
-    drivers = by_name(findings)["Drivers' Java"]
+    drivers, connector = by_name(findings)["Drivers' Java"], by_name(findings)["Kafka connector"]
     assert drivers.verdict is DoctorVerdict.WARNING
     assert "cannot start a pipeline" in drivers.detail
+    assert connector.verdict is DoctorVerdict.LATER
     assert is_enough(findings)
 
 
@@ -218,6 +220,22 @@ def test_command_fails_and_says_what_to_type(tmp_path: Path, monkeypatch: pytest
     assert result.exit_code == 1
     assert "apt-get install openjdk-17-jre-headless" in result.stdout
     assert "apt-get install chromium" in result.stdout
+
+
+def test_fetching_for_a_server_compiles_the_sink_and_brings_no_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = [jar for manifest in (SPARK_KAFKA_JARS, ECJ_JARS) for jar in ensure_jars(manifest)]
+    monkeypatch.setenv("FENCELINE_CACHE_DIR", str(tmp_path))
+    for jar in jars:  # as the download leaves them
+        (tmp_path / "jars" / jar.parent.name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "jars" / jar.parent.name / jar.name).symlink_to(jar)
+    result = runner.invoke(command, ["--for", "serve", "--fetch", "--json"])
+    assert result.exit_code == 0, result.output
+    found = {finding["name"]: finding for finding in json.loads(result.stdout)["findings"]}
+    assert found["Kafka connector"]["detail"] == f"4.2.0, 4 jars, checksums right ({tmp_path}/jars/{SPARK_KAFKA_JARS})"
+    assert [path.name for path in (tmp_path / "spark-sink").rglob("*.jar")] == [JAR_NAME]
+    assert not (tmp_path / "jars" / KAFKA_JARS).exists()
 
 
 ENVIRONMENT = "<h4>Spark Properties</h4><table><tr><td>spark.master.rest.enabled</td><td>false</td></tr>{}</table>"

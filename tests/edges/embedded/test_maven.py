@@ -1,6 +1,7 @@
 """Jars are downloaded once, complete and as pinned, also with a damaged cache or a second process."""
 
 import hashlib
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -19,12 +20,14 @@ from app.edges.embedded.maven import (
     OLD_KAFKA_JARS,
     OLD_KAFKA_TOOLS_JARS,
     SPARK_KAFKA_JARS,
+    SPARK_KAFKA_VERSION,
     FetchProgress,
     ensure_jars,
     missing_jars,
     parse_line,
     read_manifest,
 )
+from app.edges.embedded.pyspark_package import spark_home
 
 
 @pytest.fixture
@@ -48,6 +51,15 @@ def test_manifests_name_every_file_once_and_the_broker_that_we_say() -> None:
         files = [jar.file_name for jar in read_manifest(name)]
         assert files == sorted(set(files))
     assert f"kafka_2.13-{KAFKA_VERSION}.jar" in [jar.file_name for jar in read_manifest(KAFKA_JARS)]
+
+
+def test_connector_is_that_of_the_installed_spark_and_its_scala() -> None:
+    assert importlib.metadata.version("pyspark") == SPARK_KAFKA_VERSION
+    (scala,) = (spark_home() / "jars").glob("scala-library-*.jar")
+    binary = scala.stem.removeprefix("scala-library-").rpartition(".")[0]
+    of_spark = {jar.artifact: jar.version for jar in read_manifest(SPARK_KAFKA_JARS) if "spark" in jar.artifact}
+    parts = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10")
+    assert of_spark == {f"{part}_{binary}": SPARK_KAFKA_VERSION for part in parts}
 
 
 def test_unknown_manifest_is_named() -> None:

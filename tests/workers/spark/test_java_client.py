@@ -16,6 +16,9 @@ def read(path: str) -> str:
     return f"PEM of {path}"
 
 
+KEY = "-----BEGIN ENCRYPTED PRIVATE KEY-----"
+
+
 def test_plain_text_is_the_default() -> None:
     assert java_settings(AT) == {**AT, "security.protocol": "PLAINTEXT"}
 
@@ -32,7 +35,7 @@ def test_a_login_is_quoted_for_jaas(mechanism: str, module: str) -> None:
 
 
 def test_certificates_and_key_travel_as_text() -> None:
-    files = {"ssl.ca.location": "ca", "ssl.certificate.location": "cert", "ssl.key.location": "key"}
+    files = {"ssl.ca.location": "ca", "ssl.certificate.location": "cert", "ssl.key.location": KEY}
     found = java_settings({**AT, "security.protocol": "SSL", **files, "ssl.key.password": "p"}, read=read)
     assert found == {
         **AT,
@@ -41,9 +44,15 @@ def test_certificates_and_key_travel_as_text() -> None:
         "ssl.truststore.certificates": "PEM of ca",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": "PEM of cert",
-        "ssl.keystore.key": "PEM of key",
+        "ssl.keystore.key": f"PEM of {KEY}",
         "ssl.key.password": "p",
     }
+
+
+def test_a_password_is_left_out_for_a_key_that_is_not_encrypted() -> None:
+    files = {"ssl.certificate.location": "cert", "ssl.key.location": "key"}
+    found = java_settings({**AT, "security.protocol": "SSL", **files, "ssl.key.password": "p"}, read=read)
+    assert "ssl.key.password" not in found
 
 
 def test_the_check_of_the_host_name_can_be_off() -> None:

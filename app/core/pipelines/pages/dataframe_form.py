@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from app.core.pipelines.pipeline import DataframeQuery, OutputMode, StateStore
+from app.core.pipelines.dataframe_checks import MIN_TRANSACTION_MS
+from app.core.pipelines.pipeline import DataframeQuery, OutputMode, PipelineDefinition, StateStore
 from app.kit.web.pages.form_rows import rows_of, with_rows
 
 KIND = "dataframe"
@@ -48,6 +49,10 @@ _PLAIN = (
     "shuffle_partitions",
     "executor_cores",
 )
+_TIMEOUT = "transaction_timeout_ms"
+_DEFAULT_TIMEOUT_MS = PipelineDefinition(
+    cluster="", source_topics=(), group_id="", sink_topic=""
+).transaction_timeout_ms
 _OPTIONAL = frozenset({"event_time", "watermark_ms"})
 _UNFIT = re.compile(r"[^A-Za-z0-9_]+", re.ASCII)
 
@@ -68,14 +73,19 @@ def values_of(query: DataframeQuery | None) -> dict[str, str]:
 
 
 def completed(values: Mapping[str, str]) -> dict[str, str]:
-    """Return `values` with a stream for each source topic if there is none, and with the source topics of the streams.
+    """Return `values` with the source topics of the streams, for which the page of a query has no field.
 
-    The page of a query has no field for the source topics.
+    A query that was just chosen gets a stream for each source topic, and instead of the default transaction timeout the
+    shortest that a query may have.
     """
     if not is_chosen(values):
         return dict(values)
     topics = [topic for topic in re.split(r"[,\s]+", values.get("source_topics", "")) if topic]
-    streams = streams_of(values) or [{"name": _UNFIT.sub("_", topic), "topic": topic} for topic in topics or [""]]
+    streams = streams_of(values)
+    if not streams:
+        streams = [{"name": _UNFIT.sub("_", topic), "topic": topic} for topic in topics or [""]]
+        if values.get(_TIMEOUT) == str(_DEFAULT_TIMEOUT_MS):
+            values = {**values, _TIMEOUT: str(MIN_TRANSACTION_MS)}
     named = [topic for stream in streams if (topic := stream.get("topic", "").strip())]
     return {**with_streams(values, streams), "source_topics": ", ".join(dict.fromkeys(named))}
 

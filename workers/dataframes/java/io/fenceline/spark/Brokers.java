@@ -42,8 +42,7 @@ final class Brokers implements AutoCloseable {
     try {
       this.admin = Admin.create(options.admin());
     } catch (KafkaException error) {
-      Throwable why = error.getCause() == null ? error : error.getCause();
-      throw new Unavailable("no client for " + servers() + " can be made: " + why.getMessage() + ". Check the options of Kafka's clients.", error);
+      throw new Unavailable("no client for " + servers() + " can be made: " + root(error).getMessage() + ". Check the options of Kafka's clients.", error);
     }
     try {
       result(admin.describeCluster(new DescribeClusterOptions().timeoutMs(ANSWER_TIMEOUT_MS)).clusterId());
@@ -56,6 +55,11 @@ final class Brokers implements AutoCloseable {
       admin.close(Duration.ZERO);
       throw new Refusal(servers() + " refused this client: " + error.getMessage() + ". Check its credentials.", error);
     }
+  }
+
+  /** The deepest cause: those around it only say that no client was made. */
+  private static Throwable root(Throwable error) {
+    return error.getCause() == null ? error : root(error.getCause());
   }
 
   private String servers() {
