@@ -35,7 +35,7 @@ from tests.support.wiring import browser_of
 API = "/api/v1/pipelines/flights"
 PAGE = "/pipelines/flights/checkpoint"
 OLD = QUERY.checkpoint
-STATELESS = {"state_rows": None, "state_bytes": None, "state_operators": {}}
+STATELESS: dict[str, Any] = {"state_rows": None, "state_bytes": None, "state_operators": {}}
 
 
 @dataclass(slots=True)

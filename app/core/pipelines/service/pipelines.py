@@ -120,7 +120,7 @@ async def change_pipeline(
     await uow.of(PipelineStore).add_revision(new_revision(name, number, definition, note=note, by=by, now=now))
     rolling, waits = False, ()
     if run is not None:
-        running = await uow.of(PipelineStore).getnew_revision(name, run.revision)
+        running = await uow.of(PipelineStore).get_revision(name, run.revision)
         waits = fields_that_need_full_restart(running.definition, definition)
         rolling = not waits
         if rolling:
@@ -180,14 +180,14 @@ async def list_revisions(uow: UnitOfWork, name: str) -> list[Revision]:
 
 
 async def get_revision(uow: UnitOfWork, name: str, number: int) -> Revision:
-    return await uow.of(PipelineStore).getnew_revision(name, number)
+    return await uow.of(PipelineStore).get_revision(name, number)
 
 
 async def diff_revisions(uow: UnitOfWork, name: str, before: int, after: int) -> list[Change]:
     """Return the changes from revision `before` to `after`, in either direction, a sentence for each."""
     old, new = (
-        await uow.of(PipelineStore).getnew_revision(name, before),
-        await uow.of(PipelineStore).getnew_revision(name, after),
+        await uow.of(PipelineStore).get_revision(name, before),
+        await uow.of(PipelineStore).get_revision(name, after),
     )
     return diff(old.definition, new.definition)
 
