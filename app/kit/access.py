@@ -104,6 +104,7 @@ class Verb(StrEnum):
     VALIDATE_PIPELINE = "validate_pipeline"
     CREATE_PIPELINE = "create_pipeline"
     CHANGE_PIPELINE = "change_pipeline"
+    NEW_CHECKPOINT = "new_checkpoint"
     DELETE_PIPELINE = "delete_pipeline"
     IMPORT_IDS = "import_ids"
     FORGET_IMPORTED_IDS = "forget_imported_ids"
@@ -162,6 +163,8 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.VALIDATE_PIPELINE: Role.AUTHOR,
     _V.CREATE_PIPELINE: Role.AUTHOR,
     _V.CHANGE_PIPELINE: Role.AUTHOR,
+    # It makes a revision.
+    _V.NEW_CHECKPOINT: Role.AUTHOR,
     _V.DELETE_PIPELINE: Role.AUTHOR,
     _V.IMPORT_IDS: Role.AUTHOR,
     _V.FORGET_IMPORTED_IDS: Role.AUTHOR,

@@ -45,6 +45,7 @@ def progress(number: int, *, ended_at: datetime = NOW, **fields: Any) -> BatchPr
         "state_rows": 500,
         "state_bytes": 2_000_000,
         "late_rows": 0,
+        "state_operators": {"stateStoreSave": 500},
         "watermark_ms": ms_of(ended_at - timedelta(minutes=10)),
         **fields,
     }
@@ -65,6 +66,7 @@ def batch(number: int, *, ended_at: datetime = NOW, **fields: Any) -> QueryBatch
         "state_rows": 500,
         "state_bytes": 2_000_000,
         "late_rows": 0,
+        "state_operators": {"stateStoreSave": 500},
         "watermark": ended_at - timedelta(minutes=10),
         "received_at": ended_at,
         **fields,

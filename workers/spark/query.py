@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import fenceline_spark
@@ -115,13 +116,15 @@ def start(specification: InstanceSpecification, *, is_held: bool) -> RunningQuer
     client_config = secret_reference.resolve(specification.client_config, environment=os.environ, read_file=read_secret)
     kafka = {f"kafka.{key}": value for key, value in java_settings(client_config).items()}
     spark = SparkSession.builder.getOrCreate()
+    name = specification.pipeline
+    options = sink_options(specification, kafka)
+    begins = _committed_offsets(spark, specification, client_config["bootstrap.servers"], options)
     rows = plan(
         definition,
         spark,
-        lambda stream: _source(spark, stream, source_options(definition, query, stream, kafka)),
+        lambda stream: _source(spark, stream, source_options(definition, query, stream, kafka, begins)),
         transform_source=specification.transform_source,
     )
-    name = specification.pipeline
     try:
         fenceline_spark.hold(spark, name, is_held=is_held)
         started = (
@@ -133,7 +136,7 @@ def start(specification: InstanceSpecification, *, is_held: bool) -> RunningQuer
                 checkpoint=query.checkpoint,
                 writers=definition.tasks_per_instance,
                 output_mode=query.output_mode,
-                options=sink_options(specification, kafka),
+                options=options,
             )
             .queryName(name)
             .trigger(processingTime=f"{query.trigger_ms} milliseconds")
@@ -144,6 +147,25 @@ def start(specification: InstanceSpecification, *, is_held: bool) -> RunningQuer
     return RunningQuery(spark, started, name)
 
 
+def _committed_offsets(
+    spark: SparkSession, specification: InstanceSpecification, bootstrap_servers: str, options: dict[str, str]
+) -> dict[str, dict[str, int]]:
+    """The group's offsets of each topic that has any, with all its partitions. Spark reads them from the checkpoint
+    instead, unless that is empty.
+    """
+    try:
+        found = fenceline_spark.starting_offsets(
+            spark,
+            bootstrap_servers=bootstrap_servers,
+            name=specification.pipeline,
+            topic=specification.definition.sink_topic,
+            options=options,
+        )
+    except Exception as error:
+        raise failure_of(error) from error
+    return json.loads(found)
+
+
 def _source(spark: SparkSession, stream: Stream, options: dict[str, str]) -> DataFrame:
     try:
         return spark.readStream.format("kafka").options(**options).load()
@@ -152,14 +174,22 @@ def _source(spark: SparkSession, stream: Stream, options: dict[str, str]) -> Dat
 
 
 def source_options(
-    definition: PipelineDefinition, query: DataframeQuery, stream: Stream, kafka: dict[str, str]
+    definition: PipelineDefinition,
+    query: DataframeQuery,
+    stream: Stream,
+    kafka: dict[str, str],
+    begins: Mapping[str, Mapping[str, int]],
 ) -> dict[str, str]:
-    """The options of Spark's Kafka source. Only committed records are read, and lost records stop the query."""
+    """The options of Spark's Kafka source. Only committed records are read, and lost records stop the query.
+
+    begins: the group's offsets by topic and partition. Other topics begin at the start position.
+    """
+    begin = begins.get(stream.topic)
     options = {
         **kafka,
         **_never_create_topics(),
         "subscribe": stream.topic,
-        "startingOffsets": definition.start_position,
+        "startingOffsets": definition.start_position if begin is None else json.dumps({stream.topic: begin}),
         "groupIdPrefix": f"{definition.group_id}-source",
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": "true",

@@ -12,6 +12,9 @@ from workers.spark.spark_errors import last_python_line, sentence
 _REFUSED = re.compile(r"io\.fenceline\.spark\.(Refusal|Unavailable|Takeover): ([^\n]*)")
 _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] (the value of .* does not fit the schema of [^\s.]*)")
 """The error that workers/spark/query_plan.py raises, as Spark reports it."""
+_START_OVER = "fenceline_spark.start_over(…)"
+_NEW_CHECKPOINT = "fenceline new-checkpoint"
+"""The command of a pipeline; the sink names the call of its library."""
 _SPARKS = ("org.apache.spark.", "java.lang.RuntimeException", "java.util.concurrent.")
 
 
@@ -58,7 +61,7 @@ def judged(chain: list[str], *, what: str = "") -> QueryFailedError:
     for text in reversed(chain):
         refused = _REFUSED.search(text)
         if refused is not None:
-            return QueryFailedError(_KINDS[refused[1]], what + refused[2])
+            return QueryFailedError(_KINDS[refused[1]], what + refused[2].replace(_START_OVER, _NEW_CHECKPOINT))
         bad = _BAD_RECORD.search(text)
         if bad is not None:
             return QueryFailedError(FailureKind.REFUSAL, what + bad[1])

@@ -23,6 +23,7 @@ class _Source(msgspec.Struct, rename="camel"):
 
 
 class _Operator(msgspec.Struct, rename="camel"):
+    operator_name: str = ""
     num_rows_total: int = 0
     memory_used_bytes: int = 0
     num_rows_dropped_by_watermark: int = 0
@@ -66,6 +67,7 @@ class Progress(msgspec.Struct, rename="camel", kw_only=True):
             output_rows=self.sink.num_output_rows if self.sink.num_output_rows >= 0 else None,
             state_rows=sum(each.num_rows_total for each in operators) if operators else None,
             state_bytes=sum(each.memory_used_bytes for each in operators) if operators else None,
+            state_operators=self._state_operators(),
             late_rows=sum(each.num_rows_dropped_by_watermark for each in operators) if operators else None,
             watermark_ms=self._watermark_ms(),
         )
@@ -85,6 +87,12 @@ class Progress(msgspec.Struct, rename="camel", kw_only=True):
             )
             for (topic, partition), offset in sorted(read.items())
         )
+
+    def _state_operators(self) -> dict[str, int]:
+        rows: dict[str, int] = {}
+        for each in self.state_operators:
+            rows[each.operator_name] = rows.get(each.operator_name, 0) + each.num_rows_total
+        return rows
 
     def _watermark_ms(self) -> int | None:
         if self.event_time.watermark is None:

@@ -8,6 +8,7 @@ error and time, or UnavailableError with the broker's own refusal.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from app.core.runs.recorded_offset import TruncatedOffset
 DEFAULT_TIMEOUT_S = 5.0
 
 Connection = Mapping[str, str]
+NO_METADATA: Mapping[Partition, str] = MappingProxyType({})
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,9 +161,13 @@ class Brokers(Protocol):
         group: str,
         offsets: Mapping[Partition, int],
         *,
+        metadata: Mapping[Partition, str] = NO_METADATA,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Set the committed offsets of a group without members. Raises ConflictError while it has any."""
+        """Set the committed offsets of a group without members, in one request. Raises ConflictError while it has any.
+
+        metadata: kept with the offset of a partition; empty for the others.
+        """
         ...
 
     async def read_partition_log(

@@ -29,10 +29,10 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-_AGAIN = "Use a new checkpoint folder, and `start from a new checkpoint`"
+_AGAIN = "Run `fenceline new-checkpoint`: its plan shows what is read again"
 _IF_STATE = (
     "If the query has state (aggregation, join, deduplication), the checkpoint may not fit: Fenceline cannot judge it. "
-    "A query without state goes on"
+    "A query without state goes on. If the start fails, run `fenceline new-checkpoint`"
 )
 
 
@@ -47,15 +47,15 @@ def state_changes(before: PipelineDefinition, after: PipelineDefinition) -> list
         return []
     if old is None or new is None:
         message = (
-            "A query has a checkpoint of its own: it begins at the start position, not at the offsets of the group"
+            "The new checkpoint is empty: the query begins at the committed offsets of the group, without state"
             if old is None
             else "The state of the query is not used any more. Tasks begin at the committed offsets of the group"
         )
         return [StateChange(field="transform.kind", effect=StateEffect.NEW_CHECKPOINT, message=message)]
     if old.checkpoint != new.checkpoint:
         message = (
-            "The new checkpoint has no state and no offsets. The next start needs `start from a new checkpoint`, "
-            "which says what is read again"
+            "The new checkpoint has no state and no offsets. Run `fenceline new-checkpoint` before the next start: "
+            "its plan shows what is read again"
         )
         return [StateChange(field="transform.checkpoint", effect=StateEffect.NEW_CHECKPOINT, message=message)]
     return [*_outside(before, after), *_streams(old.streams, new.streams), *_code(old, new), *_settings(old, new)]

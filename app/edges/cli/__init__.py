@@ -63,6 +63,7 @@ _ORDER = (
     "mappings",
     "files",
     "batches",
+    "new-checkpoint",
     "log",
     "transactions",
     "groups",

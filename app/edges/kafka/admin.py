@@ -15,6 +15,7 @@ from typing import TypeVar
 from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import (
     DEFAULT_TIMEOUT_S,
+    NO_METADATA,
     Broker,
     ClusterDescription,
     Connection,
@@ -160,11 +161,12 @@ class KafkaBrokers(ClusterConnector):
         group: str,
         offsets: Mapping[Partition, int],
         *,
+        metadata: Mapping[Partition, str] = NO_METADATA,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         """Refuse also while an open transaction has pending offsets of the group, which it could commit later."""
         what = f"set the offsets of {group}"
-        await self._ask(connection, timeout_s, what, lambda client: client.alter(group, offsets))
+        await self._ask(connection, timeout_s, what, lambda client: client.alter(group, offsets, metadata))
 
     async def read_partition_log(
         self,

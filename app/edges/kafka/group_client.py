@@ -197,7 +197,7 @@ class GroupClient(RawClient):
                 if partition.error_code == 0:
                     yield at, epochs[at], partition.end_offset
 
-    def alter(self, group: str, offsets: Mapping[Partition, int]) -> None:
+    def alter(self, group: str, offsets: Mapping[Partition, int], metadata: Mapping[Partition, str]) -> None:
         """Raise ConflictError while the group has members or an open transaction has pending offsets of it."""
         description = self.describe(group)
         if description.members:
@@ -214,7 +214,11 @@ class GroupClient(RawClient):
                 "as it could commit them later"
             )
         answers = self._client.alter_group_offsets(
-            group, {TopicPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+            group,
+            {
+                TopicPartition(*at): OffsetAndMetadata(offset, metadata.get(at, ""), -1)
+                for at, offset in offsets.items()
+            },
         )
         for at, error in answers.items():
             if error is not errors.NoError:

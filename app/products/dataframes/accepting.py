@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from app.core.runs.number_bounds import LONGEST_INTERVAL_MS, Sieve, numbers_of
+from app.core.runs.number_bounds import LARGEST, LONGEST_INTERVAL_MS, Sieve, numbers_of
 from app.kit.errors import InvalidError
 from app.kit.storable import moment_of_ms, storable
 from app.products.dataframes.batch import QueryBatch, QueryStatus, SparkPart
@@ -16,6 +16,8 @@ from app.products.dataframes.wire import LARGEST_REPORT, BatchProgress, QueryRep
 
 LONGEST_QUERY_ID = 100
 """Spark's ids have 36 characters; a much longer one does not fit into an index."""
+LONGEST_OPERATOR = 64
+MOST_OPERATORS = 20
 AHEAD_AT_MOST = timedelta(days=1)
 """The most by which a driver's clock may be ahead."""
 _PARTS = frozenset(str(part) for part in SparkPart)
@@ -80,6 +82,7 @@ def _batch(one: BatchProgress, report: QueryReport, query_id: str, sieve: Sieve,
         state_rows=one.state_rows,
         state_bytes=one.state_bytes,
         late_rows=one.late_rows,
+        state_operators=_operators(one, sieve),
         # Event time may be before 1970.
         watermark=None if one.watermark_ms is None else _EPOCH + timedelta(milliseconds=one.watermark_ms),
         received_at=now,
@@ -93,6 +96,18 @@ def _parts(one: BatchProgress, sieve: Sieve) -> dict[str, int]:
     moved = sum(bounded[name] != ms for name, ms in kept.items())
     sieve.dropped["batches.parts"] += len(one.parts_ms) - len(kept) + moved
     return bounded
+
+
+def _operators(one: BatchProgress, sieve: Sieve) -> dict[str, int]:
+    """Return the operators with possible names and numbers of rows, at most MOST_OPERATORS."""
+    possible = [
+        (name, rows)
+        for name, rows in one.state_operators.items()
+        if 0 < len(name) <= LONGEST_OPERATOR and 0 <= rows < LARGEST
+    ]
+    kept = dict(possible[:MOST_OPERATORS])
+    sieve.dropped["batches.state_operators"] += len(one.state_operators) - len(kept)
+    return kept
 
 
 def _moment(at_ms: int, now: datetime) -> datetime:

@@ -66,6 +66,7 @@ class QueryBatch(msgspec.Struct, frozen=True, kw_only=True):
     state_rows: int | None
     state_bytes: int | None
     late_rows: int | None
+    state_operators: dict[str, int]
     watermark: datetime | None
     received_at: datetime
 

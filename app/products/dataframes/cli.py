@@ -1,18 +1,21 @@
-"""`fenceline batches`: the query of a pipeline of kind `dataframe`, and its batches."""
+"""`fenceline batches` and `fenceline new-checkpoint`: the query of a pipeline of kind `dataframe`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.kit.cli.client import as_record, connect
+from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.listing import Limit
 from app.kit.cli.names import PipelineName
-from app.kit.cli.output import AsJson, Watch, ago, present, state, table
+from app.kit.cli.output import AsJson, Watch, Why, ago, console, present, print_json, say, state, table
 from app.kit.words import NOTHING, duration, milliseconds, number, size
 from app.products.dataframes.batch import BatchPart, QueryBatch
+from app.products.dataframes.new_checkpoint import Begin, NewCheckpointPlan
 from app.products.dataframes.summary import QuerySummary
 
 _SHOWN = 20
@@ -74,4 +77,71 @@ def _row(batch: QueryBatch) -> tuple[str | None, ...]:
         size(batch.state_bytes),
         number(batch.late_rows),
         None if watermark is None else watermark.strftime("%Y-%m-%d %H:%M:%S UTC"),
+    )
+
+
+def new_checkpoint(
+    pipeline: PipelineName,
+    begin: Annotated[
+        Begin | None,
+        typer.Option(help="Where the new query begins. Default: committed if it has no state, else start_position."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="LOCATION", help="The new location; without it, one is suggested.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Leave the checkpoint; without it, show the plan.")
+    ] = False,
+    why: Why = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a new checkpoint reads again, loses and writes twice; with --execute, leave the old one.
+
+    It requires that no run lives.
+    """
+    if execute and not (why or "").strip():
+        raise CommandError("--execute needs a reason: add --why", code=ExitCode.USAGE)
+    client = connect()
+    asked = {"begin": begin, "checkpoint": checkpoint}
+    path = f"/pipelines/{pipeline}/checkpoint"
+    plan = client.get(f"{path}/plan", **{name: value for name, value in asked.items() if value is not None})
+    if execute:
+        confirmed = {name: plan[name] for name in ("begin", "checkpoint")}
+        plan = client.post(path, {**confirmed, "expected_batch": plan["newest_batch"], "why": why})
+    if as_json:
+        print_json({"executed": execute, "plan": plan})
+        return
+    shown = as_record(plan, NewCheckpointPlan)
+    console.print(planned(shown))
+    if execute:
+        say(f"done, revision {shown.revision}; set `checkpoint: {shown.checkpoint}` in the pipeline's file")
+        say(f"start it with: fenceline runs start {pipeline}")
+    else:
+        say("nothing was changed; add --execute to leave the checkpoint")
+
+
+def planned(plan: NewCheckpointPlan) -> RenderableType:
+    lines = [*plan.effects, *plan.kafka]
+    return Group(
+        Text.assemble(plan.left, " → ", (plan.checkpoint, "bold")),
+        *(Text(f"not possible now: {reason}", style="red") for reason in plan.refusals),
+        Text(""),
+        table(
+            ("PARTITION", "COMMITTED#", "BEGIN#", "LOG START#", "END#", "READ AGAIN#", "NEVER READ#"),
+            (
+                (
+                    f"{one.topic}-{one.partition}",
+                    number(one.committed),
+                    number(one.begin),
+                    number(one.log_start),
+                    number(one.end),
+                    number(one.read_again),
+                    number(one.never_read),
+                )
+                for one in plan.partitions
+            ),
+            empty="No partitions.",
+        ),
+        Text(""),
+        *(Text(f"- {line}") for line in lines),
     )

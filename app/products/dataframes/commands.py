@@ -4,4 +4,5 @@ from __future__ import annotations
 
 COMMANDS = {
     "batches": "app.products.dataframes.cli:batches",
+    "new-checkpoint": "app.products.dataframes.cli:new_checkpoint",
 }

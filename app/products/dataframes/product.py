@@ -20,7 +20,7 @@ DATAFRAMES = Product(
         Tag(
             after="pipelines",
             name="dataframes",
-            text="Queries of pipelines of kind `dataframe`: their state, and their batches with durations and rows.",
+            text="Queries of pipelines of kind `dataframe`: state, batches with durations and rows, new checkpoints.",
         ),
     ),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),
@@ -28,8 +28,15 @@ DATAFRAMES = Product(
         PipelineLink(
             path="batches", title="Batches", order=5, is_shown=lambda definition: definition.dataframe is not None
         ),
+        PipelineLink(
+            path="checkpoint",
+            title="New checkpoint…",
+            order=6,
+            is_shown=lambda definition: definition.dataframe is not None,
+        ),
     ),
     tones=tones.TONES,
+    sentences={"checkpoint-left": "The pipeline has a new checkpoint. Start it: it begins as the plan showed."},
     worker_routes={wire.BATCHES_PATH: workers_api.query_report},
     panel=showing.panel_of,
     metrics=query_metrics,

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.core.pipelines.tables import pipelines
-from app.core.runs.tables.runs import runs
+from app.core.runs.tables.runs import instances, runs
 from app.kit.db.store import DatabaseStore
 from app.kit.errors import InvalidError
 from app.kit.page import Page, decode_cursor, encode_cursor
@@ -107,6 +107,23 @@ class QueryStore(DatabaseStore):
             LiveQuery(row.name, _status(row), None if row.batch_batch is None else _batch(row, prefix="batch_"))
             for row in await self._db.rows(statement)
         ]
+
+    async def revision_of(self, batch: QueryBatch) -> int | None:
+        """Return the revision of the batch's driver; None: its run is deleted."""
+        row = await self._db.row(
+            sa.select(instances.c.revision).where(instances.c.run_id == batch.run_id, instances.c.lease == batch.lease)
+        )
+        return None if row is None else row.revision
+
+    async def revisions_of_drivers(self, pipeline: str) -> set[int]:
+        """Return the revisions with which a driver has begun, and so may have used their checkpoints."""
+        statement = (
+            sa.select(instances.c.revision)
+            .distinct()
+            .join(runs, runs.c.id == instances.c.run_id)
+            .where(runs.c.pipeline_id == _pipeline_id(pipeline), instances.c.claimed_at.is_not(None))
+        )
+        return {row.revision for row in await self._db.rows(statement)}
 
     async def expire(self, *, now: datetime) -> dict[str, int]:
         """Delete batches by age, and beyond the newest of each pipeline; the number of rows by table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from app.kit.db.columns import UUID, integer, json, metadata, moment, one_of, text
+from app.kit.db.columns import JSON, UUID, integer, json, metadata, moment, one_of, text
 from app.products.dataframes.wire import QueryState
 
 
@@ -45,6 +45,7 @@ query_batches = sa.Table(
     _big("state_rows", nullable=True),
     _big("state_bytes", nullable=True),
     _big("late_rows", nullable=True),
+    sa.Column("state_operators", JSON, nullable=False, server_default=sa.text("'{}'::jsonb")),
     moment("watermark", nullable=True),
     moment("received_at"),
     sa.UniqueConstraint("pipeline_id", "query_id", "batch", name="uq_query_batches_batch"),

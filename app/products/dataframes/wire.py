@@ -34,6 +34,7 @@ class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
     trigger_ms: the whole trigger (`triggerExecution`).
     output_rows: rows that the sink has committed; None: Spark does not know.
     state_rows, state_bytes: sums over the stateful operators; None: the query has none.
+    state_operators: rows of the state by Spark's name of the operator, such as `stateStoreSave`.
     late_rows: rows that the watermark has dropped.
     watermark_ms: event time, milliseconds since 1970; None: the query has no watermark, or it has not moved yet.
     """
@@ -47,6 +48,7 @@ class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
     state_rows: OptionalCount = None
     state_bytes: OptionalCount = None
     late_rows: OptionalCount = None
+    state_operators: dict[str, int] = {}
     watermark_ms: Moment = None
 
 

@@ -52,6 +52,7 @@ def test_a_batch_is_reported_with_its_parts() -> None:
         output_rows=7,
         state_rows=7,
         state_bytes=110,
+        state_operators={"a": 5, "b": 2},
         late_rows=1,
         watermark_ms=1_795_741_110_000,
     )

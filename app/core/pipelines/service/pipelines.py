@@ -62,7 +62,7 @@ async def create_pipeline(
         raise ConflictError(f"there is a pipeline {name} already: change it, or take another name", field="name")
     problems = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
     refuse_invalid(name, problems, verb="created")
-    revision = _revision(name, 1, definition, note=note, by=by, now=now)
+    revision = new_revision(name, 1, definition, note=note, by=by, now=now)
     pipeline = await uow.of(PipelineStore).add(name=name, revision=revision, cluster=definition.cluster)
     await command_log.record(
         uow,
@@ -117,7 +117,7 @@ async def change_pipeline(
             field="cluster",
         )
     number = before.current_revision + 1
-    await uow.of(PipelineStore).add_revision(_revision(name, number, definition, note=note, by=by, now=now))
+    await uow.of(PipelineStore).add_revision(new_revision(name, number, definition, note=note, by=by, now=now))
     rolling, waits = False, ()
     if run is not None:
         running = await uow.of(PipelineStore).get_revision(name, run.revision)
@@ -232,9 +232,10 @@ async def get_transform_source(uow: UnitOfWork, sha256: str) -> TransformSource:
     return await uow.of(PipelineStore).get_source(sha256)
 
 
-def _revision(
+def new_revision(
     name: str, number: int, definition: PipelineDefinition, *, note: str | None, by: Principal, now: datetime
 ) -> Revision:
+    """Return a revision to store."""
     return Revision(
         pipeline=name,
         number=number,

@@ -13,6 +13,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** What an operator does after a {@link Refusal}. Python calls it; see {@code fenceline_spark}. */
 public final class Operations {
   private static final int MAX_REASON = 200;
+  private static final Long LOG_START = -2L;
 
   private Operations() {}
 
@@ -26,7 +27,10 @@ public final class Operations {
     }
   }
 
-  /** The end offsets of the sources up to the newest batch, as Spark's option {@code startingOffsets}: {"topic":{"0":12}}. */
+  /**
+   * The group's offsets of the sources, as Spark's option {@code startingOffsets}: {"topic":{"0":12,"1":-2}}. A partition without an
+   * offset is new: it has -2, its log start, since the option must name all partitions of a topic.
+   */
   public static String startingOffsets(Map<String, String> options) {
     SinkOptions sink = optionsOf(options);
     SortedMap<String, SortedMap<Integer, Long>> topics = new TreeMap<>();
@@ -36,6 +40,14 @@ public final class Operations {
           topics.computeIfAbsent(partition.topic(), topic -> new TreeMap<>()).put(partition.partition(), offset.offset());
         }
       });
+      topics.replaceAll((topic, known) -> {
+        SortedMap<Integer, Long> all = new TreeMap<>();
+        for (int partition = 0; partition < brokers.partitionsOf(topic); partition++) {
+          all.put(partition, known.getOrDefault(partition, LOG_START));
+        }
+        return all;
+      });
+      topics.values().removeIf(SortedMap::isEmpty);
     }
     StringBuilder json = new StringBuilder("{");
     topics.forEach((topic, partitions) -> {
