@@ -86,7 +86,7 @@ class Leaving:
             instance.sigterm()
             ended = instance.wait_until_gone(120).outcome
             assert ended is not None, instance.log()[-3000:]
-            assert ended.kind is OutcomeKind.DRAINED, ended.message
+            assert ended.kind == OutcomeKind.DRAINED, ended.message
 
         await asyncio.to_thread(run)
 
@@ -94,7 +94,7 @@ class Leaving:
         """Start the current revision, which the sink refuses."""
         ended = (await asyncio.to_thread((await self._submit()).wait_until_gone, DEADLINE_S)).outcome
         assert ended is not None
-        assert ended.kind is OutcomeKind.HOPELESS, ended.message
+        assert ended.kind == OutcomeKind.HOPELESS, ended.message
         return ended.message
 
     async def _submit(self) -> StartedInstance:
