@@ -102,9 +102,8 @@ def new_checkpoint(
     if execute and not (why or "").strip():
         raise CommandError("--execute needs a reason: add --why", code=ExitCode.USAGE)
     client = connect()
-    asked = {"begin": begin, "checkpoint": checkpoint}
     path = f"/pipelines/{pipeline}/checkpoint"
-    plan = client.get(f"{path}/plan", **{name: value for name, value in asked.items() if value is not None})
+    plan = client.get(f"{path}/plan", begin=begin, checkpoint=checkpoint)
     if execute:
         confirmed = {name: plan[name] for name in ("begin", "checkpoint")}
         plan = client.post(path, {**confirmed, "expected_batch": plan["newest_batch"], "why": why})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 from rich.console import Console
+from typer.testing import CliRunner
 
 from app.core.clusters.partition import Partition
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.run import RunEnd
 from app.core.runs.store.runs import RunStore
 from app.core.wiring import Wiring
+from app.edges.cli import build
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
 from app.kit.access import Role
@@ -309,3 +312,42 @@ async def test_page_has_refusals_and_no_form_for_other_roles(
     async with browser_of(api_wiring, Role.VIEWER) as viewer:
         assert "requires the role author" in (await viewer.get(PAGE)).text
     assert (await browser.get("/pipelines/missing/checkpoint")).status_code == 404
+
+
+class PlayedClient:
+    """The server's answers of a command, without a server."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.plan = plan
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        self.requests.append((path, query))
+        return self.plan
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append((path, body))
+        return self.plan
+
+
+async def test_command_line_confirms_the_plan_that_it_has_shown(
+    stopped: Stopped, author: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stopped.make()
+    client = PlayedClient(await plan_of(author))
+    monkeypatch.setattr("app.products.dataframes.cli.connect", lambda: client)
+    runner, app = CliRunner(), build("new-checkpoint")
+    path = "/pipelines/flights/checkpoint"
+
+    shown = runner.invoke(app, ["new-checkpoint", "flights", "--begin", "start_position", "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout) == {"executed": False, "plan": client.plan}
+    assert client.requests == [(f"{path}/plan", {"begin": "start_position", "checkpoint": None})]
+
+    without = runner.invoke(app, ["new-checkpoint", "flights", "--execute"])
+    assert "--execute needs a reason" in str(without.exception)
+    done = runner.invoke(app, ["new-checkpoint", "flights", "--execute", "--why", "the disk is lost"])
+    assert done.exit_code == 0, done.output
+    assert client.requests[-1] == (path, leave(client.plan))
+    assert f"checkpoint: {OLD}-r2" in " ".join(done.output.split())
+    assert "fenceline runs start flights" in " ".join(done.output.split())

@@ -82,16 +82,23 @@ async def test_impossible_numbers_are_moved_to_their_bounds_and_counted(plane: C
         3,
         trigger_ms=900,
         parts_ms={**PARTS, "addBatch": 10**30, "walCommit": -5, "x" * 9_000: 1, "\x00": 2},
+        state_operators={"dedupe": 3, "a": -1, "b": 10**30, "x" * 65: 1},
         input_rows=10**30,
         state_rows=-7,
         watermark_ms=-(10**30),
     )
     received = await send(plane, report(run.id, hostile, query_id="\x00" + "q" * 9_000))
-    assert received.dropped == {"batches.counts": 1, "batches.watermark": 1, "batches.parts": 4}
+    assert received.dropped == {
+        "batches.counts": 1,
+        "batches.watermark": 1,
+        "batches.parts": 4,
+        "batches.state_operators": 3,
+    }
     async with plane.uow() as uow:
         (kept,) = await uow.of(QueryStore).newest("flights", limit=5)
     assert (kept.parts_ms["addBatch"], kept.parts_ms["walCommit"]) == (LONGEST_INTERVAL_MS, 0)
     assert set(kept.parts_ms) == set(PARTS)
+    assert kept.state_operators == {"dedupe": 3}
     assert (kept.input_rows, kept.state_rows, kept.watermark) == (LARGEST, None, None)
     assert len(kept.query_id) == LONGEST_QUERY_ID
 

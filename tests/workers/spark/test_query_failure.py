@@ -20,6 +20,11 @@ _TASK = (
             FailureKind.REFUSAL,
             "no topic.",
         ),
+        (
+            ["io.fenceline.spark.Refusal: checkpoint c is new. Start over: fenceline_spark.start_over(…)."],
+            FailureKind.REFUSAL,
+            "checkpoint c is new. Start over: fenceline new-checkpoint.",
+        ),
         ([f"{_TASK}io.fenceline.spark.Takeover: taken over.\n\tat a.b"], FailureKind.TAKEOVER, "taken over."),
         (["io.fenceline.spark.Unavailable: no broker.", "a.b.TimeoutException: t"], FailureKind.ERROR, "no broker."),
         (

@@ -1,8 +1,8 @@
 """Leave the checkpoint of a stopped query for a new one: the plan, and the command.
 
-The command stores a revision with the new location. One request to the group sets the markers to before the first
-batch, and the offsets of the sources to the begin of the new query. A driver with an empty checkpoint begins at these
-offsets (workers/spark/query.py). The sink then refuses the old checkpoint: it is ahead of the markers.
+The command stores a revision with the new location. Then one request to the group sets markers and offsets. The markers
+are before the first batch, so the sink refuses the old checkpoint. The offsets of the sources are the begin of the new
+query: a driver with an empty checkpoint begins there (workers/spark/query.py).
 """
 
 from __future__ import annotations
