@@ -81,7 +81,7 @@ def _pages_of_masters(allowed: Sequence[str], web_urls: Sequence[str]) -> dict[s
 
 def _fetch(console: Console, purposes: frozenset[Purpose]) -> list[str]:
     """Download Java and jars that are missing for the purposes, and compile the sink; return failures as sentences."""
-    brokers = () if purposes == {Purpose.SERVE} else (KAFKA_JARS,)
+    brokers = (KAFKA_JARS,) if purposes - {Purpose.SERVE} else ()
     try:
         find_java(may_fetch=True)
         with shown_progress(console) as on_progress:

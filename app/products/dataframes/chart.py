@@ -86,8 +86,9 @@ def duration_chart_of(batches: Sequence[QueryBatch], *, interval_ms: int | None)
 
 def state_chart_of(batches: Sequence[QueryBatch]) -> str | None:
     """Return the memory of the state at the end of each batch; None for fewer than two batches with state."""
-    told = [(one, one.state_bytes / 1e6) for one in batches if one.state_bytes is not None]
-    return _line(told, "MB", "--chart-in", unit=" MB")
+    sizes = [(one, one.state_bytes) for one in batches if one.state_bytes is not None]
+    unit, unit_bytes = ("MB", 1e6) if any(size >= 1e6 for _, size in sizes) else ("kB", 1e3)
+    return _line([(one, size / unit_bytes) for one, size in sizes], unit, "--chart-in", unit=f" {unit}")
 
 
 def watermark_chart_of(batches: Sequence[QueryBatch]) -> str | None:

@@ -106,9 +106,11 @@ async def log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
     return await look(uow, pipeline=pipeline.name)
 
 
-async def panel_of(uow: UnitOfWork, pipeline: Pipeline, now: datetime) -> Panel:
-    """The section of the pipeline's page."""
+async def panel_of(uow: UnitOfWork, pipeline: Pipeline, now: datetime) -> Panel | None:
+    """The section of the pipeline's page; None for a query, which has a checkpoint and reports no offsets."""
     del now
+    if pipeline.definition.dataframe is not None:
+        return None
     return Panel(template="components/offset_log_panel.html", content=await log_of(uow, pipeline))
 
 

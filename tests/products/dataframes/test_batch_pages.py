@@ -156,6 +156,9 @@ async def test_pipelines_page_has_the_section_and_the_button(
     other = await shown(browser, "/pipelines/plain")
     assert "/pipelines/plain/batches" not in other
     assert "<h2>Query</h2>" not in other
+    # A query reports no offsets: its checkpoint has them.
+    assert "<h2>Offset log</h2>" in other
+    assert "<h2>Offset log</h2>" not in html
 
 
 async def test_names_from_a_driver_are_escaped(wiring: Wiring, database: Database, browser: httpx.AsyncClient) -> None:

@@ -89,3 +89,8 @@ def test_state_is_in_megabytes_with_ascending_times() -> None:
     assert chart is not None
     told = orjson.loads(chart)
     assert told["data"] == [[NOW.timestamp(), NOW.timestamp() + 5], [2, 2]]
+    assert '" MB"' in chart
+    small = state_chart_of([batch(1, ended_at=NOW, state_bytes=32_000), batch(0, state_bytes=45_000)])
+    assert small is not None
+    assert '" kB"' in small
+    assert sorted(orjson.loads(small)["data"][1]) == [32, 45]

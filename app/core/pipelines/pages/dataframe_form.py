@@ -75,8 +75,8 @@ def values_of(query: DataframeQuery | None) -> dict[str, str]:
 def completed(values: Mapping[str, str]) -> dict[str, str]:
     """Return `values` with the source topics of the streams, for which the page of a query has no field.
 
-    A query that was just chosen gets a stream for each source topic, and instead of the default transaction timeout the
-    shortest that a query may have.
+    A query that was just chosen gets a stream for each source topic. The shortest transaction timeout of a query
+    replaces the default one.
     """
     if not is_chosen(values):
         return dict(values)

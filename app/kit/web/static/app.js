@@ -237,7 +237,7 @@
     note.setAttribute("role", "status");
     const tell = () => {
       note.textContent = `${form.dataset.meanwhile}, ${Math.round((Date.now() - form.dataset.since) / 1000)} s …`;
-      form.append(note);  // A frame of the page's stream takes away what the server did not send.
+      (form.querySelector(".form-foot") ?? form).append(note);  // A frame of the page's stream takes away what the server did not send.
     };
     tell();
     const ticking = setInterval(tell, 1000);
