@@ -255,4 +255,5 @@ def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
 
 
 def _name(target: Target) -> str:
-    return f"{target.name} (process {target.pid} on {target.host})"
+    pids = " and ".join(map(str, target.pids))
+    return f"{target.name} (process{'es' if target.jvm_pid else ''} {pids} on {target.host})"

@@ -20,7 +20,7 @@ from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.products.drills import judging
 from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.ports import FreezeSelf
-from app.products.drills.service.drills import audit_word, notify
+from app.products.drills.service.drills import audit_word, notify, replace_frozen_driver
 from app.products.drills.service.looks import look_at
 from app.products.drills.store import DrillStore
 
@@ -78,6 +78,7 @@ class DrillWatch:
         run = await uow.of(RunStore).get(drill.run_id)
         look = await look_at(uow, self._observations.of(drill.plan.cluster), drill, now=now)
         drill = judging.see(drill, look)
+        drill = await replace_frozen_driver(uow, drill, now=now)
         return judging.advance(drill, now=now, run_is_live=run.ended_at is None)
 
     async def _take_the_server_away(self, drill: Drill) -> None:
