@@ -12,10 +12,14 @@ from app.core.fencing.cause import judge_case
 from app.core.fencing.comeback import with_members
 from app.core.fencing.evidence import Evidence, LeaseWord, merged
 from app.core.fencing.fencing_event import Case, Confidence, FencingCause, FencingVerdict
+from app.core.fencing.service.events import record_cases
 from app.core.fencing.steps import cases_of
 from app.core.fencing.story import StorySide, story_of
 from app.core.journals.live_groups import LiveGroup, MemberChange
+from app.core.runs.task import OutcomeKind
 from tests.core.fencing.coordinator import CLUSTER, Coordinator
+from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane
+from tests.support.queries import QUERY
 
 BEGUN_MS = 1_060_050
 INIT_AFTER_MS = 8_000
@@ -62,8 +66,9 @@ def test_a_lease_that_was_claimed_while_the_transaction_was_open_is_a_newer_driv
     assert (verdict.cause, verdict.confidence) == (NEWER_DRIVER, Confidence.LIKELY)
     assert verdict.sentence == (
         "A newer driver took pipeline flights: the driver of lease 2 on h2, claimed 4.1 s before; the older one had "
-        "lease 1. It joined group flights as static member flights-driver. It fenced fl.t.flights.0.1 (producer 7 epoch "
-        "0): epoch 0 → 2. Its transaction of 8 s into delayed was aborted; read_committed consumers skip its records."
+        "lease 1. It joined group flights as static member flights-driver. It fenced fl.t.flights.0.1 (producer 7 "
+        "epoch 0): epoch 0 → 2. Its transaction of 8 s into delayed was aborted; read_committed consumers skip its "
+        "records."
     )
     assert TAKEOVER in verdict.alternatives
 
@@ -133,3 +138,32 @@ def test_the_story_has_the_claims() -> None:
         "of lease 1 on h1 claimed pipeline flights",
         "of lease 2 on h2 claimed pipeline flights",
     ]
+
+
+@pytest.mark.parametrize("is_query", [True, False])
+async def test_the_leases_of_a_query_are_added_from_the_database_and_those_of_tasks_are_not(
+    plane: ControlPlane, is_query: bool
+) -> None:
+    run = await (plane.running(transform=QUERY) if is_query else plane.running())
+    begun = plane.pass_time(60)
+    await plane.outcome(run.id, kind=OutcomeKind.FAILED)
+    plane.pass_time(3)
+    await plane.lease(run.id)
+    await plane.submit(run.id, lease=2)
+    assert (await plane.claim(run.id, lease=2)).granted
+    coordinator = Coordinator(now_ms=int(begun.timestamp() * 1000), transactional_id="fl.t.flights.0.0")
+    coordinator.begin()
+    coordinator.init(after_ms=INIT_AFTER_MS, retry_ms=100)
+    cases = [replace_cluster(case) for case in cases_of(coordinator.live, kafka_cluster_id=CLUSTER)]
+    async with plane.uow() as uow:
+        (event,) = await record_cases(uow, cases, now=plane.now)
+        await uow.commit()
+    assert event.verdict.cause is (NEWER_DRIVER if is_query else TAKEOVER)
+    leases = [(one.lease, one.ended_ms is None) for one in event.evidence if isinstance(one, LeaseWord)]
+    assert leases == ([(1, False), (2, True)] if is_query else [])
+    async with plane.uow() as uow:
+        assert await record_cases(uow, cases, now=plane.now) == [], "a second server adds nothing"
+
+
+def replace_cluster(case: Case) -> Case:
+    return Case(replace(case.key, kafka_cluster_id=KAFKA_CLUSTER_ID), case.evidence)

@@ -22,9 +22,9 @@ FREEZE, KILL, SERVER = DrillKind.FREEZE_INSTANCE, DrillKind.KILL_INSTANCE, Drill
 SESSION_S = 10.0
 
 
-async def running(plane: ControlPlane, **fields: object) -> Run:
+async def running(plane: ControlPlane) -> Run:
     """Return the run of a query of two writers."""
-    run = await plane.running(transform=QUERY, tasks_per_instance=2, allows_drills=True, **fields)
+    run = await plane.running(transform=QUERY, tasks_per_instance=2, allows_drills=True)
     for writer in (0, 1):
         await plane.beat(task_heartbeat(run.id, task=writer))
     return run
