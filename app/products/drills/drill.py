@@ -41,7 +41,10 @@ DISTURBS = frozenset({DrillState.ORDERED, DrillState.UNDERWAY, DrillState.RECOVE
 
 
 class DrillVerdict(StrEnum):
-    """SURVIVED requires a clean audit. NOT_BEGUN: no process was frozen or killed."""
+    """SURVIVED requires a clean audit, or of a query without a plan consistent records of its batches.
+
+    NOT_BEGUN: no process was frozen or killed.
+    """
 
     SURVIVED = "survived"
     NOT_SURVIVED = "not_survived"
@@ -147,6 +150,7 @@ class DrillPlan(msgspec.Struct, frozen=True, kw_only=True):
     interval of a query.
     topics: those whose committed offsets are measured; empty: all of the group.
     replaced_after_s: time frozen after which the server starts a second driver of a query; None: never.
+    marker_topic: of a query, whose group has the markers of its writers there; None for other pipelines.
     """
 
     for_s: float
@@ -158,6 +162,7 @@ class DrillPlan(msgspec.Struct, frozen=True, kw_only=True):
     commits_every_s: float = 0.0
     topics: tuple[str, ...] = ()
     replaced_after_s: float | None = None
+    marker_topic: str | None = None
 
 
 class Drill(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,6 +214,10 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_driver(self) -> bool:
         return any(one.is_driver for one in self.targets)
+
+    @property
+    def is_of_query(self) -> bool:
+        return self.plan.marker_topic is not None
 
     def is_replacement_due(self, now: datetime) -> bool:
         """Return true if its driver is frozen for so long that a second one is to take over."""

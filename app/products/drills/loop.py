@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.core.asked_batches import AskedBatches
 from app.core.observing.service.observations import Observations
 from app.core.runs.store.runs import RunStore
 from app.core.wire.drill import ActStep
@@ -21,13 +22,17 @@ from app.products.drills import judging
 from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.ports import FreezeSelf
 from app.products.drills.service.drills import audit_word, notify, replace_frozen_driver
-from app.products.drills.service.looks import look_at
+from app.products.drills.service.looks import look_at, markers_of
 from app.products.drills.store import DrillStore
 
 LOOK_EVERY_S = 0.5
 """Interval of observation, which is also the precision of recovery times."""
 SERVER_GOES_AFTER = timedelta(seconds=3)
 """Delay before a server freezes, so that the user sees the page of the drill first."""
+
+
+MARKERS_READ_WITHIN = timedelta(seconds=15)
+"""Time after the recovery in which the group's journal may be read less far than batches are reported."""
 
 
 class DrillWatch:
@@ -106,6 +111,12 @@ class DrillWatch:
     async def _audited(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
         word = await audit_word(uow, drill, now=now)
         drill = replace(drill, audit_id=word.audit_id)
+        if drill.is_of_query and word.no_audit and drill.recovered_at is not None:
+            markers = markers_of(self._observations.of(drill.plan.cluster), drill)
+            batches = await uow.part(AskedBatches).figures(uow, drill.pipeline, since=drill.ordered_at, markers=markers)
+            if batches.wrong and now - drill.recovered_at < MARKERS_READ_WITHIN:
+                return drill
+            return judging.conclude_by_batches(drill, batches, no_audit=word.no_audit, now=now)
         return judging.conclude(drill, word.figures, no_audit=word.no_audit, now=now) if word.is_through else drill
 
     async def _change(self, drill: Drill, change: Callable[[UnitOfWork, Drill, datetime], Awaitable[Drill]]) -> Drill:

@@ -32,6 +32,7 @@ def plan_of_query(definition: PipelineDefinition, kind: DrillKind, *, for_s: flo
         stands_still_s=bound_s,
         commits_every_s=trigger_s,
         topics=definition.source_topics,
+        marker_topic=definition.sink_topic,
         replaced_after_s=session_s if is_replaced else None,
         expected=tuple(_expected(definition, kind, for_s=for_s, bound_s=bound_s)),
     )

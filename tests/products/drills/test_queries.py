@@ -5,16 +5,25 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from app.core.asked_audits import AskedAudits
+from app.core.asked_batches import AskedBatches, BatchFigures
+from app.core.audit_figures import AuditWord
+from app.core.observing.service.observations import Observations
 from app.core.runs.instance import InstanceState
 from app.core.runs.run import Run
 from app.core.runs.task import OutcomeKind
 from app.core.wire.drill import ActStep
+from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError
-from app.products.drills.drill import Drill, DrillKind, DrillPlan
+from app.products.drills import judging
+from app.products.drills.drill import Drill, DrillKind, DrillPlan, DrillState, DrillVerdict
+from app.products.drills.loop import DrillWatch
 from app.products.drills.query_planning import plan_of_query
 from app.products.drills.service import drills
+from app.products.drills.store import DrillStore
 from tests.products.drills.test_service import get, order, report, stop
-from tests.support.control_plane import ControlPlane, task_heartbeat
+from tests.products.drills.told import a_drill, at
+from tests.support.control_plane import ControlPlane, PlaneClock, task_heartbeat
 from tests.support.definitions import a_definition
 from tests.support.queries import QUERY
 
@@ -129,3 +138,61 @@ def test_the_plan_has_a_bound_and_the_time_of_the_second_driver(
     told = " ".join(one.sentence for one in made.expected)
     assert ("a second one" in told) is (replaced_after_s is not None)
     assert "Spark starts" not in told
+
+
+@pytest.mark.parametrize(
+    ("batches", "verdict", "said"),
+    [
+        (
+            BatchFigures(first=3, last=9, input_rows=1_200),
+            DrillVerdict.SURVIVED,
+            "batches 3 to 9 are committed once each",
+        ),
+        (BatchFigures(wrong="batch 5 ended after batch 9"), DrillVerdict.NOT_SURVIVED, "batch 5 ended after batch 9"),
+        (BatchFigures(unknown="no batch ended"), DrillVerdict.NOT_AUDITED, "it has no plan, and no batch ended"),
+    ],
+    ids=["consistent", "wrong", "unknown"],
+)
+def test_without_an_audit_plan_the_batches_decide(batches: BatchFigures, verdict: DrillVerdict, said: str) -> None:
+    drill = replace(a_drill(KILL), plan=plan(KILL), state=DrillState.AUDITING, recovered_at=at(9))
+    ended = judging.conclude_by_batches(drill, batches, no_audit="it has no plan", now=at(20))
+    assert ended.verdict is verdict
+    assert said in ended.sentence
+    assert ended.audit is None
+
+
+async def test_the_loop_waits_for_the_journal_before_it_believes_a_contradiction(plane: ControlPlane) -> None:
+    await running(plane)
+    drill = await order(plane, kind=KILL)
+    async with plane.uow() as uow:
+        waits = replace(drill, state=DrillState.AUDITING, begun_at=plane.now, recovered_at=plane.now)
+        await uow.of(DrillStore).save(waits)
+        await uow.commit()
+    watch = DrillWatch(
+        unit_of_work=lambda: UnitOfWork(plane.database.engine, {AskedAudits: NoPlan(), AskedBatches: Contradiction()}),
+        observations=Observations(is_on=False),
+        freeze_self=never,
+        clock=PlaneClock(plane),
+        host="s1",
+    )
+    await watch.turn()
+    assert (await get(plane, drill)).ended_at is None
+    plane.pass_time(15)
+    await watch.turn()
+    assert (await get(plane, drill)).verdict is DrillVerdict.NOT_SURVIVED
+
+
+class NoPlan:
+    async def ask(self, uow: UnitOfWork, **asked: object) -> AuditWord:
+        del uow, asked
+        return AuditWord(no_audit="it has no plan")
+
+
+class Contradiction:
+    async def figures(self, uow: UnitOfWork, pipeline: str, **asked: object) -> BatchFigures:
+        del uow, pipeline, asked
+        return BatchFigures(wrong="batch 5 ended after batch 9")
+
+
+async def never(for_s: float) -> str:
+    raise AssertionError(f"the server is not frozen, for {for_s} s")
