@@ -40,6 +40,7 @@ from app.kit.web.pages.timeline import Point, Track, timeline_of
 from tests.core.blocked.answers import ID, asked, held, known
 from tests.edges.main.pages.test_rendering import may_as
 from tests.support import page_samples as samples
+from tests.support import query_screens
 from tests.support.browser import NARROW, WIDE, assert_fits
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import cluster, state_of
@@ -161,6 +162,7 @@ def group_page() -> str:
         "leader": "",
         "members": (),
         "offsets": [],
+        "is_query": False,
         "rebalances": [],
         "offsets_aborted": 0,
         "is_from_journal": True,
@@ -203,8 +205,10 @@ PAGES = {
     "transactions": transactions_page,
     "pipeline": pipeline_page,
     "group": group_page,
+    "group of a query": lambda: rendered("groups/detail", query_screens.group(), path="/groups"),
     "run": run_page,
     "stuck": lambda: stuck_page(LONG),
+    "stuck query": lambda: rendered("stuck/detail", query_screens.stuck_group(), path="/stuck"),
     "plan": plan_page,
 }
 

@@ -159,7 +159,8 @@ class ServerProcess:
             json=body,
             content=content,
             headers={**self._authorization(), **({} if media_type is None else {"Content-Type": media_type})},
-            timeout=30,
+            # Creating a query waits for its plan, which a JVM makes.
+            timeout=120,
             trust_env=False,
         )
         assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"

@@ -23,10 +23,19 @@ class Watchdog:
     """The processes that will freeze and thaw the caller. Used as a context: without `freeze` they end without effect.
 
     report: sent to one of `urls`, as app/core/wire/drill.py has it; without urls nothing is sent.
+    with_parent: freeze the caller's parent too.
     Raises NoWatchdogError when they are not ready within `READY_WITHIN_S`.
     """
 
-    def __init__(self, *, for_s: float, urls: Sequence[str] = (), token: str = "", report: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        *,
+        for_s: float,
+        urls: Sequence[str] = (),
+        token: str = "",
+        report: dict[str, Any],
+        with_parent: bool = False,
+    ) -> None:
         source = pkgutil.get_data("workers.drills", "watchdog.py")
         assert source is not None  # noqa: S101 - it lies beside this file, also where both come in an archive
         # By its text, since the package may be an archive. It runs isolated and in a session of its own, out of reach
@@ -40,7 +49,14 @@ class Watchdog:
             cwd="/",
         )
         try:
-            self._say(msgspec.json.encode({"for_s": for_s, "urls": list(urls), "token": token, "report": report}))
+            orders = {
+                "for_s": for_s,
+                "urls": list(urls),
+                "token": token,
+                "report": report,
+                "with_parent": with_parent,
+            }
+            self._say(msgspec.json.encode(orders))
             self._wait_until_ready()
         except BaseException:
             self.__exit__(None, None, None)

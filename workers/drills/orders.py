@@ -1,4 +1,4 @@
-"""The act of a task on the order of a drill: once, after it was granted, and only to its own process."""
+"""The act of a task or driver on the order of a drill: once, after it was granted, and only to its own processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class DrillPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempt that this process runs, and that acts."""
+    """The attempt that this process runs, and that acts. The driver of a query has the place of its first writer."""
 
     run_id: str
     ordinal: int
@@ -39,6 +39,7 @@ class DrillOrders:
     3. the act                  if a granted claim is lost on its way back nothing is done: at most once, never twice
 
     allowed: by the definition that this instance runs; without it an order is refused here, too.
+    with_parent: the parent of this process is frozen, too.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class DrillOrders:
         allowed: bool,
         urls: tuple[str, ...],
         token: str,
+        with_parent: bool = False,
         kill: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,6 +57,7 @@ class DrillOrders:
         self._allowed = allowed
         self._urls = urls
         self._token = token
+        self._with_parent = with_parent
         self._kill = kill
         self._now_s = now_s
         self._heard: set[str] = set()
@@ -88,7 +91,9 @@ class DrillOrders:
     def _freeze(self, client: ServerClient, order: DrillOrder, begin_by_s: float) -> None:
         report = msgspec.to_builtins(self._report(order, ActStep.FROZEN))
         try:
-            with Watchdog(for_s=order.for_s, urls=self._urls, token=self._token, report=report) as watchdog:
+            with Watchdog(
+                for_s=order.for_s, urls=self._urls, token=self._token, report=report, with_parent=self._with_parent
+            ) as watchdog:
                 if self._is_granted(client, order, begin_by_s):
                     log.warning("drill %s: this process is frozen for %g s now", order.drill_id, order.for_s)
                     watchdog.freeze()

@@ -3,11 +3,13 @@
 Two processes do it, forked from one before anything is stopped. Only the first stops its parent. The second waits until
 the first is gone, by its end or by its death, and then thaws once more. So one of the two may be killed or stopped at
 any moment: the parent continues. The parent is held by a pidfd, not by its number, which could be another process's by
-then. So nothing but the parent can be frozen.
+then. So no other process can be frozen.
 
 Run as a script with the standard library alone, since it must start quickly and depend on nothing:
-    stdin   a line of JSON: {"for_s", "urls", "token", "report"}, later `go`; its end before that: nothing is done
+    stdin   a line of JSON: {"for_s", "urls", "token", "report", "with_parent"}, later `go`; its end before that:
+            nothing is done
     stdout  `ready`, as soon as both run
+with_parent: the parent's own parent is frozen and thawed with it: the JVM of a driver, where Spark's threads are.
 `report` is sent to each of `urls` in turn until one answers: once a second while the parent is frozen, when the server
 may end it early, and at its end. A missing answer changes nothing.
 """
@@ -23,6 +25,7 @@ import ssl
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,27 +40,28 @@ OVERDUE_S = 3.0
 """The delay after which the second one no longer trusts the first."""
 
 
-def freeze(parent: int, orders: dict[str, Any], second: socket.socket, go_on: threading.Event) -> None:
-    """Stop `parent` until its time is over, the server ends it, or the second one is gone; then thaw it."""
+def freeze(frozen: list[int], orders: dict[str, Any], second: socket.socket, go_on: threading.Event) -> None:
+    """Stop these processes until their time is over, the server ends it, or the second one is gone; then thaw them."""
     for_s = float(orders["for_s"])
     wake, waker = socket.socketpair()
     second.sendall(b"s")
     deadline = time.monotonic() + for_s
     try:
-        signal.pidfd_send_signal(parent, signal.SIGSTOP)
+        for one in frozen:
+            signal.pidfd_send_signal(one, signal.SIGSTOP)
         threading.Thread(target=_ask, args=(orders, waker, go_on), daemon=True).start()
-        # Readable: the parent ended, the second one is gone, the server ended it.
-        select.select([parent, second, wake], [], [], max(0.0, deadline - time.monotonic()))
+        # Readable: a frozen one ended, the second one is gone, the server ended it.
+        select.select([*frozen, second, wake], [], [], max(0.0, deadline - time.monotonic()))
     finally:
-        _thaw(parent)
+        _thaw(frozen)
         go_on.clear()
 
 
-def stand_by(parent: int, first: socket.socket, first_pid: int, for_s: float) -> None:
+def stand_by(frozen: list[int], first: socket.socket, first_pid: int, for_s: float) -> None:
     """Thaw when the first one is gone; end it when it is overdue."""
     begun = first.recv(1)
     if not begun:
-        _thaw(parent)
+        _thaw(frozen)
         return
     readable, _, _ = select.select([first], [], [], for_s + OVERDUE_S)
     if not readable:
@@ -65,12 +69,13 @@ def stand_by(parent: int, first: socket.socket, first_pid: int, for_s: float) ->
             os.kill(first_pid, signal.SIGKILL)
         # A thaw before it is gone could be undone by a freeze that it was just about to do.
         select.select([first], [], [], DIES_WITHIN_S)
-    _thaw(parent)
+    _thaw(frozen)
 
 
-def _thaw(parent: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(parent, signal.SIGCONT)
+def _thaw(frozen: list[int]) -> None:
+    for one in frozen:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(one, signal.SIGCONT)
 
 
 def _ask(orders: dict[str, Any], waker: socket.socket, go_on: threading.Event) -> None:
@@ -116,12 +121,28 @@ def _post(orders: dict[str, Any], step: str) -> dict[str, Any] | None:
     return None
 
 
+def _parent_of(pid: int) -> int:
+    # Field 4 of stat(5), counted behind the command name, which may hold spaces and brackets.
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _grandparent(parent_pid: int) -> int:
+    """A pidfd of the parent's own parent."""
+    pid = _parent_of(parent_pid)
+    found = os.pidfd_open(pid)
+    if pid == 1 or _parent_of(parent_pid) != pid:
+        raise SystemExit("the parent of the process to freeze has ended")
+    return found
+
+
 def main() -> None:
     parent_pid = os.getppid()
-    parent = os.pidfd_open(parent_pid)
+    frozen = [os.pidfd_open(parent_pid)]
     if os.getppid() != parent_pid:
         return
     orders: dict[str, Any] = json.loads(sys.stdin.readline())
+    if orders.get("with_parent"):
+        frozen.append(_grandparent(parent_pid))
     of_first, of_second = socket.socketpair()
     first_pid = os.getpid()
     second_pid = os.fork()
@@ -130,7 +151,7 @@ def main() -> None:
         # The parent waits only for the end of the first one.
         os.close(0)
         os.close(1)
-        stand_by(parent, of_second, first_pid, float(orders["for_s"]))
+        stand_by(frozen, of_second, first_pid, float(orders["for_s"]))
         os._exit(0)
     of_second.close()
     sys.stdout.write("ready\n")
@@ -138,7 +159,7 @@ def main() -> None:
     if sys.stdin.readline().strip() == "go":
         go_on = threading.Event()
         go_on.set()
-        freeze(parent, orders, of_first, go_on)
+        freeze(frozen, orders, of_first, go_on)
         of_first.close()
         tell_the_end(orders)
     of_first.close()

@@ -27,7 +27,7 @@ from app.core.wire.specification import InstanceSpecification
 from app.kit.storable import storable
 from workers import versions
 from workers.server_client import ServerClient
-from workers.spark import handover, own_process
+from workers.spark import drilled_query, handover, own_process
 from workers.spark.application import Application
 from workers.spark.claiming import NotGrantedError
 from workers.spark.coordination import CoordinationServer
@@ -40,8 +40,17 @@ from workers.spark.watch import DriverBounds, DriverEnding, SignalFlag, StageWat
 
 log = logging.getLogger("workers.spark.driver")
 
+IN_BATCH_WITHIN_S = 5.0
+"""How long a drill's kill waits for a batch, to end the driver within one."""
 
-def run(specification: InstanceSpecification, *, specification_file: Path | None, bounds: DriverBounds) -> DriverEnding:
+
+def run(
+    specification: InstanceSpecification,
+    *,
+    specification_file: Path | None,
+    outcome_file: Path | None,
+    bounds: DriverBounds,
+) -> DriverEnding:
     """Run all from the context to the ending; the caller reports it. Raises NotGrantedError."""
     sigterm = SignalFlag()
     sigterm.install()
@@ -61,7 +70,7 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
     if specification.definition.dataframe is None:
         work: _Work = _Stage(application, specification, initial)
     else:
-        work = _Query(application, specification, initial)
+        work = _Query(application, specification, initial, outcome_file)
     place = DriverPlace(
         run_id=specification.run_id,
         ordinal=specification.ordinal,
@@ -119,13 +128,18 @@ class _Stage:
 
 
 class _Query:
-    """The streaming query of a pipeline of kind `dataframe`."""
+    """The streaming query of a pipeline of kind `dataframe`. A drill's kill leaves its outcome in `outcome_file`."""
 
     def __init__(
-        self, application: Application, specification: InstanceSpecification, initial: DesiredTaskState
+        self,
+        application: Application,
+        specification: InstanceSpecification,
+        initial: DesiredTaskState,
+        outcome_file: Path | None,
     ) -> None:
         self._application = application
         self._specification = specification
+        self._outcome_file = outcome_file
         self._desired = Desired(initial)
         self.want = self._desired.want
 
@@ -135,16 +149,27 @@ class _Query:
 
         specification = self._specification
         urls, token = specification.server_urls, specification.run_token
-        return QueryWatch(
+        drills = drilled_query.orders_for(specification, before_kill=lambda: self._before_kill(watch))
+        watch = QueryWatch(
             lambda is_held: query.start(specification, is_held=is_held),
             slots=self._application.slots,
             reporter=reporter,
-            writers=WriterReports(specification, host=socket.gethostname(), client=lambda: ServerClient(urls, token)),
+            writers=WriterReports(
+                specification,
+                host=socket.gethostname(),
+                client=lambda: ServerClient(urls, token),
+                drilled=drills.hear,
+            ),
             batches=BatchReporter(specification, ServerClient(urls, token)),
             desired=self._desired,
             sigterm=sigterm,
             bounds=bounds,
-        ).run()
+        )
+        return watch.run()
+
+    def _before_kill(self, watch: QueryWatch) -> None:
+        watch.wait_for_batch(IN_BATCH_WITHIN_S)
+        _write_outcome(self._outcome_file, DriverEnding(kind=OutcomeKind.DRILLED, message="killed by a drill"))
 
 
 def for_definition(bounds: DriverBounds, definition: PipelineDefinition) -> DriverBounds:
@@ -207,6 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ending = run(
             specification,
             specification_file=arguments.specification,
+            outcome_file=arguments.outcome,
             bounds=for_definition(bounds, specification.definition),
         )
     except NotGrantedError as error:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from app.core.runs.task import Counters, TaskState
 from app.core.wire import protocol
+from app.core.wire.drill import DrillOrder
 from app.core.wire.specification import InstanceSpecification
 from app.products.dataframes.wire import (
     BATCHES_PATH,
@@ -123,7 +124,15 @@ class WriterReports:
     The first writer's heartbeats have the partitions of the sources and the rows of all writers.
     """
 
-    def __init__(self, specification: InstanceSpecification, *, host: str, client: Callable[[], ServerClient]) -> None:
+    def __init__(
+        self,
+        specification: InstanceSpecification,
+        *,
+        host: str,
+        client: Callable[[], ServerClient],
+        drilled: Callable[[DrillOrder], object] = lambda _: None,
+    ) -> None:
+        """drilled: called with the orders of drills for the driver, which answers to the first writer's heartbeats."""
         query = specification.definition.dataframe
         self._reporters = [
             HeartbeatReporter(
@@ -141,6 +150,7 @@ class WriterReports:
                 ),
                 client(),
                 ask_client=client(),
+                drilled=drilled if identity.task == 0 else lambda _: None,
             )
             for identity in specification.tasks
         ]

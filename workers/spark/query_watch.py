@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -106,6 +107,7 @@ class QueryWatch:
         self._desired = desired
         self._sigterm = sigterm
         self._bounds = bounds
+        self._query: Query | None = None
         self._ending: DriverEnding | None = None
         self._draining_since = 0.0
         self._is_held = desired.state is DesiredTaskState.PAUSE
@@ -125,6 +127,13 @@ class QueryWatch:
         self._writers.close()
         return ending
 
+    def wait_for_batch(self, timeout_s: float) -> None:
+        """Return as soon as a batch is running, or after `timeout_s`. Called by another thread."""
+        deadline = time.monotonic() + timeout_s
+        with suppress(SparkGoneError):
+            while time.monotonic() < deadline and not (self._query is not None and self._query.is_trigger_active()):
+                time.sleep(0.01)
+
     def _run(self) -> DriverEnding:
         starting = Starting(lambda: self._start(self._is_held))
         while not starting.wait(0.2):
@@ -138,6 +147,7 @@ class QueryWatch:
         except Exception as error:
             log.exception("the query could not start")
             return self._ending or self._ending_of_start(error)
+        self._query = query
         log.info("query %s has started", query.id)
         while not query.has_ended():
             self._look()

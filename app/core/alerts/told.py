@@ -25,6 +25,8 @@ COSTS_WORK = frozenset(
     {
         FencingCause.TAKEOVER,
         FencingCause.APPLICATION_RETURNED,
+        FencingCause.NEWER_DRIVER,
+        FencingCause.NEWER_ATTEMPT,
         FencingCause.TIMEOUT,
         FencingCause.COORDINATOR_ABORT,
         FencingCause.ZOMBIE_REFUSED,

@@ -83,7 +83,7 @@ def advice_on(known: KnownTransaction, asked: Asked) -> tuple[AdviceVerdict, str
         until = "it ends" if until_ms is None else clock(until_ms)
         return (
             AdviceVerdict.OWNER,
-            f"Its owner is alive. Wait until {until}, or drain its run. A fenced task would start again.",
+            f"Its owner is alive. Wait until {until}, or drain its run. It would start again after a fence.",
         )
     if age is None or until_ms is None:
         return _without_its_age(known, asked)

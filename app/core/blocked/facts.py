@@ -220,6 +220,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A group, and each partition in which it has committed or pending offsets.
 
     is_share: a share group, whose positions are not decoded.
+    is_query: of a pipeline of kind `dataframe`; its markers are not among the positions.
     offsets_partition: the partition of `__consumer_offsets` with its commits; read only while an offset is unstable.
     """
 
@@ -230,6 +231,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     offsets_at_ms: int
     positions: tuple[GroupPosition, ...]
     is_share: bool = False
+    is_query: bool = False
     offsets_partition: PartitionFacts | None = None
     pending_refused: Refused | None = None
 

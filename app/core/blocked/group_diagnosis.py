@@ -29,6 +29,11 @@ from app.core.blocked.facts import (
 from app.core.journals.live_groups import SHARE_STATE_NOT_DECODED
 from app.kit.words import count
 
+_BATCHES = (
+    "No transaction blocks the group. Its query commits offsets with each batch, so lag includes the running one. "
+    "Check the duration of its batches, not the brokers."
+)
+
 
 def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:
     """Explain why the members of a group, or its future members, are blocked."""
@@ -106,7 +111,9 @@ def _behind(
             verdict=AdviceVerdict.BEHIND,
             headline=headline,
             links=links,
-            advice="No transaction blocks the group. Check the consumers (slow, paused, failing, or the partition is "
+            advice=_BATCHES
+            if facts.is_query
+            else "No transaction blocks the group. Check the consumers (slow, paused, failing, or the partition is "
             "not assigned), not the brokers.",
         )
     return Diagnosis(
@@ -114,7 +121,9 @@ def _behind(
         verdict=AdviceVerdict.NO_MEMBERS,
         headline=headline,
         links=links,
-        advice="The group has no members: start a consumer of the group.",
+        advice="The group has no members: its query has no driver. Start it."
+        if facts.is_query
+        else "The group has no members: start a consumer of the group.",
     )
 
 

@@ -2,7 +2,8 @@
 
 `own` is the producer's last record, at epoch e. The coordinator's next step decides:
   its transaction was ended at e+1, then InitProducerId was answered     takeover, the return of the same application
-                                                                         (comeback.py), or an operator's FenceProducers
+                                                                         (comeback.py), a query's driver
+                                                                         (newer_driver.py), or FenceProducers
   its transaction was ended at e+1 when its timeout was over             timeout
   its transaction was ended at e+1 by EndTxn of a Fenceline server       a dead task
   its transaction was ended at e+1, none of these                        the coordinator's abort, reason not recorded
@@ -20,6 +21,7 @@ import msgspec
 from app.core.fencing.comeback import Comeback, comeback_of
 from app.core.fencing.evidence import ClientWord, CommandVerb, CommandWord, CoordinatorRecord, Evidence
 from app.core.fencing.fencing_event import Confidence, FencingCause, FencingKey, FencingVerdict
+from app.core.fencing.newer_driver import DriverTaker, driver_taker_of
 from app.core.fencing.steps import IDLE, is_ended_by, is_init_after, is_next_owner
 from app.core.journals.live_transactions import RecordedState
 from app.core.journals.transaction_state import TransactionStatus
@@ -51,10 +53,13 @@ class _Story(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[CommandWord, ...] = ()
     dead_ends: tuple[CommandWord, ...] = ()
     comeback: Comeback | None = None
+    driver: DriverTaker | None = None
 
     @property
     def taker(self) -> FencingCause:
-        """The cause for an init by another producer: a takeover, unless the application returned."""
+        """The cause for an init by another producer: a takeover, unless its sender is known."""
+        if self.driver is not None:
+            return self.driver.cause
         is_better = self.comeback is not None and not self.comeback.is_doubtful
         return FencingCause.APPLICATION_RETURNED if is_better else FencingCause.TAKEOVER
 
@@ -144,6 +149,7 @@ def _read(key: FencingKey, evidence: Sequence[Evidence]) -> _Story:
         commands=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.FENCE),
         dead_ends=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.END_DEAD),
         comeback=comeback_of(key, evidence, own=own, init=init),
+        driver=driver_taker_of(evidence, own=own, init=init),
     )
 
 
@@ -266,20 +272,19 @@ def _aborted(key: FencingKey, story: _Story) -> FencingVerdict | None:
 
 def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> FencingVerdict:
     """`init` ended the transaction. Only its sender's first write shows that it is a producer."""
-    comeback, cause = story.comeback, story.taker
-    other = {
-        FencingCause.TAKEOVER: FencingCause.APPLICATION_RETURNED,
-        FencingCause.APPLICATION_RETURNED: FencingCause.TAKEOVER,
-    }[cause]
+    comeback, driver, cause = story.comeback, story.driver, story.taker
+    other = FencingCause.APPLICATION_RETURNED if cause is FencingCause.TAKEOVER else FencingCause.TAKEOVER
     alternatives = (
-        *([other] if comeback is not None else ()),
+        *([other] if comeback is not None or driver is not None else ()),
         *([FencingCause.OPERATOR_FENCE] if not story.new_one_works else ()),
         *([FencingCause.DEAD_TASK] if story.abort is not None and not story.init_came_at_once else ()),
         *([FencingCause.OWN_ABORT] if could_be_own else ()),
         *([FencingCause.OWN_EPOCH] if not story.refusals and not story.is_kip_890 else ()),
     )
     said = f"A new producer took {_whose(key)} over: {_moved(key, init)}."
-    if comeback is not None and cause is FencingCause.APPLICATION_RETURNED:
+    if driver is not None:
+        said = f"{driver.sentence} It fenced {_whose(key)}: {_moved(key, init)}."
+    elif comeback is not None and cause is FencingCause.APPLICATION_RETURNED:
         said = f"{comeback.sentence} {_whose(key)}: {_moved(key, init)}."
     elif comeback is not None:
         said += " Two members of its thread alternate in the group, as with two processes and a copied state directory."
@@ -287,7 +292,7 @@ def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be
         cause,
         Confidence.LIKELY if alternatives else Confidence.CERTAIN,
         story.abort or init,
-        f"{said} {_lost(story)}{_is_idle_since(story, init)}",
+        f"{said} {_lost(story)}{'' if driver is not None else _is_idle_since(story, init)}",
         *alternatives,
     )
 

@@ -1,4 +1,4 @@
-"""Evidence of a fencing event: records of the brokers, client reports, commands of Fenceline.
+"""Evidence of a fencing event: records of the brokers, client reports, commands and leases of Fenceline.
 
 Evidence of one event comes from several sources, late, twice, and in any order. So `merged` is commutative, associative
 and idempotent, and verdicts depend on its result alone.
@@ -154,7 +154,30 @@ class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
         return self.at_ms, self.command_id
 
 
-Evidence = CoordinatorRecord | GroupRecord | MemberRecord | MarkerRecord | ClientWord | CommandWord
+class LeaseWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="lease"):
+    """A lease of the pipeline of kind `dataframe` that has the id, in the database.
+
+    at_ms: when its driver claimed it. ended_ms: when the server recorded its end; None: it had not ended.
+    """
+
+    pipeline: str
+    run_id: str
+    ordinal: int
+    lease: int
+    at_ms: int
+    ended_ms: int | None = None
+    host: str = ""
+
+    @property
+    def place(self) -> tuple[str | int, ...]:
+        return self.at_ms, self.run_id, self.ordinal, self.lease
+
+    @property
+    def who(self) -> str:
+        return f"the driver of lease {self.lease}{f' on {self.host}' if self.host else ''}"
+
+
+Evidence = CoordinatorRecord | GroupRecord | MemberRecord | MarkerRecord | ClientWord | CommandWord | LeaseWord
 
 
 def merged(*parts: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -173,7 +196,12 @@ def merged(*parts: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def _says_less(one: Evidence, other: Evidence) -> bool:
-    """Return True for a command without an answer, from the log, if the event has it with its answer."""
+    """Return True for a command without an answer, from the log, if the event has it with its answer.
+
+    The same for a lease without its end.
+    """
+    if isinstance(one, LeaseWord) and isinstance(other, LeaseWord):
+        return one.ended_ms is None and other.ended_ms is not None
     return isinstance(one, CommandWord) and isinstance(other, CommandWord) and other.is_answered and not one.is_answered
 
 
@@ -188,4 +216,5 @@ _SORTS: dict[type[Evidence], int] = {
     ClientWord: 3,
     CommandWord: 4,
     MemberRecord: 5,
+    LeaseWord: 6,
 }

@@ -31,6 +31,8 @@ class FencingCause(StrEnum):
 
     TAKEOVER = "takeover"
     APPLICATION_RETURNED = "application_returned"
+    NEWER_DRIVER = "newer_driver"
+    NEWER_ATTEMPT = "newer_attempt"
     TIMEOUT = "timeout"
     OPERATOR_FENCE = "operator_fence"
     DEAD_TASK = "dead_task"

@@ -10,6 +10,10 @@ _NOTHING_LOST = (
     "The data needs no fix: consumers with `isolation.level=read_committed` skip the aborted records, and the id's "
     "current producer reads its input again from the last commit."
 )
+_BATCH_REPEATED = (
+    "The data needs no fix: consumers with `isolation.level=read_committed` skip the aborted records, and the batch is "
+    "repeated."
+)
 _NOTHING_TO_DO = "No action is required: no producer was fenced."
 _REFUSED_TOGETHER = (
     "The data needs no fix: the offsets were refused together with the records of the transaction. "
@@ -38,6 +42,28 @@ _RUNBOOKS: dict[FencingCause, Runbook] = {
             "continues to rise, search for two processes with copies of one state directory."
         ),
         _NOTHING_LOST,
+    ),
+    FencingCause.NEWER_DRIVER: (
+        (
+            "Check on the page of the run why the older driver ended: the reason of its lease, and its log. A "
+            "restart, a kill and a drill are intended."
+        ),
+        (
+            "If leases follow each other quickly, compare the reasons of their ends. A query of another application "
+            "must not have the same group and `group.instance.id`."
+        ),
+        _BATCH_REPEATED,
+    ),
+    FencingCause.NEWER_ATTEMPT: (
+        (
+            "Find out why Spark repeated the task: the log of its executor, the memory of its host, or a failed share "
+            "in the log of the driver."
+        ),
+        (
+            "If that occurs often, compare the duration of a batch with `transaction.timeout.ms`, and bound it by "
+            "`max_offsets_per_trigger`."
+        ),
+        _BATCH_REPEATED,
     ),
     FencingCause.TIMEOUT: (
         (

@@ -70,6 +70,11 @@ class CommandWord:
     """A Fenceline command on this id; producer_id and producer_epoch are the broker's answer."""
 
 
+@shows(evidence.LeaseWord)
+class LeaseWord:
+    """A lease of the query that has the id. at_ms: the claim of its driver."""
+
+
 @shows(record.FencingPlace)
 class FencingPlace:
     """The owner of the victim; all null for foreign clients."""

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.core.fencing.evidence import Evidence
+from app.core.fencing.evidence import Evidence, LeaseWord
 from app.core.fencing.fencing_event import (
     Confidence,
     FencingCause,
@@ -47,6 +47,25 @@ _PLACE = sa.text(
     ) AS held ON true
     WHERE transactional_ids.kafka_cluster_id = :kafka_cluster_id
       AND transactional_ids.transactional_id = :transactional_id
+    """
+).columns(run_id=sa.Uuid(as_uuid=False))
+
+
+_LEASES = sa.text(
+    """
+    SELECT pipelines.name AS pipeline, instances.run_id, instances.ordinal, instances.lease, instances.host,
+           instances.claimed_at,
+           CASE WHEN instances.state IN ('stopped', 'failed', 'lost') THEN instances.since END AS ended_at
+    FROM transactional_ids
+    JOIN pipelines ON pipelines.id = transactional_ids.pipeline_id
+    JOIN runs ON runs.pipeline_id = pipelines.id
+    JOIN instances ON instances.run_id = runs.id AND instances.ordinal = transactional_ids.ordinal
+    JOIN revisions ON revisions.pipeline_id = pipelines.id AND revisions.number = instances.revision
+    WHERE transactional_ids.kafka_cluster_id = :kafka_cluster_id
+      AND transactional_ids.transactional_id = :transactional_id
+      AND revisions.definition->'transform'->>'kind' = 'dataframe'
+      AND instances.claimed_at <= :until
+    ORDER BY instances.claimed_at DESC LIMIT 4
     """
 ).columns(run_id=sa.Uuid(as_uuid=False))
 
@@ -158,6 +177,26 @@ class FencingStore(DatabaseStore):
         )
         return FencingPlace() if row is None else _place(row)
 
+    async def leases_of_query(self, key: FencingKey, *, until: datetime) -> tuple[LeaseWord, ...]:
+        """Return the newest leases that drivers had claimed by then, if the id is one of a query's writers."""
+        asked = {"kafka_cluster_id": key.kafka_cluster_id, "transactional_id": key.transactional_id, "until": until}
+        return tuple(
+            LeaseWord(
+                pipeline=row.pipeline,
+                run_id=row.run_id,
+                ordinal=row.ordinal,
+                lease=row.lease,
+                at_ms=_ms(row.claimed_at),
+                ended_ms=None if row.ended_at is None else _ms(row.ended_at),
+                host=row.host or "",
+            )
+            for row in await self._db.rows(_LEASES, asked)
+        )
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
 
 def _matching(wanted: FencingFilter) -> list[sa.ColumnElement[bool]]:
     conditions = [
@@ -236,7 +275,7 @@ def _record(row: sa.Row[Any]) -> FencingRecord:
         verdict = FencingVerdict(
             cause=_cause(row.cause),
             confidence=Confidence.OPEN,
-            at_ms=int(row.at.timestamp() * 1000),
+            at_ms=_ms(row.at),
             sentence=f"{row.verdict['sentence']} (a newer release of Fenceline has written this, as {row.cause})",
         )
     return FencingRecord(

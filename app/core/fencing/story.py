@@ -15,6 +15,7 @@ from app.core.fencing.evidence import (
     CoordinatorRecord,
     Evidence,
     GroupRecord,
+    LeaseWord,
     MarkerRecord,
     MemberRecord,
 )
@@ -26,12 +27,13 @@ from app.core.runs.task import EventKind
 
 
 class StorySide(StrEnum):
-    """The party of a moment. OLD: the victim. NEW: the next producer with its id."""
+    """The party of a moment. OLD: the victim. NEW: the next producer with its id. DRIVER: that of a query."""
 
     OLD = "old"
     NEW = "new"
     GROUP = "group"
     OPERATOR = "operator"
+    DRIVER = "driver"
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +187,13 @@ def _of_another(one: Evidence) -> Moment:
                 side=StorySide.GROUP,
                 what=f"{one.client_id or one.member_id} on {one.host} {did} {one.group}, which then had {one.members}",
                 source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
+            )
+        case LeaseWord():
+            return Moment(
+                at_ms=one.at_ms,
+                side=StorySide.DRIVER,
+                what=f"{one.who.removeprefix('the driver ')} claimed pipeline {one.pipeline}",
+                source=f"lease {one.lease} of instance {one.ordinal}, run {one.run_id}",
             )
         case CoordinatorRecord():
             raise AssertionError("_of_record has the coordinator's records")

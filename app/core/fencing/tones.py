@@ -7,6 +7,8 @@ from app.core.fencing.fencing_event import FencingCause
 TONES: tuple[tuple[str, str], ...] = (
     (FencingCause.TAKEOVER, "warn"),
     (FencingCause.APPLICATION_RETURNED, "warn"),
+    (FencingCause.NEWER_DRIVER, "warn"),
+    (FencingCause.NEWER_ATTEMPT, "warn"),
     (FencingCause.TIMEOUT, "bad"),
     (FencingCause.OPERATOR_FENCE, "busy"),
     (FencingCause.DEAD_TASK, "busy"),

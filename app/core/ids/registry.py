@@ -80,12 +80,14 @@ class Needed(msgspec.Struct, frozen=True, kw_only=True):
     """The data of the database. owners: by id. of_tasks: ids that tasks use by the current definitions.
 
     partitions: by assigned id, the partitions that are read under it. `told`: the producers that tasks reported.
+    of_queries: those of `of_tasks` whose writers report no producer.
     """
 
     owners: Mapping[str, TransactionalIdOwner]
     of_tasks: Collection[str]
     partitions: Mapping[str, tuple[str, ...]]
     told: Mapping[str, frozenset[tuple[int, int]]]
+    of_queries: Collection[str] = frozenset()
 
 
 class RegisteredId(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +142,7 @@ def needed_of(
     of_tasks: Collection[str],
     mappings: Iterable[PartitionMapping],
     told: Iterable[ReportedIncarnation],
+    of_queries: Collection[str] = (),
 ) -> Needed:
     partitions: dict[str, list[str]] = {}
     for one in mappings:
@@ -153,6 +156,7 @@ def needed_of(
         of_tasks=frozenset(of_tasks),
         partitions={name: tuple(found) for name, found in partitions.items()},
         told={name: frozenset(found) for name, found in producers.items()},
+        of_queries=frozenset(of_queries),
     )
 
 
@@ -263,10 +267,11 @@ def contested_by(
     """Return a sentence if a managed id is used by a producer that no task has reported; empty otherwise.
 
     Only producers with a transaction count: an init alone, as by an operator's fence, is no use. An abort by the
-    coordinator raises the epoch by one, so that the next epoch is its task's as well.
+    coordinator raises the epoch by one, so that the next epoch is its task's as well. The writers of a query report
+    none.
     """
     owner, live = needed.owners.get(name), transactions.get(name)
-    if owner is None or live is None or live.state.status is TransactionStatus.EMPTY:
+    if owner is None or live is None or live.state.status is TransactionStatus.EMPTY or name in needed.of_queries:
         return ""
     state = live.state
     stamped_ms = live.steps[-1].at_ms if live.steps else state.last_update_ms

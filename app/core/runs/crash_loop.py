@@ -25,7 +25,8 @@ def failures_so_far(instance: Instance, *, bounce_requested_at: datetime | None)
     """Return how many leases of its ordinal failed in a row, with this one; a requested restart resets the count."""
     if bounce_requested_at is not None and instance.leased_at < bounce_requested_at:
         return 0
-    return instance.failures + (1 if instance.state in _FAILED else 0)
+    was_drilled = instance.outcome is not None and instance.outcome.kind == OutcomeKind.DRILLED
+    return instance.failures + (1 if instance.state in _FAILED and not was_drilled else 0)
 
 
 def is_failing(instance: Instance, *, bounce_requested_at: datetime | None) -> bool:

@@ -26,6 +26,7 @@ from app.core.clusters.brokers import SHARE, GroupDescription
 from app.core.clusters.cluster import GroupMember
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Feature
+from app.core.journals.query_marker import QueryMarker, marker_of
 from app.core.runs.recorded_offset import TruncatedOffset
 from app.edges.kafka.raw_client import RawClient, error_of, errors
 from app.kit.errors import ConflictError
@@ -145,13 +146,22 @@ class GroupClient(RawClient):
         return found
 
     def committed(self, group: str) -> dict[Partition, int]:
-        """Return committed offsets, stable or not: those of an open transaction are not included."""
-        found = self._client.list_group_offsets({group: None})[group]
-        return {
-            Partition(at.topic, at.partition): committed.offset
-            for at, committed in found.items()
-            if committed.offset >= 0
-        }
+        """Return committed offsets, stable or not: those of an open transaction are not included, nor markers."""
+        return self.offsets_and_markers(group)[0]
+
+    def offsets_and_markers(self, group: str) -> tuple[dict[Partition, int], dict[Partition, QueryMarker]]:
+        """Return committed offsets as `committed` does, and beside them the markers of a query."""
+        offsets: dict[Partition, int] = {}
+        markers: dict[Partition, QueryMarker] = {}
+        for at, found in self._client.list_group_offsets({group: None})[group].items():
+            if found.offset < 0:
+                continue
+            marker = marker_of(found.offset, found.metadata or "")
+            if marker is None:
+                offsets[Partition(at.topic, at.partition)] = found.offset
+            else:
+                markers[Partition(at.topic, at.partition)] = marker
+        return offsets, markers
 
     def truncated(self, group: str, partitions: Collection[Partition]) -> list[TruncatedOffset]:
         """Return partitions whose leader epoch ended before the committed offset: the log was truncated (KIP-320).

@@ -5,10 +5,12 @@ from __future__ import annotations
 from app.products.dataframes import schemas  # first: it declares what the routes show
 
 # isort: split
+from app.core.asked_batches import AskedBatches
 from app.core.product import PipelineLink, Product, Routes, Tag
 from app.products.dataframes import api, pages, tones, wire, workers_api
 from app.products.dataframes.metrics import query_metrics
 from app.products.dataframes.service import showing
+from app.products.dataframes.service.on_behalf import RecordedBatches
 from app.products.dataframes.store import QueryStore
 
 __all__ = ["DATAFRAMES", "schemas"]
@@ -40,5 +42,6 @@ DATAFRAMES = Product(
     worker_routes={wire.BATCHES_PATH: workers_api.query_report},
     panel=showing.panel_of,
     metrics=query_metrics,
+    row_parts={AskedBatches: RecordedBatches()},
     expire=lambda uow, now: uow.of(QueryStore).expire(now=now),
 )

@@ -41,7 +41,7 @@ def freeze(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Freeze the Python workers of an instance (SIGSTOP). A watchdog on their host thaws them."""
+    """Freeze the Python workers of an instance, or the driver of a query (SIGSTOP). A watchdog thaws them."""
     _begin(
         f"Freeze instance {instance} of {pipeline} for {for_s:g} s?",
         pipeline,
@@ -64,9 +64,9 @@ def kill(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Kill the Python workers of an instance (SIGKILL); Spark begins their next attempts."""
+    """Kill the Python workers of an instance, or the driver of a query (SIGKILL). Their successors begin."""
     _begin(
-        f"Kill the workers of instance {instance} of {pipeline}?",
+        f"Kill the processes of instance {instance} of {pipeline}?",
         pipeline,
         DrillKind.KILL_INSTANCE,
         ordinal=instance,
@@ -217,6 +217,6 @@ def _shown(drill: Drill) -> RenderableType:
     parts: list[RenderableType] = [head, Text(), expected, Text(), happened]
     frozen = [one for one in drill.targets if drill.is_open and one.state in ("claimed", "frozen")]
     if frozen:
-        hosts = ", ".join(f"kill -CONT {one.pid} on {one.host}" for one in frozen)
+        hosts = ", ".join(f"kill -CONT {' '.join(map(str, one.pids))} on {one.host}" for one in frozen)
         parts.append(Text(f"\nto stop it: fenceline drill stop {drill.id}; without a server: {hosts}"))
     return Group(*parts)

@@ -41,7 +41,10 @@ DISTURBS = frozenset({DrillState.ORDERED, DrillState.UNDERWAY, DrillState.RECOVE
 
 
 class DrillVerdict(StrEnum):
-    """SURVIVED requires a clean audit. NOT_BEGUN: no process was frozen or killed."""
+    """SURVIVED requires a clean audit, or of a query without a plan consistent records of its batches.
+
+    NOT_BEGUN: no process was frozen or killed.
+    """
 
     SURVIVED = "survived"
     NOT_SURVIVED = "not_survived"
@@ -94,7 +97,10 @@ DEFAULT_S = 15.0
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One target process: an attempt of a task, or with `task` None a server."""
+    """One target: the process of an attempt of a task, the driver of a query, or with `task` None a server.
+
+    is_driver: `pid` is its Python process, `jvm_pid` its JVM; task and attempt are those of the first writer.
+    """
 
     host: str
     pid: int
@@ -103,10 +109,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     state: TargetState = TargetState.ORDERED
     since: datetime
     message: str = ""
+    is_driver: bool = False
+    jvm_pid: int | None = None
 
     @property
     def name(self) -> str:
+        if self.is_driver:
+            return "the driver"
         return "the server" if self.task is None else f"task {self.task}"
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return (self.pid,) if self.jvm_pid is None else (self.jvm_pid, self.pid)
 
     @property
     def is_acted_on(self) -> bool:
@@ -132,7 +146,11 @@ class DrillPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of a drill with its expectations, made at its order.
 
     stands_still_s: longest expected recovery time of a partition; None without a known bound.
-    tasks: number of tasks that run without failure. commits_every_s: the definition's commit interval.
+    tasks: number of tasks that run without failure. commits_every_s: the definition's commit interval, or the trigger
+    interval of a query.
+    topics: those whose committed offsets are measured; empty: all of the group.
+    replaced_after_s: time frozen after which the server starts a second driver of a query; None: never.
+    marker_topic: of a query, whose group has the markers of its writers there; None for other pipelines.
     """
 
     for_s: float
@@ -142,6 +160,9 @@ class DrillPlan(msgspec.Struct, frozen=True, kw_only=True):
     stands_still_s: float | None
     expected: tuple[Expectation, ...]
     commits_every_s: float = 0.0
+    topics: tuple[str, ...] = ()
+    replaced_after_s: float | None = None
+    marker_topic: str | None = None
 
 
 class Drill(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +210,28 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_open(self) -> bool:
         return self.ended_at is None
+
+    @property
+    def is_of_driver(self) -> bool:
+        return any(one.is_driver for one in self.targets)
+
+    @property
+    def is_of_query(self) -> bool:
+        return self.plan.marker_topic is not None
+
+    def is_replacement_due(self, now: datetime) -> bool:
+        """Return true if its driver is frozen for so long that a second one is to take over."""
+        after_s = self.plan.replaced_after_s
+        return (
+            after_s is not None
+            and self.stop_requested_at is None
+            and any(
+                one.is_driver
+                and one.state in (TargetState.CLAIMED, TargetState.FROZEN)
+                and now - one.since >= timedelta(seconds=after_s)
+                for one in self.targets
+            )
+        )
 
     def may_begin(self, now: datetime) -> bool:
         """Return true if a target may still claim it."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.core.asked_batches import BatchFigures
 from app.core.audit_figures import AuditFigures
 from app.core.wire.drill import ActStep
 from app.products.drills.drill import (
@@ -81,6 +82,19 @@ def advance(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
     if drill.state is DrillState.RECOVERING:
         drill = _from_recovering(drill, now=now, run_is_live=run_is_live)
     return drill
+
+
+def conclude_by_batches(drill: Drill, batches: BatchFigures, *, no_audit: str, now: datetime) -> Drill:
+    """End an AUDITING of a query that is not audited by the records of its batches."""
+    if batches.wrong:
+        return _ended(drill, DrillVerdict.NOT_SURVIVED, batches.wrong, now=now)
+    if batches.unknown:
+        return conclude(drill, None, no_audit=f"{no_audit}, and {batches.unknown}", now=now)
+    counted = (
+        f"batches {batches.first:,} to {batches.last:,} are committed once each by their records and "
+        f"markers, with {batches.input_rows:,} input rows; ids were not compared: {no_audit}"
+    )
+    return _ended(replace(drill, no_audit=no_audit), DrillVerdict.SURVIVED, counted, now=now)
 
 
 def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: datetime) -> Drill:
@@ -255,4 +269,5 @@ def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
 
 
 def _name(target: Target) -> str:
-    return f"{target.name} (process {target.pid} on {target.host})"
+    pids = " and ".join(map(str, target.pids))
+    return f"{target.name} (process{'es' if target.jvm_pid else ''} {pids} on {target.host})"

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.core.asked_batches import AskedBatches
 from app.core.observing.service.observations import Observations
 from app.core.runs.store.runs import RunStore
 from app.core.wire.drill import ActStep
@@ -20,14 +21,18 @@ from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.products.drills import judging
 from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.ports import FreezeSelf
-from app.products.drills.service.drills import audit_word, notify
-from app.products.drills.service.looks import look_at
+from app.products.drills.service.drills import audit_word, notify, replace_frozen_driver
+from app.products.drills.service.looks import look_at, markers_of
 from app.products.drills.store import DrillStore
 
 LOOK_EVERY_S = 0.5
 """Interval of observation, which is also the precision of recovery times."""
 SERVER_GOES_AFTER = timedelta(seconds=3)
 """Delay before a server freezes, so that the user sees the page of the drill first."""
+
+
+MARKERS_READ_WITHIN = timedelta(seconds=15)
+"""Time after the recovery in which the group's journal may be read less far than batches are reported."""
 
 
 class DrillWatch:
@@ -78,6 +83,7 @@ class DrillWatch:
         run = await uow.of(RunStore).get(drill.run_id)
         look = await look_at(uow, self._observations.of(drill.plan.cluster), drill, now=now)
         drill = judging.see(drill, look)
+        drill = await replace_frozen_driver(uow, drill, now=now)
         return judging.advance(drill, now=now, run_is_live=run.ended_at is None)
 
     async def _take_the_server_away(self, drill: Drill) -> None:
@@ -105,6 +111,12 @@ class DrillWatch:
     async def _audited(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
         word = await audit_word(uow, drill, now=now)
         drill = replace(drill, audit_id=word.audit_id)
+        if drill.is_of_query and word.no_audit and drill.recovered_at is not None:
+            markers = markers_of(self._observations.of(drill.plan.cluster), drill)
+            batches = await uow.part(AskedBatches).figures(uow, drill.pipeline, since=drill.ordered_at, markers=markers)
+            if batches.wrong and now - drill.recovered_at < MARKERS_READ_WITHIN:
+                return drill
+            return judging.conclude_by_batches(drill, batches, no_audit=word.no_audit, now=now)
         return judging.conclude(drill, word.figures, no_audit=word.no_audit, now=now) if word.is_through else drill
 
     async def _change(self, drill: Drill, change: Callable[[UnitOfWork, Drill, datetime], Awaitable[Drill]]) -> Drill:

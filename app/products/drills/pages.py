@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import Viewer, may
+from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.run import Run
 from app.core.runs.store.runs import RunStore
@@ -36,10 +37,14 @@ def looking_at_list(pipeline: str, after: str | None = None) -> Look:
         found = await drills.list_drills(uow, pipeline=pipeline, after=after, limit=_PAGE)
         run = await uow.of(RunStore).find_live(pipeline)
         open_one = await drills.blocking(uow, pipeline)
+        definition = None if run is None else await _definition(uow, run)
+        is_query = definition is not None and definition.dataframe is not None
         context = {
             "pipeline": pipeline,
             "run": run,
-            "is_allowed": run is not None and await _is_allowed(uow, run),
+            "is_allowed": definition is not None and definition.allows_drills,
+            "is_query": is_query,
+            "replaced_after_s": "" if definition is None else f"{definition.session_timeout_ms / 1000:g}",
             "open_one": open_one,
             "lines": [(one, drills.sentence_of(one)) for one in found.items],
             "pages": links_of(found.next_cursor, partial(screen.url_of, "pipelines", pipeline, "drills")),
@@ -94,8 +99,8 @@ def standstill_of(drill: Drill) -> tuple[str, str, str]:
     return f"{longest_s:.1f} s", f"{name}{expected}", tone
 
 
-async def _is_allowed(uow: UnitOfWork, run: Run) -> bool:
-    return (await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)).definition.allows_drills
+async def _definition(uow: UnitOfWork, run: Run) -> PipelineDefinition:
+    return (await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)).definition
 
 
 @router.get("/pipelines/{name}/drills")

@@ -43,7 +43,7 @@ def plan_of(
     own: int,
     times: BrokerTimes = UNKNOWN,
 ) -> DrillPlan:
-    """Return the plan of a drill.
+    """Return the plan of a drill of a pipeline with tasks (query_planning.py has those of queries).
 
     own, others: numbers of drilled tasks, and of other tasks of the group.
     """
@@ -55,6 +55,7 @@ def plan_of(
         tasks=own + others,
         stands_still_s=bound_s,
         commits_every_s=definition.commits_every_ms / 1000,
+        topics=definition.source_topics,
         expected=tuple(_expected(definition, kind, for_s=for_s, others=others, bound_s=bound_s, times=times)),
     )
 
@@ -145,7 +146,7 @@ def _expected(
     times: BrokerTimes,
 ) -> list[Expectation]:
     if kind is DrillKind.FREEZE_SERVER:
-        return _without_server(for_s, bound_s)
+        return without_server(for_s, bound_s)
     session_s, abort_s = _session_s(definition, times), _abort_s(definition, times)
     session = _session_words(definition, session_s)
     expected: list[Expectation] = []
@@ -223,7 +224,7 @@ def _after_the_thaw(definition: PipelineDefinition) -> str:
     return "after the thaw its transaction is fenced by its generation or epoch, and it rejoins the group"
 
 
-def _without_server(for_s: float, bound_s: float | None) -> list[Expectation]:
+def without_server(for_s: float, bound_s: float | None) -> list[Expectation]:
     return [
         Expectation(
             sentence="pages, REST and heartbeats have no answer until the thaw",

@@ -68,6 +68,16 @@ def test_group_without_members() -> None:
     assert "start a consumer" in found.advice
 
 
+def test_group_of_a_query_is_told_of_its_batches_and_driver() -> None:
+    position = GroupPosition(partition=read_through(held(None)), committed=4, ahead=LogStretch(4, 14, records=10))
+    running, ended = (msgspec.structs.replace(group(position, members=count), is_query=True) for count in (1, 0))
+    found = only(diagnose_group(running, asked()))
+    assert found.verdict is AdviceVerdict.BEHIND
+    assert "duration of its batches" in found.advice
+    assert "not assigned" not in found.advice
+    assert "its query has no driver" in only(diagnose_group(ended, asked())).advice
+
+
 def test_lag_of_markers_and_aborted_records_needs_no_action() -> None:
     position = GroupPosition(
         partition=read_through(held(None)), committed=11, ahead=LogStretch(11, 14, aborted=2, markers=1)

@@ -23,6 +23,7 @@ from app.core.pipelines.store import PipelineStore
 from app.core.runs.service import retention
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
 from tests.support.observing import cluster, hear, state_of, transaction_batch
+from tests.support.queries import QUERY
 
 CLUSTER = "c"
 DAY_MS = 86_400_000
@@ -115,6 +116,14 @@ async def test_foreign_producer_with_the_id_of_a_task_is_named(world: World) -> 
     assert (await world.registry(only="contested")).matching == 1
     await world.plane.beat(replace(beat, sequence=2, producer_epoch=5))
     assert (await world.one(ID)).contested == "", "it was its own task, heard late"
+
+
+async def test_writers_of_a_query_report_no_producer_and_are_not_contested(world: World) -> None:
+    run = await world.plane.running(cluster=CLUSTER, transform=QUERY)
+    await world.plane.beat(task_heartbeat(run.id))
+    world.heard(ID, TransactionStatus.ONGOING, producer_id=7, epoch=5)
+    world.plane.pass_time(60)
+    assert (await world.one(ID)).contested == ""
 
 
 async def test_mapping_of_a_topic_that_is_no_longer_read_is_stale(world: World) -> None:

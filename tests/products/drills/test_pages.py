@@ -13,6 +13,7 @@ from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
 from tests.support.control_plane import ControlPlane, task_heartbeat
+from tests.support.queries import QUERY
 from tests.support.wiring import browser_of, settings_for_test, wired
 
 
@@ -93,6 +94,21 @@ async def test_page_without_permission_names_the_next_step(database: Database, w
         refused = await browser.post("/pipelines/flights/drills", data=FREEZE)
         assert (refused.status_code, "does not allow drills" in refused.text) == (409, True)
         assert "/pipelines/flights/drills" not in (await browser.get("/pipelines/flights")).text
+
+
+async def test_page_of_a_query_names_its_driver(database: Database, wiring: Wiring) -> None:
+    plane = ControlPlane(database, now=wiring.clock.now())
+    run = await plane.running(transform=QUERY, allows_drills=True)
+    await plane.beat(task_heartbeat(run.id))
+    async with browser_of(wiring, Role.OPERATOR) as browser:
+        page = (await browser.get("/pipelines/flights/drills")).text
+        for said in ("Freeze the driver", "Kill the driver", "From 10 s on, the session timeout"):
+            assert said in page, said
+        assert "Spark retries the tasks" not in page
+        sent = await browser.post("/pipelines/flights/drills", data={**FREEZE, "ordinal": "0"})
+        page = (await browser.get(sent.headers["location"].partition("?")[0])).text
+        assert "the driver · lease 1" in page
+        assert "Drill: freeze the driver of flights" in page
 
 
 async def test_page_without_a_run_has_no_drill(database: Database, wiring: Wiring) -> None:

@@ -131,6 +131,32 @@ def test_it_is_not_frozen_when_the_second_one_is_gone_before(start: Start) -> No
     assert not frozen.is_stopped()
 
 
+def test_the_parent_of_the_frozen_one_is_frozen_and_thawed_with_it() -> None:
+    """As the JVM of a driver: spark-submit starts the Python process."""
+    freezer = _FREEZER.replace('report={"drill_id": "d1"}', 'report={"drill_id": "d1"}, with_parent=True')
+    outer = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {freezer!r}, '60.0'])\n"
+    jvm = subprocess.Popen([sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert jvm.stdin is not None
+        assert jvm.stdout is not None
+        assert jvm.stdout.readline() == "stands\n"
+        (python,) = psutil.Process(jvm.pid).children()
+        first = min(python.children(recursive=True), key=lambda one: one.pid)
+        jvm.stdin.write("\n")
+        jvm.stdin.flush()
+        both = [psutil.Process(jvm.pid), python]
+
+        def states() -> list[str]:
+            return [one.status() for one in both]
+
+        wait_for(lambda: states() == [psutil.STATUS_STOPPED] * 2, 5, lambda: f"both stopped, they are {states()}")
+        first.kill()
+        wait_for(lambda: psutil.STATUS_STOPPED not in states(), 2, lambda: f"both thawed, they are {states()}")
+    finally:
+        jvm.kill()
+        jvm.wait()
+
+
 def test_both_end_when_their_parent_is_killed_before_it_starts_them(start: Start) -> None:
     frozen = start(60.0)
     frozen.process.kill()

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.runs.task import DesiredTaskState, PartitionProgress, TaskState
+from app.core.wire.drill import DrillAct, DrillOrder
 from app.core.wire.heartbeat import HeartbeatAnswer, TaskHeartbeat
 from app.core.wire.specification import TaskIdentity
 from app.products.dataframes.wire import LARGEST_REPORT, BatchProgress, QueryAnswer, QueryReport, QueryState
@@ -28,6 +29,7 @@ class PlayedClient:
     def __init__(self) -> None:
         self.is_away = False
         self.stores = True
+        self.drill: DrillOrder | None = None
         self.sent: list[Any] = []
         self.lock = threading.Lock()
 
@@ -38,7 +40,7 @@ class PlayedClient:
             self.sent.append(message)
         if answer is QueryAnswer:
             return QueryAnswer(stored=self.stores)
-        return HeartbeatAnswer(desired=DesiredTaskState.RUN, is_current=True, database_epoch="e")
+        return HeartbeatAnswer(desired=DesiredTaskState.RUN, is_current=True, database_epoch="e", drill=self.drill)
 
     def close(self) -> None: ...
 
@@ -106,6 +108,26 @@ def test_the_last_batches_are_sent_at_the_end(client: PlayedClient, reporter: Ba
     client.is_away = False
     reporter.close()
     assert numbers(client)[-1] == [1]
+
+
+def test_the_driver_gets_an_order_of_a_drill_from_the_first_writer_only() -> None:
+    order = DrillOrder(drill_id="d", act=DrillAct.KILL, for_s=1, begin_within_s=9)
+    specification = replace(
+        SPECIFICATION, tasks=tuple(TaskIdentity(task=writer, transactional_id=f"t.{writer}") for writer in range(2))
+    )
+    clients = [PlayedClient() for _ in range(4)]
+    unused = iter(clients)
+    heard: list[DrillOrder] = []
+    for each in clients:
+        each.drill = order
+    writers = WriterReports(
+        specification, host="h", client=lambda: cast(ServerClient, next(unused)), drilled=heard.append
+    )
+    writers.start()
+    writers.close()
+    beats = [cast(TaskHeartbeat, sent) for each in clients for sent in each.sent]
+    assert {beat.task for beat in beats} == {0, 1}
+    assert heard == [order] * sum(beat.task == 0 for beat in beats)
 
 
 def test_the_first_writer_has_the_partitions_and_rows_and_each_its_transactions() -> None:

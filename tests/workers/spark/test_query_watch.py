@@ -125,7 +125,7 @@ class Watched:
         self._ending: DriverEnding | None = None
         if not blocks:
             self.may_start.set()
-        self._watch = QueryWatch(
+        self.watch = QueryWatch(
             self._start,
             slots=lambda: Slots(executors=self.executors, tasks_running=0, tasks_waiting=0),
             reporter=cast(DriverReporter, self.server),
@@ -146,7 +146,7 @@ class Watched:
         return self.query
 
     def _run(self) -> None:
-        self._ending = self._watch.run()
+        self._ending = self.watch.run()
 
     def ending(self) -> DriverEnding:
         self._thread.join(10)
@@ -167,6 +167,17 @@ def watched() -> Generator[Watched]:
     yield made
     made.query.is_over = True
     made.ending()
+
+
+def test_a_kill_waits_for_a_batch_and_not_for_ever(watched: Watched) -> None:
+    watched.query.is_active = False
+    watched.wait_for_state(QueryState.WAITING)
+    begun = time.monotonic()
+    watched.watch.wait_for_batch(0.1)
+    assert 0.1 <= time.monotonic() - begun < 1
+    threading.Timer(0.1, lambda: setattr(watched.query, "is_active", True)).start()
+    watched.watch.wait_for_batch(10)
+    assert time.monotonic() - begun < 5
 
 
 def test_a_drain_lets_the_batch_end_and_stops_before_the_next_one(watched: Watched) -> None:

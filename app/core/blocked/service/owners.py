@@ -12,6 +12,7 @@ from app.core.ids.store.transactional_ids import TransactionalIdStore
 from app.core.mappings.mapping import IdKind, TransactionalIdOwner
 from app.core.mappings.store.mappings import MappingStore
 from app.core.observing.service.observations import Observations
+from app.core.pipelines.store import PipelineStore
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskState, TaskStatus
@@ -42,6 +43,7 @@ async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[s
     owned = await uow.of(TransactionalIdStore).owners(kafka_cluster_id=kafka_cluster_id, ids=ids)
     runs = {name: await uow.of(RunStore).find_live(name) for name in {one.pipeline for one in owned}}
     live = {name: run.id for name, run in runs.items() if run is not None}
+    queries = {name for name in live if (await uow.of(PipelineStore).get(name)).definition.dataframe is not None}
     statuses = await uow.of(TaskStore).list_statuses(sorted(live.values())) if live else []
     by_place: dict[tuple[str, int | None, int | None], TaskStatus] = {
         (status.run_id, status.ordinal, status.task): status for status in statuses
@@ -63,16 +65,24 @@ async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[s
             place_of(one),
             by_place.get((live.get(one.pipeline, ""), *place_of(one))),
             has_run=one.pipeline in live,
+            is_writer=one.pipeline in queries,
         )
         for one in owned
     }
 
 
 def _owner(
-    owner: TransactionalIdOwner, at: tuple[int | None, int | None], status: TaskStatus | None, *, has_run: bool
+    owner: TransactionalIdOwner,
+    at: tuple[int | None, int | None],
+    status: TaskStatus | None,
+    *,
+    has_run: bool,
+    is_writer: bool,
 ) -> TaskOwner:
     ordinal, task = at
     place = owner.pipeline if ordinal is None else f"{owner.pipeline}, instance {ordinal}, task {task}"
+    if is_writer:
+        place = f"writer {task} of the query {owner.pipeline}"
     if status is None:
         return TaskOwner(name=place if has_run else f"{place} (no live run)", heartbeat_ms=None)
     name = f"{place} on {status.last.host} ({status.last.state.replace('_', ' ')})"

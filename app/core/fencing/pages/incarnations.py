@@ -11,6 +11,7 @@ _NAMES = {
     StorySide.NEW: "new producer",
     StorySide.GROUP: "group",
     StorySide.OPERATOR: "command",
+    StorySide.DRIVER: "driver",
 }
 
 

@@ -21,6 +21,7 @@ from app.core.fencing.evidence import merged
 from app.core.fencing.fencing_event import Case, FencingCause, FencingEvent, FencingVerdict
 from app.core.fencing.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, kept_id, place_of
 from app.core.fencing.service.own_commands import OwnCommands
+from app.core.fencing.service.own_leases import leases_for
 from app.core.fencing.store import FencingStore
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.page import Page, checked_limit
@@ -64,7 +65,7 @@ class _Change(NamedTuple):
 async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: datetime) -> _Change | None:
     before = await uow.of(FencingStore).find(case.key, for_update=True)
     if before is None:
-        event = await _judged(case, commands)
+        event = await _judged(uow, case, commands)
         if event is None or not _is_worth_a_row(event, now=now):
             return None
         place = place_of(event, await uow.of(FencingStore).place_of_producer(event.key))
@@ -78,7 +79,7 @@ async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: da
         return None
     if before.is_foreign:
         return None
-    event = await _judged(Case(case.key, merged(before.event.evidence, case.evidence)), commands)
+    event = await _judged(uow, Case(case.key, merged(before.event.evidence, case.evidence)), commands)
     if event is None or event == before.event:
         return None
     place = place_of(event, before.place)
@@ -89,9 +90,9 @@ async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: da
     return _Change(event, before.event.verdict.cause)
 
 
-async def _judged(case: Case, commands: OwnCommands) -> FencingEvent | None:
+async def _judged(uow: UnitOfWork, case: Case, commands: OwnCommands) -> FencingEvent | None:
     event = judge_case(case)
-    words = () if event is None else await commands.words_for(event)
+    words = () if event is None else (*await commands.words_for(event), *await leases_for(uow, event))
     return judge_case(Case(case.key, merged(case.evidence, words))) if words else event
 
 

@@ -115,18 +115,24 @@ async def _needed(uow: UnitOfWork, kafka_cluster_id: str) -> tuple[Needed, tuple
     same = {one.name for one in await uow.of(ClusterStore).list_all() if one.kafka_cluster_id == kafka_cluster_id}
     pipelines = [one for one in await uow.of(PipelineStore).list_all() if one.cluster in same]
     of_tasks: set[str] = set()
+    of_queries: set[str] = set()
     for one in pipelines:
-        of_tasks |= ids_of_tasks(one.definition, pipeline=one.name)
+        definitions = [one.definition]
         if one.current_run is not None and one.current_run.revision != one.current_revision:
             # A run keeps its revision until it is restarted.
             running = await uow.of(PipelineStore).get_revision(one.name, one.current_run.revision)
-            of_tasks |= ids_of_tasks(running.definition, pipeline=one.name)
+            definitions.append(running.definition)
+        for definition in definitions:
+            ids = ids_of_tasks(definition, pipeline=one.name)
+            of_tasks |= ids
+            of_queries |= ids if definition.dataframe is not None else set()
     mappings = await uow.of(MappingStore).of_cluster(kafka_cluster_id=kafka_cluster_id)
     needed = needed_of(
         await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=kafka_cluster_id),
         of_tasks=of_tasks,
         mappings=mappings,
         told=await uow.of(MappingStore).incarnations(kafka_cluster_id=kafka_cluster_id),
+        of_queries=of_queries,
     )
     reads = {one.name: (one.definition.group_id, frozenset(one.definition.source_topics)) for one in pipelines}
     return needed, tuple(stale_mappings(mappings, reads))

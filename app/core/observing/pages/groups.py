@@ -15,6 +15,7 @@ from app.core.fencing.fencing_event import FencingKind
 from app.core.fencing.record import kept_id
 from app.core.fencing.service.feed import FencingLine, GroupFencings
 from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState, LiveGroup
+from app.core.journals.query_marker import marker_of
 from app.core.observing.group_list import GroupQuery, members_of
 from app.core.observing.pages.listing import ListSelection
 from app.core.observing.pages.reading import reading_of
@@ -150,7 +151,8 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
             "protocol": None if group.classic is None else group.classic.protocol,
             "leader": None if group.classic is None else group.classic.leader,
             "members": members_of(group),
-            "offsets": _offsets(group, found.transactional_ids),
+            "offsets": (offsets := offset_rows(group, found.transactional_ids)),
+            "is_query": any(one["marker"] is not None for one in offsets),
             "rebalances": [
                 {"number": one.number, "members": one.members, "at": moment(one.at_ms)}
                 for one in reversed(group.rebalances)
@@ -186,7 +188,7 @@ def _timeline(
     return timeline_of("Rebalances of this group, and epochs of the ids that store its offsets", tracks, now=now)
 
 
-def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Mapping[str, Any]]:
+def offset_rows(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Mapping[str, Any]]:
     """By partition; pending offsets are below stored ones."""
 
     def row(topic: str, partition: int, found: CommittedOffset, *, is_pending: bool) -> Mapping[str, Any]:
@@ -195,6 +197,7 @@ def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Map
             "partition": partition,
             "offset": None if found.commit.offset < 0 else found.commit.offset,
             "is_pending": is_pending,
+            "marker": marker_of(found.commit.offset, found.commit.metadata),
             "at": moment(found.commit.commit_ms),
             "producer": None if found.producer_id < 0 else f"{found.producer_id}:{found.producer_epoch}",
             "producer_id": found.producer_id,

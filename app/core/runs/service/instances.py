@@ -13,7 +13,7 @@ from app.core.access.store.access import AccessStore
 from app.core.alerts import service as alerts
 from app.core.alerts.told import lost_alert
 from app.core.mappings.store.mappings import MappingStore
-from app.core.runs.instance import Instance, InstanceState, advance
+from app.core.runs.instance import Instance, InstanceOutcome, InstanceState, advance
 from app.core.runs.run import DesiredRunState, Run
 from app.core.runs.service.leases import add_lease
 from app.core.runs.service.run_endings import end_run_if_over, notify_run
@@ -21,6 +21,7 @@ from app.core.runs.service.run_locks import lock_run
 from app.core.runs.service.worker_words import refuse_no_process
 from app.core.runs.store.instances import InstanceStore
 from app.core.runs.store.runs import RunStore
+from app.core.runs.task import OutcomeKind
 from app.core.wire.heartbeat import Claim, ClaimAnswer
 from app.kit.access import Principal, RunTokenScope, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
@@ -174,6 +175,24 @@ async def advance_instance(
     if instance.has_ended:
         await end_run_if_over(uow, run_id=run_id, now=now)
     return instance
+
+
+async def replace_drilled(
+    uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, reason: str, now: datetime
+) -> bool:
+    """End a lease whose driver a drill has frozen, so that its ordinal is leased again; the driver is a zombie then.
+
+    Return false without a change if the lease has ended, or the run is to pause or end.
+    """
+    run = await lock_run(uow, run_id)
+    before = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
+    if before.has_ended or run.desired is not DesiredRunState.RUN:
+        return False
+    outcome = InstanceOutcome(kind=OutcomeKind.DRILLED, message=reason, at=now)
+    drilled = replace(before, outcome=outcome)
+    await move_locked_instance(uow, drilled, InstanceState.FAILED, reason=f"drilled: {reason}", now=now)
+    notify_run(uow, run)
+    return True
 
 
 async def mark_healthy(uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int) -> Instance:

@@ -32,6 +32,7 @@ from app.core.ids.transactional_id import transaction_log_partition
 from app.core.journals import group_records, transaction_state
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_transactions import LiveTransactions
+from app.core.journals.query_marker import marker_of
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import errors
@@ -122,8 +123,8 @@ def look_at_group(
             is_share=True,
         )
     pending, holders, pending_refused = _pending(client, resolved, attempt, group, numbers)
-    committed = client.committed(group)
-    if described.state == _ABSENT and not committed and not pending:
+    committed, markers = client.offsets_and_markers(group)
+    if described.state == _ABSENT and not (committed or markers or pending):
         raise nobody
     partitions = sorted({*committed, *pending})
     unstable = set(client.unstable(group, partitions)) if partitions else set[Partition]()
@@ -153,6 +154,7 @@ def look_at_group(
         ),
         offsets_partition=holders,
         pending_refused=pending_refused,
+        is_query=bool(markers),
     )
 
 
@@ -186,6 +188,8 @@ def _pending(
     found: defaultdict[Partition, list[PendingOffset]] = defaultdict(list)
     if group in live.groups:
         for (topic, partition, producer_id), one in live.groups[group].pending.items():
+            if marker_of(one.commit.offset, one.commit.metadata) is not None:
+                continue
             pending = PendingOffset(producer_id, one.producer_epoch, one.commit.offset)
             found[Partition(topic, partition)].append(pending)
     cut = None if is_whole else Refused(f"Fetch of {facts.name}", "too many records are behind its last stable offset")

@@ -9,6 +9,8 @@ import asyncio
 import uuid
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from app.core.access.service import command_log
 from app.core.asked_audits import AskedAudits
 from app.core.audit_figures import AuditWord
@@ -18,6 +20,7 @@ from app.core.clusters.surveys import Surveys
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.run import DesiredRunState, Run
+from app.core.runs.service import instances
 from app.core.runs.service.heartbeats import check_scope
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
@@ -31,6 +34,7 @@ from app.kit.storable import storable
 from app.products.drills.drill import DISTURBS, LONGEST_S, SHORTEST_S, Drill, DrillKind, DrillState, Target, TargetState
 from app.products.drills.judging import hear, said, stop
 from app.products.drills.planning import UNKNOWN, BrokerTimes, plan_of
+from app.products.drills.query_planning import plan_of_query
 from app.products.drills.store import DrillStore
 from app.products.drills.timeline import EntryKind
 
@@ -53,6 +57,8 @@ async def begin_drill(
     times: BrokerTimes = UNKNOWN,
 ) -> Drill:
     """Order a drill of the pipeline's live run. The targets claim it with their next heartbeat.
+
+    The target of a query is its driver.
 
     ordinal: the instance; None with the server. for_s: duration of a freeze; a kill has no duration.
 
@@ -86,7 +92,12 @@ async def begin_drill(
             raise NotFoundError(f"pipeline {pipeline} has no instance {ordinal}: it has {len(run.instances)}")
         lease, own = instance.lease, definition.tasks_per_instance
         targets = _targets(instance, heard, tasks=own, now=now)
-    plan = plan_of(definition, kind, for_s=for_s, cluster=run.cluster, others=of_all - own, own=own, times=times)
+        if definition.dataframe is not None:
+            targets = (_driver_of(targets, instance),)
+    if definition.dataframe is not None:
+        plan = plan_of_query(definition, kind, for_s=for_s, cluster=run.cluster)
+    else:
+        plan = plan_of(definition, kind, for_s=for_s, cluster=run.cluster, others=of_all - own, own=own, times=times)
     drill = Drill(
         id=str(uuid.uuid4()),
         pipeline=pipeline,
@@ -186,6 +197,22 @@ async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunToke
     return DrillAnswer(goes_on=heard.stop_requested_at is None)
 
 
+async def replace_frozen_driver(uow: UnitOfWork, drill: Drill, *, now: datetime) -> Drill:
+    """End the lease of a frozen driver when its time has come, so that the reconciler starts a second one.
+
+    A server on a driver's host never does so otherwise, since it sees that the process lives.
+    """
+    if not drill.is_replacement_due(now) or drill.ordinal is None or drill.lease is None:
+        return drill
+    reason = f"frozen by a drill for {drill.plan.replaced_after_s:g} s, the session timeout: a second driver takes over"
+    is_ended = await instances.replace_drilled(
+        uow, run_id=drill.run_id, ordinal=drill.ordinal, lease=drill.lease, reason=reason, now=now
+    )
+    if not is_ended:
+        return drill
+    return said(drill, EntryKind.DRILL, f"lease {drill.lease} is ended: {reason}", now=now)
+
+
 async def audit_word(uow: UnitOfWork, drill: Drill, *, now: datetime) -> AuditWord:
     """Ask for the audit of the drill's time, or for the state of the one that was asked for (`drill.audit_id`).
 
@@ -223,6 +250,10 @@ async def get_drill(uow: UnitOfWork, drill_id: str) -> Drill:
 
 def sentence_of(drill: Drill) -> str:
     match drill.kind:
+        case DrillKind.FREEZE_INSTANCE if drill.is_of_driver:
+            return f"freeze the driver of {drill.pipeline} for {drill.plan.for_s:g} s"
+        case DrillKind.KILL_INSTANCE if drill.is_of_driver:
+            return f"kill the driver of {drill.pipeline}"
         case DrillKind.FREEZE_INSTANCE:
             return f"freeze instance {drill.ordinal} of {drill.pipeline} for {drill.plan.for_s:g} s"
         case DrillKind.KILL_INSTANCE:
@@ -325,3 +356,9 @@ def _targets(instance: Instance, heard: list[TaskStatus], *, tasks: int, now: da
     return tuple(
         Target(task=one.task, attempt=one.attempt, host=one.last.host, pid=one.last.pid, since=now) for one in running
     )
+
+
+def _driver_of(writers: tuple[Target, ...], instance: Instance) -> Target:
+    """Return the driver of a query, which sends the heartbeats of its writers."""
+    first = next(one for one in writers if one.task == 0)
+    return replace(first, is_driver=True, jvm_pid=instance.jvm_pid)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.store import FencingStore
 from app.core.journals import group_records
+from app.core.journals.query_marker import marker_of
 from app.core.observing.snapshot import Snapshot, SnapshotSource
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskState, TaskStatus
@@ -44,6 +45,19 @@ async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: dat
     )
 
 
+def markers_of(snapshot: Snapshot, drill: Drill) -> dict[int, int] | None:
+    """Return the newest batch of each writer of a query, by its marker; None if the group's journal is not read."""
+    group = snapshot.groups.get(drill.plan.group)
+    if group is None or snapshot.group_journal.source is not SnapshotSource.JOURNAL:
+        return None
+    found = {
+        writer: marker_of(one.commit.offset, one.commit.metadata)
+        for (topic, writer), one in group.offsets.items()
+        if topic == drill.plan.marker_topic and writer < drill.plan.tasks
+    }
+    return {writer: marker.batch for writer, marker in found.items() if marker is not None}
+
+
 def _partitions(
     snapshot: Snapshot, drill: Drill, statuses: list[TaskStatus], *, now: datetime
 ) -> dict[str, PartitionLook]:
@@ -59,6 +73,8 @@ def _partitions(
                 at_end_at=at_end.get(f"{topic}-{number}"),
             )
             for (topic, number), one in group.offsets.items()
+            # The group of a query has markers, too, which stand still while there is no input.
+            if topic in drill.plan.topics or not drill.plan.topics
         }
     reported: dict[str, int] = {}
     for status in statuses:

@@ -92,6 +92,16 @@ def test_every_outcome_but_a_permanent_error_is_retried(kind: OutcomeKind) -> No
     assert [type(action) for action in decide(view([failed]))] == [LeaseAgain]
 
 
+def test_a_drill_counts_no_failure_and_the_next_lease_waits_for_nothing() -> None:
+    drilled = replace(
+        ended(S.FAILED, lease=2, lived_s=20, ended_s=1),
+        outcome=InstanceOutcome(kind=OutcomeKind.DRILLED, message="killed by a drill", at=ago(1)),
+    )
+    (action,) = decide(view([drilled]))
+    assert isinstance(action, LeaseAgain)
+    assert action.failures == 0
+
+
 def test_a_healthy_lease_ends_the_row_of_failures() -> None:
     healthy = ended(S.FAILED, lease=9, lived_s=200, ended_s=1, failures=8)
     assert failures_in_a_row(view([healthy]), healthy) == 1
