@@ -106,7 +106,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     cores: number of concurrent tasks.
     `doubts`: gaps that are known before the audit begins.
     comparison: then source_topics are those of the baseline, and sink_topic is the compared one. The transform is not
-        applied, and no group is asked.
+        applied, and no group is asked. A recomputation has the pipeline's source topics and its transform.
     """
 
     audit_id: str
@@ -189,6 +189,9 @@ def specification_of(
 def _compared(audit: AuditSpecification, comparison: Comparison) -> AuditSpecification:
     baseline = comparison.baseline
     topic = comparison.output_topic or audit.sink_topic
+    if comparison.is_recomputation:
+        same = msgspec.structs.replace(comparison, baseline_time_field=comparison.time_field)
+        return msgspec.structs.replace(audit, group_id=None, sink_topics=(topic,), comparison=same)
     return msgspec.structs.replace(
         audit,
         source_topics=(baseline.topic,) if isinstance(baseline, TopicBaseline) else (),
