@@ -14,6 +14,7 @@ from app.products.audits.comparison import (
     TableBaseline,
     TopicBaseline,
 )
+from app.products.audits.result import EventTimes
 from app.products.audits.specification import HeaderId, IdPlace, JsonField, OffsetWindow, RecordKey, TimeWindow, Window
 
 
@@ -89,6 +90,18 @@ def baseline_text(baseline: Baseline) -> str:
             return f"table:{baseline.table}"
         case Recomputation():
             return "recomputation"
+
+
+def event_time_words(times: EventTimes) -> str:
+    """Return a text such as `from 2026-01-31 12:00:05 to 2026-01-31 13:00:00 UTC`, or `none`."""
+    if times.start_ms is not None and times.end_ms is not None and times.start_ms >= times.end_ms:
+        return "none"
+    begin = "the beginning" if times.start_ms is None else _at(times.start_ms)
+    return f"from {begin} to {'the end' if times.end_ms is None else f'{_at(times.end_ms)} UTC'}"
+
+
+def _at(at_ms: int) -> str:
+    return f"{moment_of_ms(at_ms).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def window_words(window: Window) -> str:
