@@ -13,7 +13,7 @@ a gap, since the unread ones may be so too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -131,8 +131,29 @@ def resolve_range(
         for one in ranges
         if one.side is AuditSide.SINK and 0 < one.read_start <= begins[Partition(one.topic, one.partition)]
     )
-    gaps = (*deleted, *(gap for gap in open_gaps if matters(gap, ranges)), *settings_gaps(specification, settings))
+    late = _late_gaps(specification, since_ms)
+    gaps = (
+        *late,
+        *deleted,
+        *(gap for gap in open_gaps if matters(gap, ranges)),
+        *settings_gaps(specification, settings),
+    )
     return SplitPlan(ranges=tuple(ranges), gaps=gaps, tells_pending=False)
+
+
+def _late_gaps(specification: AuditSpecification, since_ms: int | None) -> Iterator[Gap]:
+    """Yield a gap if the query has dropped late rows since the range began: the batch has them all the same."""
+    since = 0 if since_ms is None else since_ms - specification.padding_ms
+    rows = sum(one.rows for one in specification.late_batches if one.ended_at_ms >= since)
+    if rows:
+        number = f"{rows:,} late row{'' if rows == 1 else 's'}"
+        yield Gap(
+            side=AuditSide.SOURCE,
+            topic=specification.source_topics[0],
+            partition=None,
+            reason=GapReason.LATE_ROWS,
+            sentence=f"The watermark has dropped {number} that the recomputation has, so its rows may differ.",
+        )
 
 
 def _source_range(at: Partition, bounds: tuple[int, ...], begin: int, committed: CommittedBatch) -> RangeRead:

@@ -92,6 +92,13 @@ class AuditBounds(msgspec.Struct, frozen=True, kw_only=True):
     ids_per_task: int = 400_000
 
 
+class DroppedRows(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of rows that one batch of a query dropped behind the watermark. ended_at_ms: its end."""
+
+    ended_at_ms: int
+    rows: int
+
+
 class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     """The complete input of an audit, except the connection to the cluster (app/products/audits/wire.py).
 
@@ -107,6 +114,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     `doubts`: gaps that are known before the audit begins.
     comparison: then source_topics are those of the baseline, and sink_topic is the compared one. The transform is not
         applied, and no group is asked. A recomputation has the pipeline's source topics and its transform.
+    late_batches: of a recomputation, the recorded batches with late rows.
     """
 
     audit_id: str
@@ -130,6 +138,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     bounds: AuditBounds = msgspec.field(default_factory=AuditBounds)
     doubts: tuple[Gap, ...] = ()
     comparison: Comparison | None = None
+    late_batches: tuple[DroppedRows, ...] = ()
 
 
 def sink_topics_of(definition: PipelineDefinition) -> tuple[str, ...]:

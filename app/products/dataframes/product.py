@@ -5,10 +5,12 @@ from __future__ import annotations
 from app.products.dataframes import schemas  # first: it declares what the routes show
 
 # isort: split
+from app.core.late_rows import LateRows
 from app.core.product import PipelineLink, Product, Routes, Tag
 from app.products.dataframes import api, pages, tones, wire, workers_api
 from app.products.dataframes.metrics import query_metrics
 from app.products.dataframes.service import showing
+from app.products.dataframes.service.late_rows import RecordedLateRows
 from app.products.dataframes.store import QueryStore
 
 __all__ = ["DATAFRAMES", "schemas"]
@@ -31,6 +33,7 @@ DATAFRAMES = Product(
     ),
     tones=tones.TONES,
     worker_routes={wire.BATCHES_PATH: workers_api.query_report},
+    row_parts={LateRows: RecordedLateRows()},
     panel=showing.panel_of,
     metrics=query_metrics,
     expire=lambda uow, now: uow.of(QueryStore).expire(now=now),

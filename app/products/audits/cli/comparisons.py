@@ -24,8 +24,8 @@ def compare(
         typer.Option(
             "--with",
             metavar="BASELINE",
-            help="The other system's output: topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME; or "
-            "recomputation, the pipeline's own query as a batch. Default: as in the plan.",
+            help="The other system's output: topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME; "
+            "or recomputation, the pipeline's own query as a batch. Default: as in the plan.",
         ),
     ] = None,
     url: Annotated[str | None, typer.Option(help="JDBC URL of the table's database.")] = None,
