@@ -10,6 +10,7 @@ import pytest
 
 from app.core.pipelines.pipeline import Identity, OutputMode, StartPosition, Transform
 from app.core.wire import protocol
+from app.core.wiring import Wiring
 from app.edges.db.database import Database
 from app.kit.access import Role
 from app.kit.errors import InvalidError
@@ -35,11 +36,13 @@ from app.products.audits.specification import (
 from app.products.audits.submission import is_recomputation
 from app.products.audits.telling import verdict_sentence
 from app.products.audits.words import event_time_words
-from tests.products.audits.test_pages import FORM, PAGE, browser_of
+from tests.products.audits.test_doubts import revision
+from tests.products.audits.test_pages import FORM, PAGE
 from tests.support.audit_samples import result
 from tests.support.control_plane import ANNA, ControlPlane
-from tests.support.definitions import a_definition, a_revision
+from tests.support.definitions import a_definition
 from tests.support.queries import QUERY, progress, report, running_query, send
+from tests.support.wiring import browser_of
 
 RECOMPUTATION = Comparison(baseline=Recomputation(), time_field="hour")
 EVENTS = msgspec.structs.replace(QUERY, output_mode=OutputMode.APPEND)
@@ -94,8 +97,8 @@ def test_order_has_the_query_and_the_version_of_dataframes() -> None:
 
 def test_a_revision_with_other_rows_is_a_gap_and_other_settings_are_none() -> None:
     def doubts(**changes: Any) -> list[GapReason]:
-        other = a_revision(2, transform=msgspec.structs.replace(EVENTS, **changes))
-        judged_by = a_revision(1, transform=EVENTS, start_position=StartPosition.EARLIEST)
+        other = revision(2, transform=msgspec.structs.replace(EVENTS, **changes))
+        judged_by = revision(1, transform=EVENTS, start_position=StartPosition.EARLIEST)
         return [one.reason for one in doubts_of(Everything(), InForce(), judged_by=judged_by, others=[other])]
 
     assert doubts(sql="SELECT 1") == [GapReason.REVISION_CHANGED]
@@ -136,7 +139,7 @@ async def test_order_has_the_recorded_batches_with_late_rows(database: Database)
     assert order.specification.late_batches == (DroppedRows(ended_at_ms=ended_at_ms, rows=7),)
 
 
-async def test_operator_requests_a_recomputation_and_an_author_plans_it(wiring: Any, database: Database) -> None:
+async def test_operator_requests_a_recomputation_and_an_author_plans_it(wiring: Wiring, database: Database) -> None:
     await ControlPlane(database).pipeline("flights", transform=EVENTS)
     form = {**FORM, "baseline": "recomputation", "id_place": "key", "time_field": "hour", "ignored_fields": ""}
     async with browser_of(wiring, Role.OPERATOR) as browser:
