@@ -8,13 +8,15 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from app.products.audits.audit import Audit, AuditProgress, AuditState
-from app.products.audits.comparison import Comparison, FileFormat, FilesBaseline, baseline_words
+from app.products.audits.comparison import Comparison, FileFormat, FilesBaseline, Recomputation, baseline_words
 from app.products.audits.plan import time_window
 from app.products.audits.result import (
     AuditCounts,
     AuditResult,
     AuditSide,
+    EventTimes,
     Example,
+    FieldTally,
     FieldValues,
     FindingTally,
     Gap,
@@ -24,7 +26,7 @@ from app.products.audits.result import (
     RangeRead,
     RecordPlace,
 )
-from app.products.audits.specification import JsonField
+from app.products.audits.specification import JsonField, RecordKey
 from app.products.audits.store import AuditPlanStore, AuditStore
 from tests.support.audit_samples import COMPARED, HOUR, NOON, audit, broken_result, compared_result, plan, result
 from tests.support.control_plane import CLUSTER, ControlPlane
@@ -55,7 +57,8 @@ async def add_audits(plane: ControlPlane) -> Mapping[str, str]:
         begin = NOON - (hours + 1) * HOUR
         made = replace(ended, window=time_window(begin, begin + HOUR), asked_at=begin + HOUR, ended_at=begin + HOUR)
         found[what] = await _add(plane, made)
-    found["comparison, broken, with values"] = found["comparison, broken"] + "?ids=true"
+    for what in ("comparison, broken", "recomputation, broken"):
+        found[f"{what}, with values"] = found[what] + "?ids=true"
     found |= {
         "comparisons with a plan": f"/pipelines/{COMPARED_ONE}/audits",
         "form of a comparison": f"/pipelines/{COMPARED_ONE}/audits/compare",
@@ -155,7 +158,38 @@ def _compared() -> dict[str, Audit]:
             Comparison(baseline=files, baseline_time_field="at"),
         ),
         "comparison, clean": of(result(counts=clean, baseline="the topic old-payments")),
+        "recomputation, broken": _recomputed(),
     }
+
+
+def _recomputed() -> Audit:
+    def values(n: str | None, other: str | None) -> tuple[FieldValues, ...]:
+        return (FieldValues(field="flights", baseline=n, output=other),)
+
+    place = RecordPlace(topic="delay-per-carrier", partition=0, offset=4_711)
+    examples = (
+        Example(finding=IdFinding.LOST, id="AA", topic="out", expected=3, found=2, values=values("12", None)),
+        Example(
+            finding=IdFinding.DIFFERENT,
+            id="DL",
+            topic="out",
+            expected=3,
+            found=3,
+            outputs=(place,),
+            values=values("31", "30"),
+        ),
+    )
+    one = FindingTally(ids=1, records=1)
+    counts = AuditCounts(inputs=486, expected=486, outputs=485, lost=one, different=one, not_comparable=48)
+    recomputation = Comparison(baseline=Recomputation(), time_field="hour")
+    found = result(
+        counts=counts,
+        examples=examples,
+        fields=(FieldTally(field="flights", records=1),),
+        baseline=baseline_words(recomputation.baseline),
+        compared=EventTimes(start_ms=1_357_041_600_001, end_ms=1_357_102_800_001),
+    )
+    return audit(AuditState.DONE, pipeline=COMPARED_ONE, comparison=recomputation, id_place=RecordKey(), result=found)
 
 
 def _clean() -> AuditResult:

@@ -40,3 +40,15 @@ def concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[IdFinding, IdFindin
         if repeated:
             names[IdFinding.DUPLICATED] = IdFinding.UNEXPLAINED
     return names
+
+
+def concluded_of_rows(gaps: Iterable[Gap]) -> dict[IdFinding, IdFinding]:
+    """The findings' names in a recomputation: a recomputed row may have several inputs, of which a gap has one."""
+    proofs = (IdFinding.DUPLICATED, IdFinding.UNEXPECTED, IdFinding.DIFFERENT)
+    names: dict[IdFinding, IdFinding] = {}
+    for gap in gaps:
+        if gap.side is AuditSide.SOURCE or gap.reason is _R.REVISION_CHANGED:
+            return {IdFinding.LOST: IdFinding.MISSING, **dict.fromkeys(proofs, IdFinding.UNEXPLAINED)}
+        if gap.reason in _TAKES_FROM_SINK:
+            names[IdFinding.LOST] = IdFinding.MISSING
+    return names

@@ -38,16 +38,16 @@ def resolve(
     Raises:
         UnresolvableError: a topic does not exist, or the window names a partition that does not.
     """
-    source = _partitions(brokers, specification.source_topics)
-    sink = _partitions(brokers, specification.sink_topics)
+    source = partitions_of(brokers, specification.source_topics)
+    sink = partitions_of(brokers, specification.sink_topics)
     committed = None if specification.group_id is None else brokers.committed(specification.group_id, source)
-    sink_ends, sink_gaps = _settled(AuditSide.SINK, sink, brokers, specification, clock=clock, sleep=sleep)
+    sink_ends, sink_gaps = settled(AuditSide.SINK, sink, brokers, specification, clock=clock, sleep=sleep)
     is_everything = isinstance(specification.window, Everything)
     if is_everything:
         # Open records of the source are not to be processed yet, and never were.
         source_ends, source_gaps = dict(brokers.last_stable(source)), []
     else:
-        source_ends, source_gaps = _settled(AuditSide.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
+        source_ends, source_gaps = settled(AuditSide.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
     settings = {topic: brokers.settings(topic) for topic in (*specification.source_topics, *specification.sink_topics)}
     referring = None if specification.files is None else specification.sink_topic
     is_comparison = specification.comparison is not None
@@ -58,10 +58,10 @@ def resolve(
     )
     bounds = WindowBounds(brokers, specification, source, sink, source_ends, sink_ends, appended, referring)
     ranges, gaps = bounds.ranges()
-    held_back = [gap for gap in (*source_gaps, *sink_gaps) if _matters(gap, ranges)]
+    held_back = [gap for gap in (*source_gaps, *sink_gaps) if matters(gap, ranges)]
     return SplitPlan(
         ranges=tuple(ranges),
-        gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *_settings_gaps(specification, settings)),
+        gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *settings_gaps(specification, settings)),
         suspicions=() if is_everything or is_comparison else (*begins(ranges), *bounds.written_later(ranges)),
         # A partition without a committed offset: none of its records has been processed.
         committed={str(at): offset or 0 for at, offset in (committed or {}).items()},
@@ -70,7 +70,8 @@ def resolve(
     )
 
 
-def _partitions(brokers: AuditBrokers, topics: Iterable[str]) -> list[Partition]:
+def partitions_of(brokers: AuditBrokers, topics: Iterable[str]) -> list[Partition]:
+    """Return all partitions of the topics. Raises UnresolvableError for a missing topic."""
     found: list[Partition] = []
     for topic in topics:
         partitions = brokers.partitions(topic)
@@ -80,14 +81,14 @@ def _partitions(brokers: AuditBrokers, topics: Iterable[str]) -> list[Partition]
     return found
 
 
-def _settled(
+def settled(
     side: AuditSide,
     partitions: Sequence[Partition],
     brokers: AuditBrokers,
     specification: AuditSpecification,
     *,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[dict[Partition, int], list[Gap]]:
     """The present ends, once `read_committed` consumers get there; where they do not: less, with gaps."""
     wanted = dict(brokers.high_watermarks(partitions))
@@ -117,7 +118,7 @@ def _open_gap(side: AuditSide, at: Partition, start: int, end: int) -> Gap:
     )
 
 
-def _matters(gap: Gap, ranges: Iterable[RangeRead]) -> bool:
+def matters(gap: Gap, ranges: Iterable[RangeRead]) -> bool:
     """True if the unread records are in the range: one that ends before has not missed them.
 
     In the source only the window counts: uncommitted records of its padding have no output either.
@@ -148,7 +149,7 @@ def _unlike(committed: Mapping[Partition, int | None], source_ends: Mapping[Part
     ]
 
 
-def _settings_gaps(specification: AuditSpecification, settings: Mapping[str, TopicSettings | None]) -> list[Gap]:
+def settings_gaps(specification: AuditSpecification, settings: Mapping[str, TopicSettings | None]) -> list[Gap]:
     gaps: list[Gap] = []
     for side, topics in ((AuditSide.SOURCE, specification.source_topics), (AuditSide.SINK, specification.sink_topics)):
         for topic in topics:

@@ -237,3 +237,50 @@ class BaselineCollector:
                     baseline_file=file,
                 )
             )
+
+
+class MisplacedTimeError(Exception):
+    """The time of a recomputed row lies beyond the event times that its window may have."""
+
+
+class RecomputedCollector:
+    """The rows of the pipeline's query that a batch has recomputed.
+
+    Args:
+        specification: its window has the event times of the comparable rows, without padding.
+        span: the event times that a row may have: from the first one up to and including the last.
+    """
+
+    def __init__(self, specification: AuditSpecification, *, buckets: int, span: tuple[int, int]) -> None:
+        self.report = SplitReport(number=NO_PARTITION)
+        self._rows = SideRows(specification, is_output=False, buckets=buckets, fields=self.report.fields)
+        self._find = id_of(specification.id)
+        self._time = field_path.getter(field_path.parse(comparison_of(specification).time_field or ""))
+        self._time_field = comparison_of(specification).time_field
+        self._span = span
+
+    def keyed(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[Keyed]:
+        """records: value and key of each. Raises MisplacedTimeError."""
+        report, rows = self.report, self._rows
+        for value, key in records:
+            report.records += 1
+            try:
+                record = _decode(value or b"")
+                self._check(record)
+                when = rows.when_of(record, None)
+                if when is None:
+                    continue
+                rows.add(record, self._find(value, key, None), when, NO_PARTITION, 0)
+            except (ValueError, RecursionError):
+                report.unreadable += 1
+            report.window_records += 1
+            yield from rows.full()
+        yield from rows.pieces.drain()
+
+    def _check(self, record: dict[str, Any]) -> None:
+        at_ms = time_ms_of(self._time(record))
+        earliest, latest = self._span
+        if at_ms is not None and not earliest <= at_ms <= latest:
+            raise MisplacedTimeError(
+                f"the field {self._time_field} of a row lies beyond its window. Name a field with its start or end"
+            )

@@ -18,7 +18,7 @@ import msgspec
 from app.products.audits.result import FieldTally, FieldValues, IdFinding
 from workers.audit.comparing import BucketReport
 from workers.comparison.fields import shown_name, shown_value
-from workers.comparison.matching import Matched, match
+from workers.comparison.matching import Matched, NoIdError, match, newest
 from workers.comparison.rows import BASELINE, HEAD, NO_PARTITION, OUTPUT, PADDING, WINDOW, Row, unpack
 
 MOST_OF_AN_ID = 10_000
@@ -43,15 +43,12 @@ _SUM = 5 * _FIELD
 """Four counts and the size in bytes below the sum of fingerprints, in one number."""
 
 
-class NoIdError(Exception):
-    """The field that should identify a record is the same in too many of them."""
-
-
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The rules and bounds of a comparison.
 
     padding_ms: the largest difference of the times of one record.
     examples: kept for each finding. places: kept for each side of an example.
+    keeps_last: the newest output of an id and a time replaces the others.
     held_bytes, held_ids: the size of values and the number of ids that are held at once, approximately.
     """
 
@@ -59,6 +56,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     padding_ms: int
     examples: int
     places: int
+    keeps_last: bool = False
     held_bytes: int = _HELD_BYTES
     held_ids: int = _HELD_IDS
 
@@ -126,6 +124,8 @@ def _compare(report: SidesReport, pieces: Iterable[bytes], rules: Rules, *, spli
             kept.seek(0)
             for packed in _rows_of(kept, keys).values():
                 rows = unpack(packed)
+                if rules.keeps_last:
+                    rows = newest(rows)
                 matched = match(rows, tolerance=rules.tolerance, padding_ms=rules.padding_ms)
                 _count(report, rows, matched, rules)
 

@@ -36,7 +36,7 @@ def leaves_of(comparison: Comparison, *, found: set[str]) -> Callable[[dict[str,
 
     The function raises ValueError for values that are nested too deeply.
     """
-    drops_null = not comparison.is_of_topic
+    drops_null = not comparison.is_of_records
     is_text = comparison.is_text
     wanted = {path: field_path.parse(path) for path in comparison.fields}
     ignored = tuple(field_path.parse(path) for path in comparison.ignored_fields)

@@ -12,6 +12,7 @@ from app.products.audits.result import (
     AuditResult,
     AuditSide,
     AuditVersions,
+    EventTimes,
     Example,
     Gap,
     GapReason,
@@ -20,7 +21,7 @@ from app.products.audits.result import (
 )
 from app.products.audits.specification import AuditSpecification
 from workers.audit.collecting import SplitReport
-from workers.audit.concluding import concluded
+from workers.audit.concluding import concluded, concluded_of_rows
 from workers.audit.splits import SplitPlan
 from workers.audit.sums import BucketSums, Read
 from workers.comparison.collecting import comparison_of
@@ -47,13 +48,18 @@ def judge_sides(
     started_at_ms: int,
     duration_ms: Callable[[], int],
     versions: AuditVersions,
+    compared: EventTimes | None = None,
 ) -> AuditResult:
-    """Return the result: where a gap could explain a finding, the finding proves nothing, as in audits."""
+    """Return the result: where a gap could explain a finding, the finding proves nothing, as in audits.
+
+    compared: the event times of a recomputation.
+    """
     most = specification.bounds.examples
     read, other = Read(specification, plan), SplitReport(number=NO_PARTITION)
     for report in splits:
         other.fields |= report.fields
         if report.number == NO_PARTITION:
+            other.records += report.records
             other.window_records += report.window_records
             other.unreadable += report.unreadable
             other.examples += report.examples
@@ -70,7 +76,8 @@ def judge_sides(
     gaps = (*specification.doubts, *plan.gaps, *read.gaps)
     if of_baseline or counts.outputs:
         gaps = (*gaps, *_without_field(specification, other.fields))
-    names = concluded(gaps, repeated=found.repeated)
+    is_recomputation = comparison_of(specification).is_recomputation
+    names = concluded_of_rows(gaps) if is_recomputation else concluded(gaps, repeated=found.repeated)
     return AuditResult(
         audit_id=specification.audit_id,
         counts=msgspec.structs.replace(
@@ -78,6 +85,7 @@ def judge_sides(
             inputs=of_baseline,
             expected=of_baseline,
             unreadable_input=counts.unreadable_input + other.unreadable,
+            not_comparable=other.records - other.window_records if is_recomputation else 0,
             **found.tallies(names),
         ),
         examples=tuple(
@@ -96,6 +104,7 @@ def judge_sides(
         versions=versions,
         baseline=baseline_words(comparison_of(specification).baseline),
         fields=tallies(fields),
+        compared=compared,
     )
 
 

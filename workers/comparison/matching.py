@@ -19,6 +19,10 @@ Pairs = list[tuple[Row, Row]]
 """A record of the baseline and its output each."""
 
 
+class NoIdError(Exception):
+    """The field that should identify a record is the same in too many of them."""
+
+
 class Different(NamedTuple):
     baseline: Row
     output: Row
@@ -84,6 +88,28 @@ def match(rows: Sequence[Row], *, tolerance: float, padding_ms: int) -> Matched:
         duplicated_in_baseline=repeated,
         late=late,
     )
+
+
+def newest(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with only the newest output of each time.
+
+    Raises NoIdError if the id and the time do not identify a row, or outputs are in several partitions.
+    """
+    found: dict[int, Row] = {}
+    baseline: dict[int, Row] = {}
+    for row in rows:
+        of_side = found if row.is_output else baseline
+        before = of_side.setdefault(row.at_ms, row)
+        if not row.is_output and before is not row:
+            raise NoIdError(f"several recomputed rows have one id and one time: {_OTHER_ID}")
+        if row.number != before.number:
+            raise NoIdError("outputs of one key are in several partitions, so the newest one is not known")
+        if row.offset > before.offset:
+            of_side[row.at_ms] = row
+    return [*baseline.values(), *found.values()]
+
+
+_OTHER_ID = "compare by a field that identifies them with the time"
 
 
 def _has_near(times_ms: Sequence[int], at_ms: int, padding_ms: int) -> bool:

@@ -22,7 +22,8 @@ import pyspark
 from pyspark import SparkContext
 
 from app.kit.storable import storable
-from app.products.audits.result import AuditVersions
+from app.products.audits.result import AuditResult, AuditVersions
+from app.products.audits.specification import AuditSpecification
 from app.products.audits.wire import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgressReport, AuditStage
 from workers import versions
 from workers.audit.brokers import ClusterBrokers
@@ -30,7 +31,7 @@ from workers.audit.judging import judge
 from workers.audit.resolving import resolve
 from workers.comparison.judging import judge_sides
 from workers.server_client import ServerClient
-from workers.spark import audit_job, comparison_job, handover, own_process
+from workers.spark import audit_job, comparison_job, handover, own_process, recomputation_job
 from workers.spark.application import Application
 from workers.spark.audit_reporting import AuditReporter
 from workers.spark.claiming import NotGrantedError
@@ -71,6 +72,10 @@ class Course:
         self.stage = AuditStage.RESOLVING
         self.offsets = 0
         self._first_spark_stage: int | None = None
+
+    def read(self, offsets: int) -> None:
+        """Begin to read this number of offsets."""
+        self.offsets, self.stage = offsets, AuditStage.READING
 
     def see(self, application: Application) -> tuple[AuditStage, int, int]:
         """The stage, and the number of its tasks: done, and in all. Raises SparkGoneError."""
@@ -146,10 +151,6 @@ def job(order: AuditOrder, course: Course) -> Callable[[SparkContext], list[byte
     def run_on(context: SparkContext) -> list[bytes]:
         started_at_ms, began = time.time_ns() // 1_000_000, time.monotonic()
         specification = order.specification
-        brokers = ClusterBrokers(audit_job.resolved(order.client_config), audit_id=specification.audit_id)
-        plan = audit_job.with_files(context, order, resolve(specification, brokers))
-        course.offsets, course.stage = plan.offsets, AuditStage.READING
-        log.info("%d offsets of %d partitions are read, records of files among them", plan.offsets, len(plan.ranges))
         own = versions.of_this_process()
         used = AuditVersions(
             fenceline=own.fenceline, python=own.python, spark=pyspark.__version__, confluent_kafka=own.confluent_kafka
@@ -159,6 +160,12 @@ def job(order: AuditOrder, course: Course) -> Callable[[SparkContext], list[byte
             "duration_ms": lambda: int((time.monotonic() - began) * 1000),
             "versions": used,
         }
+        if specification.comparison is not None and specification.comparison.is_recomputation:
+            return [_done(specification, recomputation_job.run(context, order, on_range=course.read, **facts))]
+        brokers = ClusterBrokers(audit_job.resolved(order.client_config), audit_id=specification.audit_id)
+        plan = audit_job.with_files(context, order, resolve(specification, brokers))
+        course.read(plan.offsets)
+        log.info("%d offsets of %d partitions are read, records of files among them", plan.offsets, len(plan.ranges))
         if specification.comparison is not None:
             result = judge_sides(specification, plan, *comparison_job.run(context, order, plan), **facts)
         else:
@@ -166,12 +173,16 @@ def job(order: AuditOrder, course: Course) -> Callable[[SparkContext], list[byte
             course.stage = AuditStage.DESCRIBING
             describe = audit_job.describe_on(context, order, plan.ranges)
             result = judge(specification, plan, splits, buckets, describe=describe, **facts)
-        outcome = AuditOutcome(
-            audit_id=specification.audit_id, application_id="", kind=AuditEnd.DONE, result=storable(result)
-        )
-        return [msgspec.json.encode(outcome)]
+        return [_done(specification, result)]
 
     return run_on
+
+
+def _done(specification: AuditSpecification, result: AuditResult) -> bytes:
+    outcome = AuditOutcome(
+        audit_id=specification.audit_id, application_id="", kind=AuditEnd.DONE, result=storable(result)
+    )
+    return msgspec.json.encode(outcome)
 
 
 def _outcome(order: AuditOrder, application_id: str, kind: AuditEnd, message: str) -> AuditOutcome:

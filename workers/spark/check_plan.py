@@ -23,7 +23,7 @@ from workers.transforms.check_file import LONGEST_MESSAGE, ONE_THREAD, STARTED, 
 from workers.transforms.user_code import UserCodeError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _HEAP_MB = 512
 """Spark refuses to start with less than 450 MB."""
@@ -36,16 +36,6 @@ _JAVA_OPTIONS = (
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:ReservedCodeCacheSize=64m"),
     *("-XX:CompressedClassSpaceSize=96m", "-Xss512k"),
 )
-_SOURCE = (
-    "CAST(NULL AS BINARY) AS key",
-    "CAST('{}' AS BINARY) AS value",
-    "'' AS topic",
-    "0 AS partition",
-    "value AS offset",
-    "timestamp",
-    "0 AS timestampType",
-)
-"""Columns of Spark's Kafka source, from its source of numbers; no jar of Kafka is needed."""
 
 
 class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +65,9 @@ class PlanVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 def judge(request: PlanRequest, spark: SparkSession) -> PlanVerdict:
     """Make the plan in this process."""
-    from workers.spark.query_plan import PlanError, plan
+    from workers.spark.query_plan import PlanError, empty_source, plan
 
-    empty: DataFrame = spark.readStream.format("rate").load().selectExpr(*_SOURCE)
+    empty = empty_source(spark)
     try:
         plan(request.definition, spark, lambda _: empty, transform_source=request.source)
     except PlanError as error:

@@ -16,6 +16,7 @@ from functools import partial
 import msgspec
 from pyspark import RDD, SparkContext
 
+from app.products.audits.result import AuditSide
 from app.products.audits.specification import AuditSpecification
 from app.products.audits.wire import AuditOrder
 from workers.audit.collecting import SplitReport
@@ -25,10 +26,12 @@ from workers.comparison.collecting import (
     BaselineCollector,
     Keyed,
     OutputFileCollector,
+    RecomputedCollector,
     TopicCollector,
     comparison_of,
 )
 from workers.comparison.comparing import SidesReport, compare_sides
+from workers.comparison.fields import FIRST_MS, LAST_MS
 from workers.comparison.judging import rules_of
 from workers.spark.audit_job import known, pack, resolved, stores_of, unpack
 from workers.spark.baseline_records import Found, baseline_records
@@ -36,22 +39,38 @@ from workers.spark.baseline_records import Found, baseline_records
 
 def buckets_of(plan: SplitPlan, specification: AuditSpecification) -> int:
     """Each has about as many ids as a task may keep; a baseline without offsets is as large as the output."""
-    sides = 2 if comparison_of(specification).is_of_topic else 1
+    sides = 2 if comparison_of(specification).is_of_records else 1
     return max(specification.cores, -(-plan.offsets // (sides * specification.bounds.ids_per_task)))
 
 
-def run(context: SparkContext, order: AuditOrder, plan: SplitPlan) -> tuple[list[SplitReport], list[SidesReport]]:
-    """Read and compare; return a small report of each task. Raises Spark's errors, and InvalidError for a secret."""
+def run(
+    context: SparkContext,
+    order: AuditOrder,
+    plan: SplitPlan,
+    *,
+    recomputed: RDD[tuple[bytes | None, bytes | None]] | None = None,
+    span: tuple[int, int] = (FIRST_MS, LAST_MS),
+    keeps_last: bool = False,
+) -> tuple[list[SplitReport], list[SidesReport]]:
+    """Read and compare; return a small report of each task. Raises Spark's errors, and InvalidError for a secret.
+
+    recomputed: value and key of the recomputed rows, whose batch has read the source. span: as in RecomputedCollector.
+    keeps_last: as in Rules.
+    """
     specification = order.specification
     buckets = buckets_of(plan, specification)
     luggage = pack(order, None if plan.files is None else plan.files.scope)
     packed = [
-        msgspec.json.encode(split) for split in splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task)
+        msgspec.json.encode(split)
+        for split in splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task)
+        if recomputed is None or split.side is AuditSide.SINK
     ]
     sides: list[RDD[Keyed]] = []
     if packed:
         sides.append(context.parallelize(packed, len(packed)).mapPartitions(partial(_read, luggage, buckets)))
     found = baseline_records(context, specification)
+    if recomputed is not None:
+        sides.append(recomputed.mapPartitions(partial(_read_recomputed, luggage, buckets, span)))
     if found is not None:
         sides.append(found.mapPartitions(partial(_read_baseline, luggage, buckets)))
     if not sides:
@@ -60,7 +79,7 @@ def run(context: SparkContext, order: AuditOrder, plan: SplitPlan) -> tuple[list
         (sides[0] if len(sides) == 1 else context.union(sides))
         # The reports of splits come in a bucket of their own.
         .partitionBy(buckets + 1, int)
-        .mapPartitionsWithIndex(partial(_compare, luggage, buckets))
+        .mapPartitionsWithIndex(partial(_compare, luggage, buckets, keeps_last))
         .collect()
     )
     return (
@@ -98,9 +117,20 @@ def _read_baseline(luggage: bytes, buckets: int, found: Iterable[Found]) -> Iter
     yield buckets, msgspec.json.encode(collector.report)
 
 
-def _compare(luggage: bytes, buckets: int, bucket: int, pieces: Iterable[Keyed]) -> Iterator[tuple[bool, bytes]]:
+def _read_recomputed(
+    luggage: bytes, buckets: int, span: tuple[int, int], rows: Iterable[tuple[bytes | None, bytes | None]]
+) -> Iterator[Keyed]:
+    collector = RecomputedCollector(unpack(luggage).order.specification, buckets=buckets, span=span)
+    yield from collector.keyed(rows)
+    yield buckets, msgspec.json.encode(collector.report)
+
+
+def _compare(
+    luggage: bytes, buckets: int, keeps_last: bool, bucket: int, pieces: Iterable[Keyed]
+) -> Iterator[tuple[bool, bytes]]:
     if bucket == buckets:
         return ((True, data) for _, data in pieces)
     specification = unpack(luggage).order.specification
-    report = compare_sides((data for _, data in pieces), rules_of(specification))
+    rules = msgspec.structs.replace(rules_of(specification), keeps_last=keeps_last)
+    report = compare_sides((data for _, data in pieces), rules)
     return iter([(False, msgspec.json.encode(report))])

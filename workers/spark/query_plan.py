@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,8 +28,17 @@ _OWN_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
 _CORRUPT = "_fenceline_corrupt"
 _READS_STREAMS_ONLY = {
     *("StreamingRelationV2", "StreamingRelation", "StreamingDataSourceV2Relation"),
-    *("LocalRelation", "OneRowRelation"),
+    *("LocalRelation", "OneRowRelation", "CTERelationDef", "CTERelationRef"),
 }
+_SOURCE = (
+    "CAST(NULL AS BINARY) AS key",
+    "CAST('{}' AS BINARY) AS value",
+    "'' AS topic",
+    "0 AS partition",
+    "value AS offset",
+    "timestamp",
+    "0 AS timestampType",
+)
 _RUNS_CODE = {
     "CallMethodViaReflection": "`reflect` and `java_method` are not allowed in SQL.",
     "ScriptTransformation": "`TRANSFORM … USING` is not allowed in SQL.",
@@ -53,21 +62,70 @@ def plan(
     query = definition.dataframe
     if query is None:
         raise PlanError("transform.kind", "The pipeline is not of kind dataframe.")
-    streams = _streams(query, source_of)
-    if query.sql is not None:
-        field, result = "transform.sql", _by_sql(spark, query.sql)
-    else:
-        field, result = "transform.function", _by_function(spark, query, streams, transform_source)
-    if not result.isStreaming:
-        raise PlanError(field, "The result reads no stream.")
-    rows = _with_value(result, field)
-    _check_output_mode(spark, rows, query.output_mode, field)
-    if definition.tasks_per_instance > 1 and not _analyzed(rows).deterministic():
+    rows = stream_plan(query, spark, source_of, transform_source=transform_source)
+    if definition.tasks_per_instance > 1 and not is_deterministic(rows):
         raise PlanError(
             "tasks_per_instance",
             "Several writers need a deterministic plan. Use one writer, or remove functions such as rand().",
         )
     return rows
+
+
+def stream_plan(
+    query: DataframeQuery, spark: SparkSession, source_of: SourceOf, *, transform_source: str | None
+) -> DataFrame:
+    """Return the rows of a query with any number of writers. Arguments and errors are those of `plan`."""
+    field, result = _result(query, spark, _streams(query, source_of), transform_source)
+    if not result.isStreaming:
+        raise PlanError(field, "The result reads no stream.")
+    if query.sql is not None:
+        _refuse_more_than_streams(result)
+    rows = _with_value(result, field)
+    _check_output_mode(spark, rows, query.output_mode, field)
+    return rows
+
+
+class BatchPlan(NamedTuple):
+    """The rows for the sink, and the streams that they are of."""
+
+    rows: DataFrame
+    streams: dict[str, DataFrame]
+
+
+def batch_plan(
+    query: DataframeQuery, spark: SparkSession, source_of: SourceOf, *, transform_source: str | None
+) -> BatchPlan:
+    """Return the rows of the same query over batches, after `stream_plan` has checked it.
+
+    Arguments and errors are those of `plan`.
+    """
+    streams = _streams(query, source_of)
+    field, result = _result(query, spark, streams, transform_source)
+    return BatchPlan(rows=_with_value(result, field), streams=streams)
+
+
+def empty_source(spark: SparkSession) -> DataFrame:
+    """Return a stream with the columns of Spark's Kafka source, without a jar of Kafka."""
+    return spark.readStream.format("rate").load().selectExpr(*_SOURCE)
+
+
+def is_deterministic(rows: DataFrame) -> bool:
+    """Return whether Spark computes the same rows again."""
+    return bool(_analyzed(rows).deterministic())
+
+
+def nodes_of(rows: DataFrame) -> list[dict[str, Any]]:
+    """Return the analyzed plan as Spark's JSON: its nodes with their expressions."""
+    return json.loads(_analyzed(rows).toJSON())
+
+
+def _result(
+    query: DataframeQuery, spark: SparkSession, streams: dict[str, DataFrame], transform_source: str | None
+) -> tuple[str, DataFrame]:
+    """The query's result, and the field that has the query."""
+    if query.sql is not None:
+        return "transform.sql", _by_sql(spark, query.sql)
+    return "transform.function", _by_function(spark, query, streams, transform_source)
 
 
 def _streams(query: DataframeQuery, source_of: SourceOf) -> dict[str, DataFrame]:
@@ -138,14 +196,17 @@ def _by_sql(spark: SparkSession, sql: str) -> DataFrame:
         found: DataFrame = cast(Any, spark).sql(sql)
     except PySparkException as error:
         raise PlanError("transform.sql", sentence(error)) from error
-    classes = _classes(json.loads(_analyzed(found).toJSON()))
+    return found
+
+
+def _refuse_more_than_streams(result: DataFrame) -> None:
+    classes = _classes(nodes_of(result))
     for name, message in _RUNS_CODE.items():
         if name in classes:
             raise PlanError("transform.sql", message)
     foreign = {name for name in classes if "Relation" in name} - _READS_STREAMS_ONLY
     if foreign:
         raise PlanError("transform.sql", f"The query reads more than the streams ({', '.join(sorted(foreign))}).")
-    return found
 
 
 def _classes(node: object) -> set[str]:

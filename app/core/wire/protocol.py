@@ -15,7 +15,8 @@ message."""
 COMPARISONS = 3
 """The version of an order to compare with another system's output, and of no other message."""
 DATAFRAMES = 4
-"""The version of a specification with a query of DataFrames, and of no other message."""
+"""The version of a specification with a query of DataFrames and of the order to recompute it, and of no other
+message."""
 SUPPORTED = frozenset({1, FILES, COMPARISONS, DATAFRAMES})
 """There is no version 0; the version before the current one is listed here once there is one."""
 

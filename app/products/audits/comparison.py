@@ -1,4 +1,7 @@
-"""The definition of a comparison: an audit whose baseline is the output of another system (docs/parallel-runs.md)."""
+"""The definition of a comparison: an audit whose baseline is the output of another system (docs/parallel-runs.md).
+
+The other system may be the pipeline's own transform, as a batch job over the same records: a recomputation.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,14 @@ class TableBaseline(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", t
     driver: str | None = None
 
 
-Baseline = TopicBaseline | FilesBaseline | TableBaseline
+class Recomputation(msgspec.Struct, frozen=True, kw_only=True, tag_field="of", tag="recomputation"):
+    """The rows of the pipeline's own query (kind `dataframe`), run by Spark as a batch over a range of its source.
+
+    It has the window's offsets instead of its times: rows that depend on records beyond the range are not compared.
+    """
+
+
+Baseline = TopicBaseline | FilesBaseline | TableBaseline | Recomputation
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +85,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_topic(self) -> bool:
         return isinstance(self.baseline, TopicBaseline)
+
+    @property
+    def is_recomputation(self) -> bool:
+        return isinstance(self.baseline, Recomputation)
+
+    @property
+    def is_of_records(self) -> bool:
+        """True if the baseline has Kafka's records: with keys, and with null as another value than a missing field."""
+        return self.is_of_topic or self.is_recomputation
 
     @property
     def is_text(self) -> bool:
@@ -117,6 +136,8 @@ def baseline_words(baseline: Baseline) -> str:
             return f"the {_NAMES[baseline.format]} files in {baseline.location}"
         case TableBaseline():
             return f"the table {baseline.table}"
+        case Recomputation():
+            return "the recomputation"
 
 
 def comparison_problems(
@@ -157,6 +178,9 @@ def _of_baseline(
             yield from _of_location(baseline.location, file_root, allowed)
         case TableBaseline():
             yield from _of_table(baseline, allowed)
+        case Recomputation():
+            # app/products/audits/recomputation.py
+            return
 
 
 def _of_location(location: str, own_root: str | None, allowed: AllowedOptions) -> Iterator[Problem]:
@@ -208,7 +232,7 @@ def _of_table(table: TableBaseline, allowed: AllowedOptions) -> Iterator[Problem
 
 
 def _of_fields(comparison: Comparison) -> Iterator[Problem]:
-    if not comparison.is_of_topic and comparison.baseline_time_field is None:
+    if not comparison.is_of_records and comparison.baseline_time_field is None:
         message = "Files and tables have no timestamps: name the field with the time of a record"
         yield Problem(field="baseline_time_field", message=message)
     for field in ("time_field", "baseline_time_field"):

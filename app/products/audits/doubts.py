@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from app.core.pipelines.pipeline import FileSink, StartPosition
+from app.core.pipelines.pipeline import DataframeQuery, FileSink, StartPosition, Transform
 from app.core.pipelines.pipeline_record import Revision
 from app.kit.storable import moment_of_ms
 from app.products.audits.result import AuditSide, Gap, GapReason
@@ -48,7 +48,8 @@ def doubts_of(
 ) -> tuple[Gap, ...]:
     """Return the gaps that the revisions in force cause.
 
-    others: the other revisions in force. is_comparison: then the place of outputs matters, and no transform.
+    others: the other revisions in force. is_comparison: then the place of outputs matters, and no transform. A
+        recomputation is none here.
     """
     doubts: list[Gap] = []
     definition = judged_by.definition
@@ -90,12 +91,19 @@ def _expects(revision: Revision) -> tuple[object, ...]:
         definition.source_topics,
         definition.group_id,
         definition.sink_topic,
-        definition.transform,
+        _rows_of(definition.transform),
         revision.transform_source_sha256,
         definition.errors.policy,
         definition.errors.dead_letter_topic,
         None if definition.files is None else _asks_of_records(definition.files),
     )
+
+
+def _rows_of(transform: Transform) -> object:
+    """Return the parts of a transform that determine its outputs: a query has settings of its execution, too."""
+    if not isinstance(transform, DataframeQuery):
+        return transform
+    return transform.streams, transform.sql, transform.function, transform.sha256, transform.output_mode
 
 
 def _writes_to(revision: Revision) -> tuple[object, ...]:

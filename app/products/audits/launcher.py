@@ -25,7 +25,7 @@ from app.kit.errors import UnavailableError
 from app.products.audits import wire as wire
 from app.products.audits.audit import Audit
 from app.products.audits.decision import DriverWord, SeenDriver
-from app.products.audits.submission import of_audit
+from app.products.audits.submission import is_recomputation, of_audit
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,7 @@ class SubmitAuditLauncher:
             submission,
             module=package.AUDIT,
             arguments=("--specification", str(files.specification), "--outcome", str(files.outcome)),
+            is_query=is_recomputation(specification),
         )
         files.write_specification(wire.encode(order))
         try:

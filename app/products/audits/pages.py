@@ -29,9 +29,10 @@ from app.products.audits.comparison_form import FIELDS, OF_PROBLEMS, place_of, s
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, next_due_at, time_window
 from app.products.audits.service import asking, planning
 from app.products.audits.service.asking import Wish
+from app.products.audits.specification import Everything, Window
 from app.products.audits.store import AuditPlanStore, AuditStore
 from app.products.audits.telling import audit_sentence, figure
-from app.products.audits.words import id_place_text, id_place_words, window_words
+from app.products.audits.words import event_time_words, id_place_text, id_place_words, window_words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Words = Annotated[str, Form(max_length=1000)]
@@ -83,12 +84,13 @@ def looking_at_all(
 def looking_at_form(name: str, values: Mapping[str, str] | None = None, problems: Problems | None = None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now
-        await uow.of(PipelineStore).get(name)
+        pipeline = await uow.of(PipelineStore).get(name)
         plan = await uow.of(AuditPlanStore).find(name, of_comparisons=True)
         context = {
             "name": name,
             "plan": plan,
             "next_due_at": None if plan is None else next_due_at(plan),
+            "is_recomputable": pipeline.definition.dataframe is not None,
             "values": {**texts_of(plan), **(values or {})},
             "problems": problems or {},
             **_WORDS,
@@ -121,6 +123,7 @@ _WORDS = {
     "id_place_words": id_place_words,
     "baseline_words": baseline_words,
     "span_text": span_text,
+    "event_time_words": event_time_words,
 }
 
 
@@ -233,7 +236,7 @@ async def compare(
             await uow.commit()
             return screen.see("pipelines", name, "audits", said="comparison-planned")
         wish = Wish(
-            window=time_window(_moment(texts["from"], "window.start", now), _moment(texts["to"], "window.end", now)),
+            window=_window(texts, now),
             is_comparison=True,
             comparison=given.comparison,
             id_place=given.id_place,
@@ -330,6 +333,12 @@ def _defaults(plan: AuditPlan | None) -> dict[str, str]:
         "tolerance": span_text(DEFAULT_TOLERANCE_S if plan is None else plan.tolerance_s),
         "every": "" if plan is None or plan.every_s is None else span_text(plan.every_s),
     }
+
+
+def _window(texts: Mapping[str, str], now: datetime) -> Window:
+    if texts["from"].strip() == "everything":
+        return Everything()
+    return time_window(_moment(texts["from"], "window.start", now), _moment(texts["to"], "window.end", now))
 
 
 def _moment(text: str, field: str, now: datetime) -> datetime:

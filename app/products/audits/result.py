@@ -65,6 +65,7 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     files: verified and read files; None if outputs are records of the sink topics.
     dangling: dangling references, and the records that their files should have. These also count as lost.
     different, duplicated_in_baseline: in comparisons only.
+    not_comparable: recomputed rows that may depend on records beyond the range. They are in no other count.
     """
 
     inputs: int = 0
@@ -90,6 +91,7 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     dangling: FindingTally = FindingTally()
     different: FindingTally = FindingTally()
     duplicated_in_baseline: FindingTally = FindingTally()
+    not_comparable: int = 0
 
 
 class RecordPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +188,9 @@ class GapReason(StrEnum):
     TIME_OF_WRITING: an output's timestamp is unrelated to that of its input.
     TYPES_REFUSED: a file refused records for conflicting types, and they are stored nowhere.
     NO_FIELD: no record has a field that should be compared.
+    UNBOUNDED: a partition has no record in the range, or records out of order by more than the padding. So the rows
+        that depend on records beyond the range are not known.
+    LATE_ROWS: the watermark has dropped rows of the pipeline, which a recomputation has.
     """
 
     DELETED = "deleted"
@@ -200,6 +205,8 @@ class GapReason(StrEnum):
     TIME_OF_WRITING = "time_of_writing"
     TYPES_REFUSED = "types_refused"
     NO_FIELD = "no_field"
+    UNBOUNDED = "unbounded"
+    LATE_ROWS = "late_rows"
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,11 +228,19 @@ class AuditVersions(msgspec.Struct, frozen=True, kw_only=True):
     confluent_kafka: str
 
 
+class EventTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Event times from `start_ms` up to and excluding `end_ms`, milliseconds since 1970; None: without a bound."""
+
+    start_ms: int | None
+    end_ms: int | None
+
+
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a complete audit. An audit that failed has an error instead.
 
     counts are exact; examples and ranges are in order. duration_ms: from the first request to the last comparison.
     baseline: the other side of a comparison in words; None for other audits. fields: those that differ, most first.
+    compared: in a recomputation, the times of the rows that depend on no record beyond the range.
     """
 
     audit_id: str
@@ -239,6 +254,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     versions: AuditVersions
     baseline: str | None = None
     fields: tuple[FieldTally, ...] = ()
+    compared: EventTimes | None = None
 
 
 class AuditVerdict(StrEnum):
@@ -265,7 +281,9 @@ def verdict(result: AuditResult) -> AuditVerdict:
     unclear += counts.duplicated_in_baseline.records
     if result.gaps or unclear:
         return AuditVerdict.NOT_SHOWN
-    return AuditVerdict.CLEAN if counts.inputs or counts.outputs else AuditVerdict.EMPTY
+    if counts.inputs or counts.outputs:
+        return AuditVerdict.CLEAN
+    return AuditVerdict.NOT_SHOWN if counts.not_comparable else AuditVerdict.EMPTY
 
 
 _MOST_COUNTED = 2**53

@@ -104,6 +104,11 @@ class TableBaseline:
     driver: Annotated[str, Field(max_length=200, description="The class of the JDBC driver.")] | None
 
 
+@takes(domain_comparison.Recomputation)
+class Recomputation:
+    """The rows of the pipeline's own query, of kind `dataframe`, as a batch job over the same source records."""
+
+
 Path = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -111,6 +116,7 @@ Path = Annotated[str, Field(min_length=1, max_length=1000)]
 class Comparison:
     """The output of another system for the same input, and the rules by which records are equal.
 
+    A recomputation requires `time_field` only: the event time of an output, such as the start of its window.
     time_field, baseline_time_field: the field with a record's time; null: its timestamp in Kafka.
     """
 
@@ -190,7 +196,7 @@ class Tally:
     """Number of ids, and number of their outputs."""
 
 
-@shows(result.AuditCounts, optional=("files", "dangling", "different", "duplicated_in_baseline"))
+@shows(result.AuditCounts, optional=("files", "dangling", "different", "duplicated_in_baseline", "not_comparable"))
 class AuditCounts:
     """Counts of the window.
 
@@ -204,6 +210,7 @@ class AuditCounts:
     dangling: references to files that are missing or differ, and the records that these files should have.
     In a comparison, expected are the records of the baseline, and unexpected are in the output only.
     different: ids on both sides with other fields. duplicated_in_baseline: equal records that it repeats.
+    not_comparable: recomputed rows that may depend on records beyond the range, without a verdict.
     """
 
 
@@ -235,11 +242,17 @@ class Gap:
     """A part of the audit that was not read or cannot be judged."""
 
 
-@shows(result.AuditResult, without=("audit_id",), optional=("baseline", "fields"))
+@shows(result.EventTimes)
+class EventTimes:
+    """Event times from `start_ms` up to and excluding `end_ms`; null: without a bound."""
+
+
+@shows(result.AuditResult, without=("audit_id",), optional=("baseline", "fields", "compared"))
 class Result:
     """Exact counts and bounded examples. A list of audits omits examples, ranges and partitions.
 
-    baseline: what a comparison compared with, in words. fields: those that differ, most first.
+    baseline: what a comparison compared with, in words. fields: those that differ, most first. compared: in a
+    recomputation, the event times of the rows that depend on no record beyond the range.
     """
 
 

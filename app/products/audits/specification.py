@@ -92,6 +92,13 @@ class AuditBounds(msgspec.Struct, frozen=True, kw_only=True):
     ids_per_task: int = 400_000
 
 
+class DroppedRows(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of rows that one batch of a query dropped behind the watermark. ended_at_ms: its end."""
+
+    ended_at_ms: int
+    rows: int
+
+
 class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     """The complete input of an audit, except the connection to the cluster (app/products/audits/wire.py).
 
@@ -106,7 +113,8 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     cores: number of concurrent tasks.
     `doubts`: gaps that are known before the audit begins.
     comparison: then source_topics are those of the baseline, and sink_topic is the compared one. The transform is not
-        applied, and no group is asked.
+        applied, and no group is asked. A recomputation has the pipeline's source topics and its transform.
+    late_batches: of a recomputation, the recorded batches with late rows.
     """
 
     audit_id: str
@@ -130,6 +138,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     bounds: AuditBounds = msgspec.field(default_factory=AuditBounds)
     doubts: tuple[Gap, ...] = ()
     comparison: Comparison | None = None
+    late_batches: tuple[DroppedRows, ...] = ()
 
 
 def sink_topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
@@ -189,6 +198,9 @@ def specification_of(
 def _compared(audit: AuditSpecification, comparison: Comparison) -> AuditSpecification:
     baseline = comparison.baseline
     topic = comparison.output_topic or audit.sink_topic
+    if comparison.is_recomputation:
+        same = msgspec.structs.replace(comparison, baseline_time_field=comparison.time_field)
+        return msgspec.structs.replace(audit, group_id=None, sink_topics=(topic,), comparison=same)
     return msgspec.structs.replace(
         audit,
         source_topics=(baseline.topic,) if isinstance(baseline, TopicBaseline) else (),

@@ -51,6 +51,11 @@ def of_audit(
     return Submission(master=named, conf=conf)
 
 
+def is_recomputation(specification: AuditSpecification) -> bool:
+    """Return whether the application runs the pipeline's query, which needs the jars of Spark's Kafka connector."""
+    return specification.comparison is not None and specification.comparison.is_recomputation
+
+
 def _jars(specification: AuditSpecification, conf: Mapping[str, str], jars: Sequence[str]) -> dict[str, str]:
     comparison = specification.comparison
     if comparison is None or not isinstance(comparison.baseline, TableBaseline) or not jars:

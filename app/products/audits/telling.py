@@ -13,7 +13,8 @@ def verdict_sentence(result: AuditResult) -> str:
         case AuditVerdict.BROKEN:
             return f"{_capitalised(_wrong(result))}.{_not_all(result)}"
         case AuditVerdict.NOT_SHOWN:
-            return f"Not shown: {_why_not(result)}. {_unproven(result)}"
+            reasons = _why_not(result)
+            return f"Not shown: {reasons}. {_unproven(result)}" if reasons else f"Not shown. {_unproven(result)}"
         case AuditVerdict.EMPTY if result.baseline is not None:
             return f"Neither {result.baseline} nor the output has a record in the window."
         case AuditVerdict.EMPTY:
@@ -21,7 +22,7 @@ def verdict_sentence(result: AuditResult) -> str:
             return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
         case AuditVerdict.CLEAN if result.baseline is not None:
             late = f", {counts.late.records:,} within the padding" if counts.late.records else ""
-            return f"Both sides are equal: {_read(result)}{late}."
+            return f"Both sides are equal: {_read(result)}{late}{_not_comparable(result)}."
         case AuditVerdict.CLEAN:
             late = f", {counts.late.records:,} of them late" if counts.late.records else ""
             where = "" if counts.files is None else ", in files that match their references"
@@ -78,7 +79,12 @@ def _wrong(result: AuditResult) -> str:
         found.append(dangling_words(counts.dangling))
     if result.baseline is None:
         return f"{_joined(found)}, of {counts.expected:,} expected"
-    return f"{_joined(found)}: {_read(result)}"
+    return f"{_joined(found)}: {_read(result)}{_not_comparable(result)}"
+
+
+def _not_comparable(result: AuditResult) -> str:
+    number = result.counts.not_comparable
+    return f"; {number:,} more row{_s(number)} not comparable" if number else ""
 
 
 def dangling_words(dangling: FindingTally) -> str:
@@ -101,6 +107,8 @@ def _unproven(result: AuditResult) -> str:
         for tally, noun in ((counts.missing, "missing"), (counts.unexplained, "unexplained"))
         if tally.ids
     ]
+    if not counts.inputs and not counts.outputs and counts.not_comparable:
+        return f"No row is comparable: {counts.not_comparable:,} may depend on records beyond the range."
     if not unproven:
         return f"No violation in the records read: {_read(result)}."
     return f"Read: {_read(result)}, with {_joined(unproven)}, which unread records may explain."

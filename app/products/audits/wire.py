@@ -104,10 +104,13 @@ class AuditOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def encode(order: AuditOrder) -> bytes:
     """Encode an order in the oldest suitable protocol version.
 
-    Version 1 would take references for outputs, and version 2 a comparison for an audit.
+    Version 1 would take references for outputs, and version 2 a comparison for an audit. Version 3 has no
+    recomputation.
     """
-    if order.specification.comparison is not None:
-        order = msgspec.structs.replace(order, protocol_version=protocol.COMPARISONS)
+    comparison = order.specification.comparison
+    if comparison is not None:
+        version = protocol.DATAFRAMES if comparison.is_recomputation else protocol.COMPARISONS
+        order = msgspec.structs.replace(order, protocol_version=version)
     elif order.specification.files is not None:
         order = msgspec.structs.replace(order, protocol_version=max(order.protocol_version, protocol.FILES))
     return msgspec.json.encode(order)

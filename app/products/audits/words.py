@@ -6,7 +6,15 @@ from datetime import UTC
 
 from app.kit.moments import WordsError
 from app.kit.storable import moment_of_ms
-from app.products.audits.comparison import Baseline, FileFormat, FilesBaseline, TableBaseline, TopicBaseline
+from app.products.audits.comparison import (
+    Baseline,
+    FileFormat,
+    FilesBaseline,
+    Recomputation,
+    TableBaseline,
+    TopicBaseline,
+)
+from app.products.audits.result import EventTimes
 from app.products.audits.specification import HeaderId, IdPlace, JsonField, OffsetWindow, RecordKey, TimeWindow, Window
 
 
@@ -51,11 +59,13 @@ def baseline_of(
     password: str | None = None,
     driver: str | None = None,
 ) -> Baseline:
-    """Parse `topic:NAME`, `table:NAME`, or a file format with a location. Raises WordsError.
+    """Parse `topic:NAME`, `table:NAME`, `recomputation`, or a file format with a location. Raises WordsError.
 
     url, user, password, driver: of a table.
     """
     kind, _, name = text.strip().partition(":")
+    if kind == "recomputation" and not name:
+        return Recomputation()
     if kind == "topic" and name:
         return TopicBaseline(topic=name)
     if kind in tuple(FileFormat) and name:
@@ -64,7 +74,9 @@ def baseline_of(
         if not url:
             raise WordsError(f"`{text}`: a table requires the JDBC URL of its database")
         return TableBaseline(url=url, table=name, user=user or None, password=password or None, driver=driver or None)
-    raise WordsError(f"`{text}`: expected topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME")
+    raise WordsError(
+        f"`{text}`: expected topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION, table:NAME or recomputation"
+    )
 
 
 def baseline_text(baseline: Baseline) -> str:
@@ -76,6 +88,20 @@ def baseline_text(baseline: Baseline) -> str:
             return f"{baseline.format}:{baseline.location}"
         case TableBaseline():
             return f"table:{baseline.table}"
+        case Recomputation():
+            return "recomputation"
+
+
+def event_time_words(times: EventTimes) -> str:
+    """Return a text such as `from 2026-01-31 12:00:05 to 2026-01-31 13:00:00 UTC`, or `none`."""
+    if times.start_ms is not None and times.end_ms is not None and times.start_ms >= times.end_ms:
+        return "none"
+    begin = "the beginning" if times.start_ms is None else _at(times.start_ms)
+    return f"from {begin} to {'the end' if times.end_ms is None else f'{_at(times.end_ms)} UTC'}"
+
+
+def _at(at_ms: int) -> str:
+    return f"{moment_of_ms(at_ms).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def window_words(window: Window) -> str:

@@ -6,10 +6,12 @@ from app.products.dataframes import schemas  # first: it declares what the route
 
 # isort: split
 from app.core.asked_batches import AskedBatches
+from app.core.late_rows import LateRows
 from app.core.product import PipelineLink, Product, Routes, Tag
 from app.products.dataframes import api, pages, tones, wire, workers_api
 from app.products.dataframes.metrics import query_metrics
 from app.products.dataframes.service import showing
+from app.products.dataframes.service.late_rows import RecordedLateRows
 from app.products.dataframes.service.on_behalf import RecordedBatches
 from app.products.dataframes.store import QueryStore
 
@@ -42,6 +44,6 @@ DATAFRAMES = Product(
     worker_routes={wire.BATCHES_PATH: workers_api.query_report},
     panel=showing.panel_of,
     metrics=query_metrics,
-    row_parts={AskedBatches: RecordedBatches()},
+    row_parts={AskedBatches: RecordedBatches(), LateRows: RecordedLateRows()},
     expire=lambda uow, now: uow.of(QueryStore).expire(now=now),
 )

@@ -78,6 +78,11 @@ class QueryStore(DatabaseStore):
         """Return the newest batches, newest first."""
         return [one.batch for one in await self._records(pipeline, before=None, limit=limit)]
 
+    async def late(self, pipeline: str, *, limit: int) -> builtins.list[QueryBatch]:
+        """Return the newest batches that dropped late rows, newest first."""
+        of_pipeline = sa.select(query_batches).where(_B.pipeline_id == _pipeline_id(pipeline), _B.late_rows > 0)
+        return [_batch(row) for row in await self._db.rows(of_pipeline.order_by(_B.id.desc()).limit(limit))]
+
     async def list(self, pipeline: str, *, after: str | None, limit: int) -> Page[QueryBatch]:
         """Return batches, newest first."""
         before = None if after is None else _cursor_id(after)

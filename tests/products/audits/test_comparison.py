@@ -18,6 +18,7 @@ from app.products.audits.comparison import (
     Comparison,
     FileFormat,
     FilesBaseline,
+    Recomputation,
     TableBaseline,
     TopicBaseline,
     baseline_words,
@@ -156,13 +157,13 @@ def test_driver_is_known_for_usual_products() -> None:
     assert problems(odd, baseline_time_field="at", allowed=allowed) == ["comparison.baseline.driver"]
 
 
-@pytest.mark.parametrize("baseline", [TOPIC, FILES, TABLE])
+@pytest.mark.parametrize("baseline", [TOPIC, FILES, TABLE, Recomputation()])
 def test_baseline_is_read_from_its_text(baseline: Baseline) -> None:
     of_table = {name: getattr(TABLE, name) for name in ("url", "user", "password", "driver")}
     assert baseline_of(baseline_text(baseline), **of_table) == baseline
 
 
-@pytest.mark.parametrize("text", ["", "old", "topic:", "orc:file:///old", "table:old"])
+@pytest.mark.parametrize("text", ["", "old", "topic:", "orc:file:///old", "table:old", "recomputation:a"])
 def test_text_that_is_no_baseline_is_refused(text: str) -> None:
     with pytest.raises(WordsError):
         baseline_of(text)

@@ -20,7 +20,7 @@ from app.products.audits.comparison import baseline_words
 from app.products.audits.plan import next_due_at
 from app.products.audits.result import AuditSide, Gap, GapReason
 from app.products.audits.telling import audit_sentence, figure
-from app.products.audits.words import id_place_words, window_words
+from app.products.audits.words import event_time_words, id_place_words, window_words
 from tests.support.audit_samples import HOUR, NOON, audit, broken_result, dangling_result, plan, result
 
 WORDS: Mapping[str, Any] = {
@@ -30,6 +30,7 @@ WORDS: Mapping[str, Any] = {
     "id_place_words": id_place_words,
     "baseline_words": baseline_words,
     "span_text": span_text,
+    "event_time_words": event_time_words,
 }
 
 

@@ -72,18 +72,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Audit a pipeline: the last hour, or another window. Nothing is written to Kafka."""
-    now = datetime.now(UTC)
-    window: dict[str, Any] = (
-        {"kind": "everything"}
-        if everything
-        else {
-            "kind": "time",
-            "start": moment_option(from_, "--from", now=now).isoformat(),
-            "end": moment_option(to, "--to", now=now).isoformat(),
-        }
-    )
     body = {
-        "window": window,
+        "window": window_of(from_, to, everything=everything),
         "id_place": place(id_, "--id"),
         "source_id_place": place(source_id, "--source-id"),
         "padding_s": padding,
@@ -92,6 +82,18 @@ def audit(
     }
     client = connect()
     follow(client, client.post(f"/pipelines/{pipeline}/audits", body), noun="audit", wait=wait, as_json=as_json)
+
+
+def window_of(begin: str, end: str, *, everything: bool) -> dict[str, Any]:
+    """Return the window of a request. Raises CommandError at --from or --to."""
+    if everything:
+        return {"kind": "everything"}
+    now = datetime.now(UTC)
+    return {
+        "kind": "time",
+        "start": moment_option(begin, "--from", now=now).isoformat(),
+        "end": moment_option(end, "--to", now=now).isoformat(),
+    }
 
 
 def follow(client: Client, item: Any, *, noun: str, wait: float | None, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -10,12 +9,11 @@ import typer
 
 from app.kit.cli.client import connect
 from app.kit.cli.errors import CommandError, ExitCode
-from app.kit.cli.moments import moment_option
 from app.kit.cli.names import PipelineName
 from app.kit.cli.output import AsJson, Why, print_json, say
 from app.kit.moments import span_of, span_text
 from app.products.audits import words
-from app.products.audits.cli.audits import Id, Padding, Tolerance, Wait, follow, place, said_of
+from app.products.audits.cli.audits import Id, Padding, Tolerance, Wait, follow, place, said_of, window_of
 from app.products.audits.comparison import Comparison, baseline_words
 
 
@@ -26,8 +24,8 @@ def compare(
         typer.Option(
             "--with",
             metavar="BASELINE",
-            help="The other system's output: topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME. "
-            "Default: as in the plan.",
+            help="The other system's output: topic:NAME, avro:LOCATION, parquet:LOCATION, csv:LOCATION or table:NAME; "
+            "or recomputation, the pipeline's own query as a batch. Default: as in the plan.",
         ),
     ] = None,
     url: Annotated[str | None, typer.Option(help="JDBC URL of the table's database.")] = None,
@@ -54,6 +52,7 @@ def compare(
     ] = None,
     from_: Annotated[str, typer.Option("--from", help="Start of the window, as for audit.")] = "1h",
     to: Annotated[str, typer.Option("--to", help="End of the window.")] = "now",
+    everything: Annotated[bool, typer.Option("--everything", help="All records of the topics.")] = False,
     padding: Padding = None,
     tolerance: Tolerance = None,
     every: Annotated[
@@ -63,7 +62,7 @@ def compare(
     wait: Wait = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the outputs of a window with those of another system, by id and field. Nothing is written."""
+    """Compare the outputs of a window with those of another system, or of a recomputation. Nothing is written."""
     given = {
         "id_place": place(id_, "--id"),
         "source_id_place": place(baseline_id, "--baseline-id"),
@@ -88,12 +87,7 @@ def compare(
     if every is not None:
         _save_plan(pipeline, given, every, why=why, as_json=as_json)
         return
-    now = datetime.now(UTC)
-    window = {
-        "kind": "time",
-        "start": moment_option(from_, "--from", now=now).isoformat(),
-        "end": moment_option(to, "--to", now=now).isoformat(),
-    }
+    window = window_of(from_, to, everything=everything)
     client = connect()
     item = client.post(f"/pipelines/{pipeline}/comparisons", {"window": window, **given, "why": why})
     follow(client, item, noun="comparison", wait=wait, as_json=as_json)

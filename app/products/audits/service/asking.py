@@ -19,6 +19,7 @@ from app.products.audits.audit import Audit, AuditState, counter_of, moved
 from app.products.audits.comparison import Comparison, comparison_problems
 from app.products.audits.doubts import revision_to_judge_by, span_in_force
 from app.products.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, plan_problems, window_problems
+from app.products.audits.recomputation import recomputation_problems
 from app.products.audits.specification import HeaderId, IdPlace, JsonField, OffsetWindow, Window, sink_topics_of
 from app.products.audits.store import AuditPlanStore, AuditStore
 
@@ -53,7 +54,8 @@ async def ask_audit(
 ) -> Audit:
     """Request an audit or a comparison, which begins as soon as the pipeline has passed the window.
 
-    A comparison that differs from the plan's requires the permission to change plans, since it may read other data.
+    A comparison that differs from the plan's requires the permission to change plans, since it may read other data. A
+    recomputation reads the pipeline's own topics only.
 
     Raises InvalidError with all problems, ConflictError if the pipeline has an audit that has not ended.
     """
@@ -61,7 +63,8 @@ async def ask_audit(
     record = await uow.of(PipelineStore).get(pipeline)
     plan = await uow.of(AuditPlanStore).find(pipeline, of_comparisons=wish.is_comparison)
     comparison = _comparison(wish, plan, pipeline)
-    if comparison is not None and (plan is None or comparison != plan.comparison):
+    is_recomputation = comparison is not None and comparison.is_recomputation
+    if comparison is not None and not is_recomputation and (plan is None or comparison != plan.comparison):
         require(by, Verb.CHANGE_AUDIT_PLAN)
     id_place, source_id_place = places_of(wish, plan)
     padding_s = _first(wish.padding_s, plan and plan.padding_s, DEFAULT_PADDING_S)
@@ -77,7 +80,7 @@ async def ask_audit(
         *plan_problems(padding_s=padding_s, every_s=None, tolerance_s=tolerance_s),
         *id_problems(id_place, source_id_place, definition=record.definition, comparison=comparison, allowed=allowed),
     ]
-    if comparison is not None and isinstance(wish.window, OffsetWindow):
+    if comparison is not None and not is_recomputation and isinstance(wish.window, OffsetWindow):
         message = "A comparison requires a window of time, since the other system has other offsets"
         problems.append(Problem(field="window", message=message))
     if problems:
@@ -217,7 +220,9 @@ def id_problems(
             file_root=None if definition.files is None else definition.files.root,
             allowed=allowed,
         )
-        if not comparison.is_of_topic and not isinstance(source_id_place or id_place, JsonField):
+        if comparison.is_recomputation:
+            problems += recomputation_problems(comparison, definition, id_place, source_id_place)
+        if not comparison.is_of_records and not isinstance(source_id_place or id_place, JsonField):
             message = "Records of files and tables have neither key nor headers: name a field, such as json:order.id"
             problems.append(Problem(field="source_id_place", message=message))
     if writes_files and not isinstance(id_place, JsonField):

@@ -11,6 +11,7 @@ import msgspec
 from app.core.access.service.secret_sums import sha256_of
 from app.core.alerts import service as alerts
 from app.core.clusters.store import ClusterStore
+from app.core.late_rows import LateRows
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.launcher import Submitted
 from app.core.runs.service.worker_words import refuse_no_process
@@ -24,7 +25,7 @@ from app.products.audits.audit import Audit, AuditProgress, AuditState, counted,
 from app.products.audits.result import AuditResult, AuditVerdict, possible, verdict
 from app.products.audits.service.asking import notify_audit
 from app.products.audits.service.in_force import doubts_about
-from app.products.audits.specification import specification_of
+from app.products.audits.specification import DroppedRows, specification_of
 from app.products.audits.store import AuditPlanStore, AuditStore
 
 _ENDS = {
@@ -61,23 +62,28 @@ async def begin_submission(
         else (await uow.of(PipelineStore).get_source(revision.transform_source_sha256)).source
     )
     notify_audit(uow, audit)
+    specification = specification_of(
+        revision.definition,
+        audit_id=audit.id,
+        pipeline=audit.pipeline,
+        revision=audit.revision,
+        window=audit.window,
+        id=audit.id_place,
+        source_id=audit.source_id_place,
+        transform_source=source,
+        file_roots=await _roots_of(uow, audit.pipeline),
+        padding_ms=audit.padding_s * 1000,
+        cores=cores,
+        doubts=await doubts_about(uow, audit, now=now),
+        comparison=audit.comparison,
+    )
+    if audit.comparison is not None and audit.comparison.is_recomputation:
+        late = await uow.part(LateRows).late_batches(uow, audit.pipeline)
+        dropped = tuple(DroppedRows(ended_at_ms=one.ended_at_ms, rows=one.rows) for one in late)
+        specification = msgspec.structs.replace(specification, late_batches=dropped)
     return wire.AuditOrder(
         fenceline_version=fenceline_version,
-        specification=specification_of(
-            revision.definition,
-            audit_id=audit.id,
-            pipeline=audit.pipeline,
-            revision=audit.revision,
-            window=audit.window,
-            id=audit.id_place,
-            source_id=audit.source_id_place,
-            transform_source=source,
-            file_roots=await _roots_of(uow, audit.pipeline),
-            padding_ms=audit.padding_s * 1000,
-            cores=cores,
-            doubts=await doubts_about(uow, audit, now=now),
-            comparison=audit.comparison,
-        ),
+        specification=specification,
         client_config=cluster.connection(),
         server_urls=tuple(server_urls),
         token=secret,

@@ -24,5 +24,5 @@ async def doubts_about(uow: UnitOfWork, audit: Audit, *, now: datetime) -> tuple
         for number in in_force.revisions
         if number != audit.revision
     ]
-    is_comparison = audit.comparison is not None
+    is_comparison = audit.comparison is not None and not audit.comparison.is_recomputation
     return doubts_of(audit.window, in_force, judged_by=judged_by, others=others, is_comparison=is_comparison)
