@@ -26,7 +26,7 @@ ROLES = {
     ),
     "ports": (
         "ports", "*_ports", "brokers", "observing.journals", "launcher", "hooks", "asked_audits", "product_views",
-        "late_rows",
+        "asked_batches", "late_rows",
     ),
     "loop": ("loop", "loops"),
     "web": (
