@@ -146,7 +146,7 @@ def test_memory_is_bounded_whichever_side_has_the_records(
                 yield from (piece for _, piece in pieces.drain())
 
     def peak_of(**bounds: int) -> int:
-        rules = Rules(tolerance=0, padding_ms=0, examples=20, places=5, **bounds)
+        rules = Rules(tolerance=0, padding_ms=0, examples=20, places=5, keeps_last=False, **bounds)
         tracemalloc.start()
         report = compare_sides(rows(), rules)
         _, peak = tracemalloc.get_traced_memory()
