@@ -25,7 +25,8 @@ ROLES = {
         "check_process", "asked_process", "isolation",
     ),
     "ports": (
-        "ports", "*_ports", "brokers", "observing.journals", "launcher", "hooks", "asked_audits", "product_views",
+        "ports", "*_ports", "brokers", "observing.journals", "launcher", "hooks", "asked_audits",
+        "asked_batches", "product_views",
     ),
     "loop": ("loop", "loops"),
     "web": (
