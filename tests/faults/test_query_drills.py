@@ -64,7 +64,7 @@ class RunningQuery:
         events = self.server.get(f"/fencing?pipeline={self.name}")["items"]
         assert {event["cause"] for event in events} <= {"newer_driver", "timeout"}, events
         detail = self.server.get(f"/clusters/embedded/groups/{self.pipeline.definition.group_id}")
-        assert [one["instance_id"] for one in detail["members"]] == [f"{self.name}-driver"]
+        assert [one["instance_id"] for one in detail["member_list"]] == [f"{self.name}-driver"]
 
     def assert_nothing_lost_nothing_double(self) -> None:
         """Every row that was fed by now is in the sink once. The query goes on."""

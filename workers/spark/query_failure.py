@@ -15,11 +15,13 @@ _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] (the value of .* does not f
 _START_OVER = "fenceline_spark.start_over(…)"
 _NEW_CHECKPOINT = "fenceline new-checkpoint"
 """The command of a pipeline; the sink names the call of its library."""
+_CONCURRENT = "org.apache.spark.SparkConcurrentModificationException"
+"""Another driver has written the batch's file in the checkpoint: in `offsets` or in `commits`."""
 _SPARKS = ("org.apache.spark.", "java.lang.RuntimeException", "java.util.concurrent.")
 
 
 class FailureKind(StrEnum):
-    """REFUSAL: the sink or a bad record; a restart would not help. TAKEOVER: a newer driver has the claim.
+    """REFUSAL: the sink or a bad record; a restart would not help. TAKEOVER: a newer driver has claim or checkpoint.
 
     ERROR: anything else; a restart may help.
     """
@@ -65,6 +67,8 @@ def judged(chain: list[str], *, what: str = "") -> QueryFailedError:
         bad = _BAD_RECORD.search(text)
         if bad is not None:
             return QueryFailedError(FailureKind.REFUSAL, what + bad[1])
+    if any(text.startswith(_CONCURRENT) for text in chain):
+        return QueryFailedError(FailureKind.TAKEOVER, f"{what}another driver writes to the checkpoint of this query.")
     return QueryFailedError(FailureKind.ERROR, what + _line(chain[-1] if chain else "Spark reports no error"))
 
 

@@ -26,6 +26,15 @@ _TASK = (
             "checkpoint c is new. Start over: fenceline new-checkpoint.",
         ),
         ([f"{_TASK}io.fenceline.spark.Takeover: taken over.\n\tat a.b"], FailureKind.TAKEOVER, "taken over."),
+        (
+            [
+                "org.apache.spark.SparkConcurrentModificationException: Multiple streaming queries are concurrently using"
+                " file:/c/offsets.",
+                "org.apache.hadoop.fs.FileAlreadyExistsException: Rename destination file:/c/offsets/6 already exists.",
+            ],
+            FailureKind.TAKEOVER,
+            "another driver writes to the checkpoint of this query.",
+        ),
         (["io.fenceline.spark.Unavailable: no broker.", "a.b.TimeoutException: t"], FailureKind.ERROR, "no broker."),
         (
             [_TASK, "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] bad record SQLSTATE: P0001"],

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState
 from app.core.journals.live_groups import LiveGroup as DomainGroup
+from app.core.journals.query_marker import marker_of
 from app.core.observing import group_list
 from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.groups import GroupDetail as DomainGroupDetail
@@ -59,6 +60,9 @@ class StoredOffset(Answer):
     producer_id: int | None
     producer_epoch: int | None
     transactional_id: Annotated[str | None, Field(description="The id that has the producer id now, if known.")]
+    batch: Annotated[
+        int | None, Field(description="Number of the batch if this is a query's marker, and no position; else null.")
+    ]
 
 
 class Rebalance(Answer):
@@ -82,6 +86,7 @@ class GroupDetail(Group):
         group = detail.group
 
         def offset(topic: str, partition: int, found: CommittedOffset, *, is_pending: bool) -> StoredOffset:
+            marker = marker_of(found.commit.offset, found.commit.metadata)
             return StoredOffset(
                 topic=topic,
                 partition=partition,
@@ -91,6 +96,7 @@ class GroupDetail(Group):
                 producer_id=or_none(found.producer_id),
                 producer_epoch=or_none(found.producer_epoch),
                 transactional_id=detail.transactional_ids.get(found.producer_id),
+                batch=None if marker is None else marker.batch,
             )
 
         stored = [offset(*at, found, is_pending=False) for at, found in sorted(group.offsets.items())]
