@@ -6,22 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-import msgspec
-
+from app.core.batch_figures import BatchFigures
 from app.kit.db.unit_of_work import UnitOfWork
-
-
-class BatchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Batches first to last, each committed once by its record and the markers of the writers.
-
-    wrong: the contradiction, if the records show one. unknown: the reason why they do not show it; both else empty.
-    """
-
-    first: int = 0
-    last: int = -1
-    input_rows: int = 0
-    wrong: str = ""
-    unknown: str = ""
 
 
 class AskedBatches(Protocol):

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.core.asked_batches import BatchFigures
 from app.core.audit_figures import AuditFigures
+from app.core.batch_figures import BatchFigures
 from app.core.wire.drill import ActStep
 from app.products.drills.drill import (
     LIVES_ON_AFTER,

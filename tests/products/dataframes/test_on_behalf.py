@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.asked_batches import BatchFigures
+from app.core.batch_figures import BatchFigures
 from app.products.dataframes.batch import QueryBatch
 from app.products.dataframes.service.on_behalf import figures_of
 from tests.support.queries import NOW, batch

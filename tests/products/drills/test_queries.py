@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.asked_audits import AskedAudits
-from app.core.asked_batches import AskedBatches, BatchFigures
+from app.core.asked_batches import AskedBatches
 from app.core.audit_figures import AuditWord
+from app.core.batch_figures import BatchFigures
 from app.core.observing.service.observations import Observations
 from app.core.runs.instance import InstanceState
 from app.core.runs.run import Run

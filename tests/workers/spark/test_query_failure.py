@@ -23,8 +23,7 @@ _TASK = (
         ([f"{_TASK}io.fenceline.spark.Takeover: taken over.\n\tat a.b"], FailureKind.TAKEOVER, "taken over."),
         (
             [
-                "org.apache.spark.SparkConcurrentModificationException: Multiple streaming queries are concurrently using"
-                " file:/c/offsets.",
+                "org.apache.spark.SparkConcurrentModificationException: Multiple queries use file:/c/offsets.",
                 "org.apache.hadoop.fs.FileAlreadyExistsException: Rename destination file:/c/offsets/6 already exists.",
             ],
             FailureKind.TAKEOVER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from app.core.asked_batches import BatchFigures
+from app.core.batch_figures import BatchFigures
 from app.kit.db.unit_of_work import UnitOfWork
 from app.products.dataframes.batch import QueryBatch
 from app.products.dataframes.store import QueryStore
