@@ -9,9 +9,10 @@ Run as a script with the standard library alone, since it must start quickly and
     stdin   a line of JSON: {"for_s", "urls", "token", "report", "with_parent"}, later `go`; its end before that:
             nothing is done
     stdout  `ready`, as soon as both run
-with_parent: the parent's own parent is frozen and thawed with it: the JVM of a driver, where Spark's threads are.
-`report` is sent to each of `urls` in turn until one answers: once a second while the parent is frozen, when the server
-may end it early, and at its end. A missing answer changes nothing.
+With `with_parent` the parent's own parent is frozen and thawed with it: the JVM of a driver, where Spark's threads are.
+
+`report` is sent to each of `urls` in turn until one answers. It is sent once a second while the parent is frozen, and at
+its end; the answer may end the freeze early. A missing answer changes nothing.
 """
 
 import contextlib

@@ -5,7 +5,7 @@ The journal has no sender of InitProducerId. Two facts show it for a pipeline of
   the group's journal   a driver joins the group as the static member `<pipeline>-driver` before it initialises the ids;
                         a writer initialises the id again without that
 So a lease that was claimed while the victim's transaction was open shows a newer driver. Without such a lease and
-without a new member, only a writer of the same driver is left: Spark repeats a task after the loss of its executor. A
+without a new member, only a writer of the same driver is left. Spark repeats a task after the loss of its executor. A
 new member without a lease is a driver outside Fenceline, for which this module has no answer.
 Source: workers/dataframes, Run.java and Producers.java.
 """

@@ -79,9 +79,9 @@ class DesiredTaskState(StrEnum):
 
 
 class OutcomeKind(StrEnum):
-    """HOPELESS: a permanent error (a refused record, a missing secret), which a user must fix.
+    """`HOPELESS`: a permanent error (a refused record, a missing secret), which a user must fix.
 
-    DRILLED: a drill has killed the driver, or frozen it for so long that another one has its place. It is no failure.
+    `DRILLED`: a drill has killed the driver, or frozen it for so long that another one has its place. It is no failure.
     """
 
     DRAINED = "drained"

@@ -73,7 +73,7 @@ def _partitions(
                 at_end_at=at_end.get(f"{topic}-{number}"),
             )
             for (topic, number), one in group.offsets.items()
-            # The group of a query has markers, too, which stand still while there is no input.
+            # The group of a query has markers, too, which are no positions.
             if topic in drill.plan.topics or not drill.plan.topics
         }
     reported: dict[str, int] = {}
