@@ -1,7 +1,7 @@
 """The rules of Spark that decide whether a streaming query has the same rows as a batch query over the same records.
 
-Comparable are rows that depend on one source record each, and one aggregation by windows of event time: a window is
-final once the watermark has passed its end. The rules read the analyzed plan of the streaming query, as JSON
+Rows that depend on one source record each are comparable, and so is one aggregation by windows of event time. A window
+is final once the watermark has passed its end. The rules read the analyzed plan of the streaming query, as JSON
 (org.apache.spark.sql.catalyst.trees.TreeNode, Spark 4.2): a list of its nodes, with their expressions as lists.
 """
 
@@ -130,7 +130,7 @@ def _check_aggregation(
     if any(one["name"] == "session_window" for one in _attributes(aggregate["groupingExpressions"])):
         raise NotRecomputableError("Session windows have no fixed length, so their first record is not known.")
     if query.output_mode is not OutputMode.UPDATE:
-        # Of append, Spark has checked that the groups have a watermark.
+        # Spark has checked for append that the groups have a watermark.
         return
     if not _is_by_event_time(plan, aggregate, watermarks):
         raise NotRecomputableError("The groups have no window of the event time, so they are never final.")

@@ -65,7 +65,7 @@ def committed_batch(entry: str) -> CommittedBatch:
         for topic, partitions in source.items():
             for partition, end in partitions.items():
                 at = Partition(topic, int(partition))
-                # Of a topic that two streams read, the one that has read less.
+                # Two streams may read a topic: the end of the slower one counts.
                 ends[at] = min(end, ends.get(at, end))
     return CommittedBatch(ends=ends, watermark_ms=metadata.batch_watermark_ms)
 
