@@ -11,8 +11,8 @@ Run as a script with the standard library alone, since it must start quickly and
     stdout  `ready`, as soon as both run
 With `with_parent` the parent's own parent is frozen and thawed with it: the JVM of a driver, where Spark's threads are.
 
-`report` is sent to each of `urls` in turn until one answers. It is sent once a second while the parent is frozen, and at
-its end; the answer may end the freeze early. A missing answer changes nothing.
+`report` is sent to each of `urls` in turn until one answers. It is sent once a second while the parent is frozen, and
+at its end; the answer may end the freeze early. A missing answer changes nothing.
 """
 
 import contextlib
