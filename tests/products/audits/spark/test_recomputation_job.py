@@ -103,7 +103,6 @@ def planted(committed: Sequence[Pair]) -> list[Pair]:
     return [*(changed if one == altered else one for one in committed if one != missing), doubled]
 
 
-@pytest.mark.core
 def test_committed_windows_equal_the_recomputation_and_planted_differences_are_found(
     kafka: KafkaCluster, instances: SparkInstances, make_topic: MakeTopic, writer: Writer, tmp_path: Path
 ) -> None:
