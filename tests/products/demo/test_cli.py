@@ -34,6 +34,7 @@ KEYS = [
     "records_per_second",
     "seconds",
     "files",
+    "dataframe",
 ]
 _MARK = "FENCELINE_TEST_MARK"
 ENDS_WITHIN_S = 300
@@ -111,6 +112,10 @@ def test_once_kills_a_worker_in_an_open_transaction_without_loss_or_duplicates(t
         assert files["expected"] == files["found"] == result["records_in"]
         assert (files["lost"], files["duplicated"]) == (0, 0)
         assert files["written"] > 0
+        dataframe = result["dataframe"]
+        assert dataframe["windows"] == dataframe["expected"] > 0
+        assert dataframe["wrong"] == 0
+        assert dataframe["killed_at_batch"] is not None, "its driver was killed after a commit"
         assert not demo.left_behind()
 
 
