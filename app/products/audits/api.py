@@ -21,6 +21,7 @@ from app.kit.web.api.words import IdInPath, Name, NameInPath, Why
 from app.kit.web.dependencies import Uow
 from app.products.audits import schemas as schemas
 from app.products.audits.audit import Audit
+from app.products.audits.comparison import Comparison
 from app.products.audits.plan import AuditPlan
 from app.products.audits.schemas import AuditGiven, AuditPlanGiven, ComparisonGiven, ComparisonPlanGiven
 from app.products.audits.service import asking, planning
@@ -166,18 +167,7 @@ async def change_audit_plan(
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
 ) -> Shown[AuditPlan]:
     """Create or change the pipeline's audit plan. It is not part of a revision, so nothing restarts."""
-    plan = await planning.change_plan(
-        uow,
-        pipeline=name,
-        id_place=body.id_place,
-        source_id_place=body.source_id_place,
-        padding_s=body.padding_s,
-        every_s=body.every_s,
-        tolerance_s=body.tolerance_s,
-        by=by,
-        why=body.why,
-        now=wiring.clock.now(),
-    )
+    plan = await _changed_plan(uow, wiring, name, body, by)
     await uow.commit()
     return plan
 
@@ -210,20 +200,7 @@ async def change_comparison_plan(
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
 ) -> Shown[AuditPlan]:
     """Create or change the pipeline's comparison plan."""
-    plan = await planning.change_plan(
-        uow,
-        pipeline=name,
-        id_place=body.id_place,
-        source_id_place=body.source_id_place,
-        padding_s=body.padding_s,
-        every_s=body.every_s,
-        tolerance_s=body.tolerance_s,
-        by=by,
-        why=body.why,
-        now=wiring.clock.now(),
-        comparison=body.comparison,
-        allowed=wiring.allowed_options,
-    )
+    plan = await _changed_plan(uow, wiring, name, body, by, comparison=body.comparison)
     await uow.commit()
     return plan
 
@@ -239,3 +216,22 @@ async def remove_comparison_plan(
     """Remove the comparison plan; existing comparisons are kept."""
     await planning.remove_plan(uow, pipeline=name, by=by, why=why, now=wiring.clock.now(), of_comparisons=True)
     await uow.commit()
+
+
+async def _changed_plan(
+    uow: Uow, wiring: WiringDep, name: str, body: AuditPlanGiven, by: Principal, comparison: Comparison | None = None
+) -> AuditPlan:
+    return await planning.change_plan(
+        uow,
+        pipeline=name,
+        id_place=body.id_place,
+        source_id_place=body.source_id_place,
+        padding_s=body.padding_s,
+        every_s=body.every_s,
+        tolerance_s=body.tolerance_s,
+        by=by,
+        why=body.why,
+        now=wiring.clock.now(),
+        comparison=comparison,
+        allowed=wiring.allowed_options,
+    )

@@ -318,7 +318,7 @@ def test_a_drain_during_the_start_is_done_when_the_query_is_there() -> None:
     blocked = Watched(blocks=True)
     wait_for(lambda: blocked.writers.tasks[-1:] == [TaskState.STARTING], 5, "its start")
     blocked.sigterm.is_set = True
-    time.sleep(0.3)
+    wait_for(lambda: blocked.writers.tasks[-1:] == [TaskState.DRAINING], 5, "the drain")
     blocked.query.is_active = False
     blocked.may_start.set()
     assert blocked.ending() == DriverEnding(kind=OutcomeKind.DRAINED, message="drained on SIGTERM")
