@@ -214,9 +214,12 @@ PAGES = {
 
 
 WIDEST_NAME = """
-() => Math.max(0, ...[...document.querySelectorAll(".table-wrap th[scope=row]")].map(
-  (head) => head.offsetWidth / head.closest(".table-wrap").clientWidth))
+() => Math.max(0, ...[...document.querySelectorAll(".table-wrap th[scope=row]")]
+  .map((head) => [head, head.closest(".table-wrap")])
+  .filter(([, wrap]) => wrap.scrollWidth > wrap.clientWidth)
+  .map(([head, wrap]) => head.offsetWidth / wrap.clientWidth))
 """
+"""The widest name of a row, as a part of the window, in tables that do not fit it."""
 
 
 @pytest.fixture

@@ -177,6 +177,32 @@
     light();
     tick();
   }
+  // A form that the server draws again while it is filled in keeps what was typed after it was sent.
+  const isTicked = (field) => ["checkbox", "radio"].includes(field.type);
+  const typedInto = (form) => new Map([...form.elements]
+    .filter((field) => field.name && !["hidden", "file", "submit", "button", "fieldset"].includes(field.type))
+    .map((field) => [isTicked(field) ? `${field.name}=${field.value}` : field.name, field]));
+  const entryOf = (field) => (isTicked(field) ? field.checked : field.value);
+  document.addEventListener("htmx:before:request", ({ target, detail: { ctx } }) => {
+    if (target instanceof HTMLFormElement) {
+      ctx.sent = new Map([...typedInto(target)].map(([key, field]) => [key, entryOf(field)]));
+    }
+  });
+  document.addEventListener("htmx:before:swap", ({ target, detail: { ctx } }) => {
+    if (!ctx.sent) return;
+    ctx.typedSince = [...typedInto(target)]
+      .map(([key, field]) => [key, entryOf(field)])
+      .filter(([key, entry]) => ctx.sent.has(key) && ctx.sent.get(key) !== entry);
+  });
+  document.addEventListener("htmx:after:swap", ({ target, detail: { ctx } }) => {
+    if (!ctx?.typedSince?.length || !(target instanceof HTMLFormElement)) return;
+    const fields = typedInto(target);
+    for (const [key, entry] of ctx.typedSince) {
+      const field = fields.get(key);
+      if (field) field[isTicked(field) ? "checked" : "value"] = entry;
+    }
+  });
+
   document.addEventListener("htmx:after:swap", refresh);
   document.addEventListener("DOMContentLoaded", refresh);
 
