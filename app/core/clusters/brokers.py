@@ -18,6 +18,7 @@ from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Survey
 from app.core.journals.log_look import Landmark, LogLook
+from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
 
 DEFAULT_TIMEOUT_S = 5.0
@@ -117,7 +118,15 @@ class Brokers(Protocol):
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[Partition, int]:
-        """Return the group's committed offsets, without the pending offsets of an open transaction."""
+        """Return the group's committed offsets, without the pending offsets of an open transaction and without markers
+        of queries.
+        """
+        ...
+
+    async def offsets_and_markers(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[dict[Partition, int], dict[Partition, QueryMarker]]:
+        """Return the committed offsets, and the markers of a query's writers by sink topic and writer."""
         ...
 
     async def truncated_offsets(

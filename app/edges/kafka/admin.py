@@ -27,6 +27,7 @@ from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
 from app.core.journals.log_look import Landmark, LogLook
+from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
 from app.edges.kafka import cluster_client, first_contact, partition_log
 from app.edges.kafka.attempt import ConnectionAttempt
@@ -115,6 +116,12 @@ class KafkaBrokers(ClusterConnector):
     ) -> dict[Partition, int]:
         what = f"return the offsets of {group}"
         return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
+
+    async def offsets_and_markers(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[dict[Partition, int], dict[Partition, QueryMarker]]:
+        what = f"return the offsets of {group}"
+        return await self._ask(connection, timeout_s, what, lambda client: client.offsets_and_markers(group))
 
     async def truncated_offsets(
         self,

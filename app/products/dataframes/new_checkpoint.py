@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from app.core.clusters.partition import Partition
+from app.core.journals.query_marker import QueryMarker
 from app.core.pipelines.pipeline import PipelineDefinition, StartPosition
 from app.kit.words import count, number
 from app.products.dataframes.batch import QueryBatch
@@ -320,9 +321,9 @@ def is_same_query(one: PipelineDefinition, other: PipelineDefinition) -> bool:
     return (first.sql, first.function, first.sha256) == (second.sql, second.function, second.sha256)
 
 
-def markers_of(committed: Mapping[Partition, int], *, sink_topic: str) -> dict[int, int]:
-    """Return the newest batch of each writer by its marker, whose offset is the batch plus one."""
-    return {at.partition: offset - 1 for at, offset in committed.items() if at.topic == sink_topic}
+def markers_of(markers: Mapping[Partition, QueryMarker], *, sink_topic: str) -> dict[int, int]:
+    """Return the newest batch of each writer of this sink topic."""
+    return {at.partition: marker.batch for at, marker in markers.items() if at.topic == sink_topic}
 
 
 def writer_count(definition: PipelineDefinition, markers: Mapping[int, int]) -> int:

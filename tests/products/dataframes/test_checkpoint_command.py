@@ -15,6 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from app.core.clusters.partition import Partition
+from app.core.journals.query_marker import QueryMarker
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.run import RunEnd
 from app.core.runs.store.runs import RunStore
@@ -71,15 +72,20 @@ class Stopped:
         )
         self.run_id = run.id
         await send(self.plane, report(run.id, *(progress(number, **batch) for number in range(4))))
-        await self.commit({Partition(self.source, 0): 6, Partition(self.source, 1): 5, Partition(self.sink, 0): 4})
+        await self.commit(
+            {Partition(self.source, 0): 6, Partition(self.source, 1): 5, Partition(self.sink, 0): 4},
+            metadata={Partition(self.sink, 0): f"fenceline/1 {run.id} 3 1 - -"},
+        )
         if ends:
             await self.end(run.id)
 
-    async def commit(self, offsets: dict[Partition, int]) -> None:
-        await self.wiring.brokers.alter_offsets({"bootstrap.servers": self.servers}, self.group, offsets, timeout_s=30)
+    async def commit(self, offsets: dict[Partition, int], *, metadata: dict[Partition, str]) -> None:
+        await self.wiring.brokers.alter_offsets(
+            {"bootstrap.servers": self.servers}, self.group, offsets, metadata=metadata, timeout_s=30
+        )
 
-    async def committed(self) -> dict[Partition, int]:
-        return await self.wiring.brokers.committed_offsets({"bootstrap.servers": self.servers}, self.group)
+    async def committed(self) -> tuple[dict[Partition, int], dict[Partition, QueryMarker]]:
+        return await self.wiring.brokers.offsets_and_markers({"bootstrap.servers": self.servers}, self.group)
 
     async def end(self, run_id: str) -> None:
         async with self.plane.uow() as uow:
@@ -191,7 +197,10 @@ async def test_command_makes_a_revision_and_sets_offsets_and_markers(
     assert done.json() == plan
     assert await stopped.checkpoint() == (2, f"{OLD}-r2")
     source, sink = stopped.source, stopped.sink
-    assert await stopped.committed() == {Partition(source, 0): 0, Partition(source, 1): 0, Partition(sink, 0): 0}
+    assert await stopped.committed() == (
+        {Partition(source, 0): 0, Partition(source, 1): 0},
+        {Partition(sink, 0): QueryMarker(batch=-1, writers=1)},
+    )
     log = (await author.get("/api/v1/commands", params={"target": "pipeline:flights"})).json()["items"]
     assert [(row["verb"], row["why"]) for row in log] == [("new_checkpoint", "the disk is lost")]
     assert log[0]["details"]["read_again"] == 11
@@ -208,7 +217,7 @@ async def test_start_position_latest_is_an_offset_of_the_command(stopped: Stoppe
     plan = await plan_of(author)
     assert (plan["never_read"], plan["read_again"]) == (4, 0)
     assert (await author.post(f"{API}/checkpoint", json=leave(plan))).status_code == 200
-    assert (await stopped.committed())[Partition(stopped.source, 0)] == 10
+    assert (await stopped.committed())[0][Partition(stopped.source, 0)] == 10
 
 
 async def test_saved_location_is_taken_if_no_driver_has_used_it(stopped: Stopped, author: httpx.AsyncClient) -> None:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from app.core.clusters.partition import Partition
+from app.core.journals.query_marker import QueryMarker
 from app.core.pipelines.pipeline import StartPosition
 from app.products.dataframes.new_checkpoint import (
     Begin,
@@ -196,7 +197,9 @@ def test_suggested_location_has_the_number_of_its_revision(before: str, after: s
 def test_marker_has_one_line_and_the_markers_are_batches_plus_one() -> None:
     assert marker_before_first(writers=2, why=" disk\nlost ") == "fenceline/1 - -1 2 - - disk lost"
     assert len(marker_before_first(writers=2, why="x" * 999)) == len("fenceline/1 - -1 2 - - ") + 200
-    markers = markers_of({Partition("out", 2): 8, **COMMITTED}, sink_topic="out")
+    markers = markers_of(
+        {Partition("out", 2): QueryMarker(7, 3), Partition("other", 0): QueryMarker(9, 1)}, sink_topic="out"
+    )
     assert markers == {2: 7}
     assert writer_count(PIPELINE, markers) == 3
     assert writer_count(PIPELINE, {}) == 2

@@ -23,6 +23,7 @@ from app.core.clusters.partition import Partition
 from app.core.clusters.service import refuse_other_cluster
 from app.core.clusters.store import ClusterStore
 from app.core.ids.transactional_id import for_task
+from app.core.journals.query_marker import QueryMarker
 from app.core.pipelines.dataframe_checks import checkpoint_problem
 from app.core.pipelines.pipeline import DataframeQuery, PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline
@@ -183,7 +184,7 @@ async def _planned(
     missing = [topic for topic in (*definition.source_topics, definition.sink_topic) if topic not in facts.topics]
     if missing:
         raise InvalidError(f"topic {missing[0]} is not on cluster {cluster.name}: create it first")
-    committed = await brokers.committed_offsets(connection, definition.group_id)
+    committed, markers = await brokers.offsets_and_markers(connection, definition.group_id)
     offsets = await brokers.offsets(connection, partitions_of(definition, facts.topics))
     bounds = {at: LogBounds(found.earliest, found.last_stable) for at, found in offsets.items()}
     refused = rules.committed_refused(recorded, group_id=definition.group_id, committed=committed, bounds=bounds)
@@ -202,7 +203,7 @@ async def _planned(
         begin=begin,
         committed_refused=refused,
         partitions=rules.begins(begin, start_position=definition.start_position, committed=committed, bounds=bounds),
-        writers=await _writers(transactions, connection, record, committed),
+        writers=await _writers(transactions, connection, record, markers),
         has_state=recorded.has_state,
         state=rules.lost_state(recorded.operators),
         state_bytes=recorded.state_bytes,
@@ -259,16 +260,16 @@ async def _recorded(uow: UnitOfWork, record: Pipeline) -> RecordedQuery:
 
 
 async def _writers(
-    transactions: TransactionBrokers, connection: Connection, record: Pipeline, committed: Mapping[Partition, int]
+    transactions: TransactionBrokers, connection: Connection, record: Pipeline, found: Mapping[Partition, QueryMarker]
 ) -> tuple[WriterState, ...]:
     definition = record.definition
-    markers = rules.markers_of(committed, sink_topic=definition.sink_topic)
+    markers = rules.markers_of(found, sink_topic=definition.sink_topic)
     ids = [
         for_task(prefix=definition.transactional_id_prefix, pipeline=record.name, instance=0, task=writer)
         for writer in range(rules.writer_count(definition, markers))
     ]
-    found = await asyncio.gather(*(transactions.describe_transaction(connection, one) for one in ids))
-    return tuple(_writer(number, ids[number], markers.get(number), known) for number, known in enumerate(found))
+    described = await asyncio.gather(*(transactions.describe_transaction(connection, one) for one in ids))
+    return tuple(_writer(number, ids[number], markers.get(number), known) for number, known in enumerate(described))
 
 
 def _writer(
