@@ -59,10 +59,13 @@ class RunningQuery:
         wait_for(has_ended, deadline_s, lambda: f"the end of the drill; {told(drill)}\n{self.log(2)[-3000:]}")
         return drill
 
-    def assert_fenced_by_a_newer_driver(self) -> None:
-        """A transaction that was open, if any, was ended by the second driver, or by its timeout on a busy machine."""
+    def assert_fenced_by_a_driver(self) -> None:
+        """A transaction that was open, if any, was ended by the second driver, or by its timeout on a busy machine. A
+        driver that thaws in the middle of a batch may initialise the id, too: that event has its name.
+        """
         events = self.server.get(f"/fencing?pipeline={self.name}")["items"]
-        assert {event["cause"] for event in events} <= {"newer_driver", "timeout"}, events
+        others = [event for event in events if event["cause"] not in ("newer_driver", "timeout")]
+        assert all("driver of lease 1 " in event["sentence"] for event in others), others
         detail = self.server.get(f"/clusters/embedded/groups/{self.pipeline.definition.group_id}")
         assert [one["instance_id"] for one in detail["member_list"]] == [f"{self.name}-driver"]
 
@@ -181,7 +184,7 @@ def test_a_killed_driver_is_followed_by_the_next_one(start: Callable[[], Running
     assert (second["state"], second["failures"]) == ("running", 0)
     assert any("begins attempt 0 (lease 2)" in sentence for sentence in sentences), sentences
     assert (drill["verdict"], drill["audit"]) == ("survived", None), drill["sentence"]
-    query.assert_fenced_by_a_newer_driver()
+    query.assert_fenced_by_a_driver()
     query.assert_nothing_lost_nothing_double()
 
 
@@ -195,7 +198,7 @@ def test_a_frozen_driver_is_replaced_and_refused_after_its_thaw(start: Callable[
     wait_for(lambda: "ended: " in query.log(1), 60, lambda: f"the end of the zombie\n{query.log(1)[-3000:]}")
     assert "ended: superseded" in query.log(1), query.log(1)[-3000:]
     assert (drill["verdict"], drill["audit"]) == ("survived", None), drill["sentence"]
-    query.assert_fenced_by_a_newer_driver()
+    query.assert_fenced_by_a_driver()
     first, second = query.leases()
     assert (first["outcome"]["kind"], second["state"]) == ("drilled", "running")
     query.assert_nothing_lost_nothing_double()

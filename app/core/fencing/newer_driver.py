@@ -1,4 +1,4 @@
-"""Decide which driver of a query initialised its id: a newer one, or the same one for a newer attempt of a task.
+"""Decide which driver of a query initialised its id: a newer one, the same one for a newer attempt, or a zombie.
 
 The journal has no sender of InitProducerId. Two facts show it for a pipeline of kind `dataframe`:
   the leases            a driver claims its lease at the server before it touches Kafka
@@ -29,7 +29,7 @@ CLOCK_MS = 1_000
 
 
 class DriverTaker(msgspec.Struct, frozen=True, kw_only=True):
-    """cause: NEWER_DRIVER or NEWER_ATTEMPT. sentence: with a full stop."""
+    """cause: NEWER_DRIVER or NEWER_ATTEMPT; TAKEOVER if an older driver may be it, too. sentence: with a full stop."""
 
     cause: FencingCause
     sentence: str
@@ -62,13 +62,30 @@ def driver_taker_of(
     *before, last = older
     if last.ended_ms is not None and last.ended_ms <= init.timestamp_ms:
         return None
-    if any(one.ended_ms is None or init.timestamp_ms - one.ended_ms <= ZOMBIE_MS for one in before):
-        return None
+    zombie = next(
+        (one for one in reversed(before) if one.ended_ms is None or init.timestamp_ms - one.ended_ms <= ZOMBIE_MS), None
+    )
+    if zombie is not None:
+        return _older_driver_or_attempt(zombie, last, init)
     sentence = (
         f"A newer attempt took the id: a writer of {last.who}. Since the transaction began, no other driver of "
         f"{last.pipeline} had claimed a lease or joined its group."
     )
     return DriverTaker(cause=FencingCause.NEWER_ATTEMPT, sentence=sentence)
+
+
+def _older_driver_or_attempt(zombie: LeaseWord, last: LeaseWord, init: RecordedState) -> DriverTaker:
+    """A driver that thaws after its end may initialise ids until the group refuses it. The journal has no sender."""
+    ended = "had not ended" if zombie.ended_ms is None else f"had ended {_before(zombie.ended_ms, init)}"
+    sentence = (
+        f"{zombie.who[0].upper()}{zombie.who[1:]} may have taken the id, though its lease {ended}, or a newer attempt "
+        f"of {last.who}."
+    )
+    return DriverTaker(cause=FencingCause.TAKEOVER, sentence=sentence)
+
+
+def _before(ended_ms: int, init: RecordedState) -> str:
+    return f"{duration(max(0, init.timestamp_ms - ended_ms))} before"
 
 
 def _newer_driver(
