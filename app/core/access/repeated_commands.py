@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from app.core.access.service import idempotency
 from app.core.access.signed_in import CurrentPrincipal
+from app.core.access.store.access import StoredAnswer
 from app.core.wiring import WiringDep
 from app.kit.web.dependencies import Uow
 
@@ -45,17 +46,25 @@ class Once:
         self._principal = principal
         self._key = key
 
-    async def do(self, act: Callable[[], Awaitable[object]], *, status: int = 200) -> Response:
-        """Run `act` unless it was done already, without a commit; return the answer as JSON in `response_model`."""
+    async def do(
+        self,
+        act: Callable[[], Awaitable[object]],
+        *,
+        status: int = 200,
+        prepare: Callable[[], Awaitable[object]] | None = None,
+    ) -> Response:
+        """Run `act` unless it was done already, without a commit; return the answer as JSON in `response_model`.
+
+        prepare: slow work before `act`, without effects. The unit's transaction ends before it.
+        """
+        known = await self._recall()
+        if prepare is not None and (known is None or known.status is None):
+            # The key is claimed again afterwards: another request may have carried out the command meanwhile.
+            await self._uow.rollback()
+            await prepare()
+            known = await self._recall()
         if self._key is None:
             return _json(self._encoded(await act()), status)
-        known = await idempotency.recall(
-            self._uow,
-            key=self._key,
-            by=self._principal,
-            request_sha256=await self._fingerprint(),
-            now=self._now,
-        )
         if known is not None and known.status is not None:
             response = _json(msgspec.json.encode(known.body), known.status)
             response.headers["Idempotency-Replayed"] = "true"
@@ -69,6 +78,17 @@ class Once:
             body=msgspec.json.decode(body),
         )
         return _json(body, status)
+
+    async def _recall(self) -> StoredAnswer | None:
+        if self._key is None:
+            return None
+        return await idempotency.recall(
+            self._uow,
+            key=self._key,
+            by=self._principal,
+            request_sha256=await self._fingerprint(),
+            now=self._now,
+        )
 
     def _encoded(self, answer: object) -> bytes:
         route: APIRoute = self._request.scope["route"]

@@ -12,10 +12,10 @@ from app.core.pipelines.pipeline_record import Pipeline, Revision
 from app.core.pipelines.schemas import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, Validation
 from app.core.pipelines.service import pipelines
 from app.core.pipelines.service.pipelines import SavedPipeline
-from app.core.pipelines.service.validation import validate_pipeline
+from app.core.pipelines.service.validation import plan_problems, validate_pipeline
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
-from app.kit.errors import InvalidError
+from app.kit.errors import InvalidError, Problem
 from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
@@ -41,6 +41,12 @@ async def create_pipeline(
     body: PipelineGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.CREATE_PIPELINE)]
 ) -> Response:
     """Create a pipeline with its first revision. Nothing runs yet."""
+    plan: list[Problem] = []
+
+    async def make_plan() -> None:
+        plan[:] = await plan_problems(
+            uow, wiring.brokers, name=body.name, definition=body.definition, allowed=wiring.allowed_options, by=by
+        )
 
     async def act() -> SavedPipeline:
         return await pipelines.create_pipeline(
@@ -53,9 +59,10 @@ async def create_pipeline(
             why=body.why,
             now=wiring.clock.now(),
             note=body.note,
+            plan=plan,
         )
 
-    answer = await once.do(act, status=201)
+    answer = await once.do(act, status=201, prepare=make_plan)
     await uow.commit()
     return answer
 
@@ -72,6 +79,9 @@ async def validate_definition(
 
     It answers also without the brokers; a warning then names the parts that could not be checked.
     """
+    plan = await plan_problems(
+        uow, wiring.brokers, name=name, definition=body.definition, allowed=wiring.allowed_options, by=by
+    )
     problems = await validate_pipeline(
         uow,
         wiring.brokers,
@@ -79,6 +89,7 @@ async def validate_definition(
         definition=body.definition,
         allowed=wiring.allowed_options,
         by=by,
+        plan=plan,
     )
     return Validation(
         is_valid=all(problem.is_warning for problem in problems),
@@ -105,6 +116,12 @@ async def change_pipeline(
     if_match: IfMatch = None,
 ) -> Response:
     """Make a new revision. A live run moves to it one instance at a time, if that is safe."""
+    plan: list[Problem] = []
+
+    async def make_plan() -> None:
+        plan[:] = await plan_problems(
+            uow, wiring.brokers, name=name, definition=body.definition, allowed=wiring.allowed_options, by=by
+        )
 
     async def act() -> SavedPipeline:
         return await pipelines.change_pipeline(
@@ -118,9 +135,10 @@ async def change_pipeline(
             why=body.why,
             now=wiring.clock.now(),
             note=body.note,
+            plan=plan,
         )
 
-    answer = await once.do(act)
+    answer = await once.do(act, prepare=make_plan)
     await uow.commit()
     return answer
 

@@ -18,7 +18,7 @@ from app.core.transforms.check_process import TOO_MANY, Checker, how_it_ended, r
 from app.kit.errors import Problem
 from app.kit.printable import one_line
 
-START_LIMIT_S = 40.0
+START_LIMIT_S = 90.0
 TIME_LIMIT_S = 20.0
 """The bound of the plan itself, after Spark has started."""
 MEMORY_LIMIT_MB = 2_048

@@ -25,7 +25,7 @@ from app.core.pipelines.pipeline import (
     StepOperator,
 )
 from app.core.pipelines.service import pipelines
-from app.core.pipelines.service.validation import validate_pipeline
+from app.core.pipelines.service.validation import plan_problems, validate_pipeline
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -189,18 +189,28 @@ async def _problems(
         return decoded, values
     try:
         async with wiring.unit_of_work() as uow:
+            name = values.get("name", "").strip()
+            plan = await _plan(wiring, uow, by, name, decoded) if makes_plan else ()
             problems = await validate_pipeline(
                 uow,
                 wiring.brokers,
-                name=values.get("name", "").strip(),
+                name=name,
                 definition=decoded,
                 allowed=wiring.allowed_options,
                 by=by,
-                makes_plan=makes_plan,
+                plan=plan,
             )
     except FencelineError as error:
         return problems_of(error), values
     return problems, values
+
+
+async def _plan(
+    wiring: Wiring, uow: UnitOfWork, by: Principal, name: str, definition: PipelineDefinition
+) -> Sequence[Problem]:
+    return await plan_problems(
+        uow, wiring.brokers, name=name, definition=definition, allowed=wiring.allowed_options, by=by
+    )
 
 
 async def _save(
@@ -213,8 +223,9 @@ async def _save(
         decoded = definition_of(values)
         if isinstance(decoded, PipelineDefinition):
             async with wiring.unit_of_work() as uow:
+                name = editing.name or values.get("name", "").strip()
+                plan = await _plan(wiring, uow, by, name, decoded)
                 if editing.name is None:
-                    name = values.get("name", "").strip()
                     await pipelines.create_pipeline(
                         uow,
                         wiring.brokers,
@@ -225,10 +236,10 @@ async def _save(
                         why=why,
                         now=now,
                         note=note,
+                        plan=plan,
                     )
                     said = "created"
                 else:
-                    name = editing.name
                     saved = await pipelines.change_pipeline(
                         uow,
                         wiring.brokers,
@@ -240,6 +251,7 @@ async def _save(
                         why=why,
                         now=now,
                         note=note,
+                        plan=plan,
                     )
                     said = "changed-rolling" if saved.rolling else "changed" if saved.is_changed else "unchanged"
                 await uow.commit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -52,15 +53,18 @@ async def create_pipeline(
     why: str | None,
     now: datetime,
     note: str | None = None,
+    plan: Sequence[Problem] = (),
 ) -> SavedPipeline:
-    """Store a new pipeline with its revision 1.
+    """Store a new pipeline with its revision 1. plan: problems of a query's plan, from `plan_problems`.
 
     Raises InvalidError with every problem at its field, ConflictError if the name or the consumer group is taken.
     """
     require(by, Verb.CREATE_PIPELINE)
     if await uow.of(PipelineStore).find(name) is not None:
         raise ConflictError(f"there is a pipeline {name} already: change it, or take another name", field="name")
-    problems = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
+    problems = await validate_pipeline(
+        uow, brokers, name=name, definition=definition, allowed=allowed, by=by, plan=plan
+    )
     refuse_invalid(name, problems, verb="created")
     revision = new_revision(name, 1, definition, note=note, by=by, now=now)
     pipeline = await uow.of(PipelineStore).add(name=name, revision=revision, cluster=definition.cluster)
@@ -90,14 +94,18 @@ async def change_pipeline(
     why: str | None,
     now: datetime,
     note: str | None = None,
+    plan: Sequence[Problem] = (),
 ) -> SavedPipeline:
     """Make a new revision the current one; a live run moves to it by a rolling bounce if that is safe.
 
+    plan: as in `create_pipeline`.
     expected_revision: the revision that the caller started from; PreconditionError if another one is current by now.
     A definition that equals the current one makes no new revision.
     """
     require(by, Verb.CHANGE_PIPELINE)
-    problems = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
+    problems = await validate_pipeline(
+        uow, brokers, name=name, definition=definition, allowed=allowed, by=by, plan=plan
+    )
     refuse_invalid(name, problems, verb="changed")
     before = await uow.of(PipelineStore).get(name, for_update=True)
     await refuse_while_busy(uow, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.core.allow_lists.options import AllowedOptions
 from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers
 from app.core.clusters.cluster import Cluster, ClusterFacts
@@ -31,13 +33,13 @@ async def validate_pipeline(
     allowed: AllowedOptions,
     by: Principal,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    makes_plan: bool = True,
+    plan: Sequence[Problem] = (),
 ) -> list[Problem]:
     """Return all problems of a definition, each at its field; nothing is saved.
 
     It also answers without the brokers: a warning at `cluster` names the parts that were not checked.
 
-    makes_plan: whether Spark makes the plan of a query, which takes seconds; only if the query has no other error.
+    plan: problems of a query's plan, from `plan_problems`.
     """
     require(by, Verb.VIEW)
     clusters = {cluster.name: cluster for cluster in await uow.of(ClusterStore).list_all()}
@@ -57,9 +59,40 @@ async def validate_pipeline(
     problems += check(definition, name=name, facts=facts, others=await _others(uow, name, clusters), allowed=allowed)
     problems += await _check_python(uow, definition, allowed=allowed)
     problems += await _check_state(uow, name, definition)
-    if makes_plan and not any(_is_of_query(problem) for problem in problems):
-        problems += await _check_plan(uow, definition, allowed=allowed)
-    return problems
+    return [*problems, *plan]
+
+
+async def plan_problems(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    name: str,
+    definition: PipelineDefinition,
+    allowed: AllowedOptions,
+    by: Principal,
+) -> list[Problem]:
+    """Return the problems of a query's plan by Spark; empty for other pipelines, and for a query with other errors.
+
+    Spark takes up to two minutes, for which Postgres keeps no transaction. So the unit's transaction is rolled back
+    before: call this first of all.
+    """
+    query = definition.dataframe
+    if query is None:
+        return []
+    found = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
+    source = None if query.sha256 is None else await uow.of(PipelineStore).find_source(query.sha256)
+    await uow.rollback()
+    if any(_is_of_query(problem) for problem in found):
+        return []
+    if query.sha256 is not None and source is None:
+        return [_not_uploaded(query.sha256, query.file_name or "the file")]
+    return await check_plan(
+        definition,
+        source=None if source is None else source.source,
+        secret_paths=allowed.secret_paths,
+        accepts_no_isolation=allowed.unisolated_validation,
+        java_home=allowed.java_home,
+    )
 
 
 async def _check_offsets(
@@ -158,24 +191,6 @@ async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allo
         source=source.source,
         secret_paths=allowed.secret_paths,
         accepts_no_isolation=allowed.unisolated_validation,
-    )
-
-
-async def _check_plan(uow: UnitOfWork, definition: PipelineDefinition, *, allowed: AllowedOptions) -> list[Problem]:
-    query = definition.dataframe
-    if query is None:
-        return []
-    source = None
-    if query.sha256 is not None:
-        source = await uow.of(PipelineStore).find_source(query.sha256)
-        if source is None:
-            return [_not_uploaded(query.sha256, query.file_name or "the file")]
-    return await check_plan(
-        definition,
-        source=None if source is None else source.source,
-        secret_paths=allowed.secret_paths,
-        accepts_no_isolation=allowed.unisolated_validation,
-        java_home=allowed.java_home,
     )
 
 

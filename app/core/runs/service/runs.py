@@ -63,7 +63,7 @@ async def start_run(
     cluster = await uow.of(ClusterStore).get(checked.cluster)
     await brokers.describe_cluster(cluster.connection())
     problems = await validate_pipeline(
-        uow, brokers, name=pipeline, definition=checked.definition, allowed=allowed, by=by, makes_plan=False
+        uow, brokers, name=pipeline, definition=checked.definition, allowed=allowed, by=by
     )
     refuse_invalid(pipeline, problems, verb="started")
     compared = await refuse_lost_offsets(uow, brokers, checked)

@@ -100,9 +100,7 @@ async def set_new_checkpoint(
             f"the newest batch of {pipeline} is {plan.newest_batch} by now, not {expected_batch}: check a new plan"
         )
     definition = _with_checkpoint(record.definition, plan.checkpoint)
-    problems = await validate_pipeline(
-        uow, brokers, name=pipeline, definition=definition, allowed=allowed, by=by, makes_plan=False
-    )
+    problems = await validate_pipeline(uow, brokers, name=pipeline, definition=definition, allowed=allowed, by=by)
     refuse_invalid(pipeline, problems, verb="changed")
     if plan.revision != record.current_revision:
         note = f"new checkpoint: {why}"
