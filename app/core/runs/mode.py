@@ -40,7 +40,9 @@ DEFINED_BY: dict[Mode, tuple[ProcessingGuarantee, OffsetFencing]] = {
 
 
 def mode_of(definition: PipelineDefinition) -> Mode | None:
-    """Return the mode of a definition's instances; None if no migration supports it."""
+    """Return the mode of a definition's instances; None if no migration supports it, as for a query's driver."""
+    if definition.dataframe is not None:
+        return None
     wanted = definition.processing_guarantee, definition.offset_fencing
     return next((mode for mode, defined in DEFINED_BY.items() if defined == wanted), None)
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from app.products.migrations.api import foreign_schemas, migration_schemas  # first: they declare what routes show
 
 # isort: split
-from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
+from app.core.runs.mode import mode_of
 from app.kit.loops.supervisor import Loop
 from app.kit.web.pages.navigation import Place
 from app.products.migrations import tones
@@ -71,7 +71,7 @@ MIGRATIONS = Product(
             title="Migrate",
             order=40,
             key="m",
-            is_shown=lambda definition: definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE,
+            is_shown=lambda definition: mode_of(definition) is not None,
         ),
     ),
     tones=tones.TONES,

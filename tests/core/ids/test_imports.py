@@ -20,6 +20,7 @@ from app.kit.access import Principal, Role
 from app.kit.errors import BrokerUnreachableError, ConflictError, ForbiddenError, InvalidError
 from tests.support.control_plane import ANNA, ControlPlane
 from tests.support.observing import cluster, hear, set_clock, state_of, transaction_batch
+from tests.support.queries import QUERY
 
 STREAMS = ImportWish(formula="kafka-streams", values={"application_id": "app", "subtopology": "0"})
 
@@ -123,6 +124,12 @@ async def test_ids_and_partitions_of_others_are_not_taken(plane: ControlPlane) -
     await import_into(plane, ImportWish(csv="in,0,b"))
     with pytest.raises(InvalidError, match="in-0 is assigned `b` already"):
         await import_into(plane, ImportWish(csv="in,0,c"))
+
+
+async def test_query_of_spark_takes_no_ids_for_its_partitions(plane: ControlPlane) -> None:
+    await plane.pipeline(transform=QUERY, transaction_timeout_ms=60_000)
+    with pytest.raises(InvalidError, match="its ids belong to writers, not to partitions"):
+        await import_into(plane, ImportWish(csv="in,0,a"))
 
 
 async def test_a_pipeline_whose_task_would_use_an_imported_id_is_not_started(plane: ControlPlane) -> None:

@@ -138,6 +138,8 @@ async def _plan(
     wish: ImportWish,
     now: datetime,
 ) -> ImportPlan:
+    if record.definition.dataframe is not None:
+        raise InvalidError(f"pipeline {record.name} is a query of Spark: its ids belong to writers, not to partitions")
     cluster = await uow.of(ClusterStore).get(record.cluster)
     group = record.definition.group_id
     partitions = await _partitions(brokers, cluster, record.definition.source_topics)

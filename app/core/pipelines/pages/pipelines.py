@@ -82,7 +82,9 @@ def looking_at(wiring: Wiring, name: str) -> Look:
     return look
 
 
-_IMPORTED_IDS = PipelineLink(path="imported-ids", title="Imported ids", order=30)
+_IMPORTED_IDS = PipelineLink(
+    path="imported-ids", title="Imported ids", order=30, is_shown=lambda definition: definition.dataframe is None
+)
 
 
 def links_of(products: Sequence[Product], definition: PipelineDefinition) -> list[PipelineLink]:

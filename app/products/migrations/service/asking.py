@@ -90,9 +90,8 @@ async def migration_to(
             "that the migration changes nothing else"
         )
     if mode_of(record.definition) is None:
-        raise ConflictError(
-            f"pipeline {pipeline} is {record.definition.processing_guarantee}: there is nothing to migrate"
-        )
+        what = "a query of Spark" if record.definition.dataframe else record.definition.processing_guarantee
+        raise ConflictError(f"pipeline {pipeline} is {what}: there is nothing to migrate")
     _check_goal(record.definition, goal, field="goal")
     await refuse_while_disturbed(uow, pipeline)
     before = await uow.of(MigrationStore).list(pipeline=pipeline, after=None, limit=1)
