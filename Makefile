@@ -6,13 +6,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ZIG := 0.17.1
 # uv is used where it is; else a private copy is installed beside the environment, once.
 UV := $(or $(shell command -v uv 2>/dev/null),build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 # As pip does: behind a company's certificate authority the system's certificates are the right ones.
 export UV_SYSTEM_CERTS ?= 1
 
-.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock spark-wheel bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock spark-wheel native bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -93,6 +94,10 @@ standstill: $(STAMP) ## Recovery times after the loss of an instance, against th
 spark-wheel: $(STAMP) | $(UV) ## The package fenceline-spark with its jar, into dist/
 	$(BIN)/python -m app.edges.embedded.spark_sink workers/dataframes/fenceline_spark/jars
 	$(UV) build --quiet --wheel --out-dir dist workers/dataframes
+
+# The wheel of Zig is 100 MB, so that nobody else needs it.
+native: | $(UV) ## Build the native lane for all platforms, by Zig's C compiler (ARGS=--check: compare it with what is there)
+	$(UV) run --no-project --quiet --with ziglang==$(ZIG) python workers/native/build.py $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import-linter, and the texts (docs/glossary.md)
 	$(BIN)/ruff check .

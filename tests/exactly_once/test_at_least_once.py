@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from app.core.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from app.core.wire.heartbeat import EventKind
@@ -18,6 +18,7 @@ from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.loop.control import TaskEnd
 from workers.loop.producing.idempotent_producer import IdempotentProducer
+from workers.loop.records.polled import Records
 from workers.loop.slices import CallPatience
 
 real_commit = IdempotentProducer.commit
@@ -148,9 +149,9 @@ def test_outputs_that_a_frozen_broker_does_not_take_cost_time_and_no_record(
     """A record that was not delivered in time says nothing against the attempt."""
     pipeline = primed(make_pipeline)
     frozen: list[bool] = []
-    real_write = IdempotentProducer.write_messages
+    real_write = IdempotentProducer.write_records
 
-    def write(self: IdempotentProducer, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+    def write(self: IdempotentProducer, messages: Records, *, topic: str, keep_partition: bool) -> None:
         if not frozen:
             kafka.broker(1).pause()
             frozen.append(True)
@@ -160,7 +161,7 @@ def test_outputs_that_a_frozen_broker_does_not_take_cost_time_and_no_record(
         pipeline.feed(10)
         task.wait_for_records(20)
         try:
-            monkeypatch.setattr(IdempotentProducer, "write_messages", write)
+            monkeypatch.setattr(IdempotentProducer, "write_records", write)
             pipeline.feed(100)
             task.wait_for_event(EventKind.ABORTED)
         finally:

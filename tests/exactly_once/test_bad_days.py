@@ -80,7 +80,7 @@ def test_half_a_batch_is_never_committed_by_the_revoke_of_a_closing_consumer(
             raise ArithmeticError("in the middle of a batch")
 
         with monkeypatch.context() as patch:
-            patch.setattr(TransactionalProducer, "write_messages", break_off)
+            patch.setattr(TransactionalProducer, "write_records", break_off)
             pipeline.feed(10)
             assert isinstance(task.join_error(), ArithmeticError)
     last = task.control.last
@@ -109,7 +109,7 @@ def test_without_that_abort_the_callback_commits_records_that_were_never_written
             """In place of the abort."""
 
         with monkeypatch.context() as patch:
-            patch.setattr(TransactionalProducer, "write_messages", break_off)
+            patch.setattr(TransactionalProducer, "write_records", break_off)
             patch.setattr(Lane, "abort", leave_open)
             patch.setattr(Lane, "abandon", leave_open)
             pipeline.feed(10)

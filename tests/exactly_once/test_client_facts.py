@@ -19,6 +19,7 @@ from tests.support.waiting import wait_for
 from workers.loop.client_config import transactional_producer_config
 from workers.loop.errors import LoopError
 from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.records.polled import PolledMessages
 
 
 @pytest.fixture
@@ -100,7 +101,9 @@ def test_record_that_the_client_does_not_take_is_named_with_its_own_reason(kafka
     assert producer.partition_count(pipeline.sink, 20) == 1
     producer.begin()
     with pytest.raises(LoopError, match="_UNKNOWN_PARTITION"):
-        producer.write_messages([a_message(b"for partition 3")], topic=pipeline.sink, keep_partition=True)
+        producer.write_records(
+            PolledMessages([a_message(b"for partition 3")]), topic=pipeline.sink, keep_partition=True
+        )
     producer.discard()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError
 
 from app.core.clusters.partition import Partition
 from app.products.offset_log.verdict import ContradictionKind
@@ -16,8 +16,9 @@ from tests.exactly_once.test_going_back import run_with_aborts
 from tests.support.offset_log import Recorders
 from tests.support.tasks import running
 from workers.loop.group.membership import Membership
+from workers.loop.records.polled import PolledMessages, Records
 
-Consumed = tuple[list[Message], list[KafkaError]]
+Consumed = tuple[Records, list[KafkaError]]
 
 
 def kinds(recorders: Recorders) -> set[ContradictionKind]:
@@ -32,7 +33,7 @@ def dropping_the_first_batch(consume: Callable[..., Consumed]) -> Callable[..., 
         messages, errors = consume(self, *arguments)
         if messages and seen.get(id(self)) != self.ownership.changes:
             seen[id(self)] = self.ownership.changes
-            return [], errors
+            return PolledMessages(), errors
         return messages, errors
 
     return wrapped

@@ -120,7 +120,7 @@ def seams(reach: Reach) -> list[Seam]:
         around(TransactionalProducer, "init", after=worker.initialised),
         around(Membership, "consume", before=worker.fetches),
         around(TransactionalProducer, "begin", after=worker.begun),
-        around(TransactionalProducer, "write_messages", before=worker.writes),
+        around(TransactionalProducer, "write_records", before=worker.writes),
         around(TransactionalProducer, "write_outputs", before=worker.writes),
         around(TransactionalProducer, "flush", after=worker.flushed),
         around(TransactionalProducer, "send_offsets", after=lambda: reach(Point.AFTER_OFFSETS)),

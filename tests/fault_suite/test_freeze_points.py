@@ -24,6 +24,7 @@ from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import QueueingProducer
 from workers.loop.producing.statistics import Statistics
 from workers.loop.producing.transactional_producer import TransactionalProducer
+from workers.loop.records.polled import PolledMessages
 from workers.loop.slices import CallPatience
 from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.sinks.file_sink import Dated, FileSinkWriter, WriterIdentity
@@ -98,8 +99,8 @@ def test_points_of_a_transaction_lie_between_the_calls_that_their_names_say(
 
     monkeypatch.setattr("workers.loop.records.writing.write_messages", write_messages)
     checkpoint = Checkpoint(producer, Ownership())
-    producer.write_messages(messages(1), topic="sink", keep_partition=True)
-    producer.write_messages(messages(1), topic="sink", keep_partition=True)
+    producer.write_records(PolledMessages(messages(1)), topic="sink", keep_partition=True)
+    producer.write_records(PolledMessages(messages(1)), topic="sink", keep_partition=True)
     consumer: Any = FakeClient(steps)
     checkpoint.commit(consumer, patience=PATIENCE)
     assert steps == [

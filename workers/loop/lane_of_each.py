@@ -5,9 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
-
-from confluent_kafka import Message
 
 from app.core.clusters.partition import Partition
 from workers.loop.errors import (
@@ -23,9 +20,9 @@ from workers.loop.group.member_metadata import MemberMetadata
 from workers.loop.group.membership import Membership
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Marks
-from workers.loop.partitions import Place, place_of
 from workers.loop.pending_commit import PendingCommit
 from workers.loop.producing.producers import TaskProducer
+from workers.loop.records.polled import Records
 from workers.loop.slices import SLICE_S, CallPatience, CommitBounds, in_slices
 from workers.loop.telling.progress import PartitionProducer, ProgressReporter
 from workers.loop.together import Together
@@ -117,13 +114,10 @@ class LaneOfEach:
         for lane in self.each:
             lane.recovery.recover(error)
 
-    def divide(self, messages: list[Message], moved: Mapping[Partition, int]) -> list[Batch]:
-        found: dict[Place, list[Message]] = {}
-        for place, run in groupby(messages, place_of):
-            found.setdefault(place, []).extend(run)
+    def divide(self, records: Records, moved: Mapping[Partition, int]) -> list[Batch]:
         return [
-            Batch(self._lanes[name], records, {name: moved[name]} if name in moved else {})
-            for name, records in ((Partition(*place), records) for place, records in found.items())
+            Batch(self._lanes[name], own, {name: moved[name]} if name in moved else {})
+            for name, own in records.by_partition().items()
             if name in self._lanes
         ]
 
@@ -134,13 +128,13 @@ class LaneOfEach:
             if name in moved and not lane.settling.is_needed
         ]
 
-    def leave_out(self, messages: list[Message]) -> list[Message]:
-        held = {lane.partition: lane for lane in self.each if lane.settling.is_needed}
-        places = {place_of(message) for message in messages}
+    def leave_out(self, records: Records) -> Records:
+        held = {lane.partition: lane for lane in self.each if lane.partition is not None and lane.settling.is_needed}
+        polled = records.first_offsets()
         for partition, lane in held.items():
-            if partition in places:
+            if partition in polled:
                 lane.settling.require_rewind()
-        return [message for message in messages if place_of(message) not in held]
+        return records.without(held)
 
     def lane_of(self, partition: Partition) -> Lane | None:
         return self._lanes.get(partition)

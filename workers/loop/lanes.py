@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from confluent_kafka import Message
-
 from app.core.clusters.partition import Partition
 from workers.loop.errors import FencedError, LoopError
 from workers.loop.lane import Lane
+from workers.loop.records.polled import PolledMessages, Records
 from workers.loop.telling.progress import ProgressReporter
 
 
@@ -22,7 +21,7 @@ class Batch(NamedTuple):
     """Records of one poll that go through one lane, and the new positions after them."""
 
     lane: Lane
-    messages: list[Message]
+    records: Records
     moved: Mapping[Partition, int]
 
 
@@ -69,7 +68,7 @@ class Lanes(Protocol):
         """Run an action that concerns all lanes; an error of Kafka starts a recovery in all of them."""
         ...
 
-    def divide(self, messages: list[Message], moved: Mapping[Partition, int]) -> list[Batch]:
+    def divide(self, records: Records, moved: Mapping[Partition, int]) -> list[Batch]:
         """The records of one poll, by lane, in their order."""
         ...
 
@@ -77,7 +76,7 @@ class Lanes(Protocol):
         """Positions, by lane, of lanes that need no recovery."""
         ...
 
-    def leave_out(self, messages: list[Message]) -> list[Message]:
+    def leave_out(self, records: Records) -> Records:
         """Drop the records of lanes that must recover; they are read again."""
         ...
 
@@ -158,17 +157,17 @@ class OneLane:
     def guarded(self, action: Callable[[], None]) -> None:
         self._lane.recovery.guarded(action)
 
-    def divide(self, messages: list[Message], moved: Mapping[Partition, int]) -> list[Batch]:
-        return [Batch(self._lane, messages, moved)]
+    def divide(self, records: Records, moved: Mapping[Partition, int]) -> list[Batch]:
+        return [Batch(self._lane, records, moved)]
 
     def divide_positions(self, moved: Mapping[Partition, int]) -> list[tuple[Lane, Mapping[Partition, int]]]:
         return [(self._lane, moved)] if moved and not self._lane.settling.is_needed else []
 
-    def leave_out(self, messages: list[Message]) -> list[Message]:
-        if messages:
+    def leave_out(self, records: Records) -> Records:
+        if records:
             # Their partitions were to be paused. They are not processed now, so they must be read again.
             self._lane.settling.require_rewind()
-        return []
+        return PolledMessages()
 
     def lane_of(self, partition: Partition) -> Lane | None:  # noqa: ARG002 - the same for each
         return self._lane

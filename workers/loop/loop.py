@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError
 
 from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import DesiredTaskState, EventKind, TaskState
@@ -23,6 +23,7 @@ from workers.loop.pace import Pace
 from workers.loop.partitions import partition_of
 from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.records.batching import BatchSize
+from workers.loop.records.polled import Records
 from workers.loop.records.processing import Processing
 from workers.loop.records.trials import UNLIMITED
 from workers.loop.recovery import VISIBLE_WAIT_S
@@ -155,7 +156,7 @@ class TaskLoop:
 
     def _turn(self) -> None:
         self._heed_desired()
-        messages, errors = self._poll()
+        records, errors = self._poll()
         self._note_changes()
         trouble = self._membership.take_trouble()
         if trouble is not None:
@@ -172,11 +173,11 @@ class TaskLoop:
             self._commit_due()
         was_blocked = self._lanes.is_blocked
         if self._is_settling():
-            messages = self._lanes.leave_out(messages)
+            records = self._lanes.leave_out(records)
             self._settle()
-        if messages:
-            self._process(messages)
-        if not was_blocked and (self._lanes.are_many or not messages) and self._idle_look.is_due():
+        if records:
+            self._process(records)
+        if not was_blocked and (self._lanes.are_many or not records) and self._idle_look.is_due():
             self._look_idly()
         self._commit_due()
         self._look_after_commits()
@@ -211,7 +212,7 @@ class TaskLoop:
             self._member_at = now
         return now - self._member_at < _REJOINS_WITHIN_S
 
-    def _poll(self) -> tuple[list[Message], list[KafkaError]]:
+    def _poll(self) -> tuple[Records, list[KafkaError]]:
         if self._lanes.is_blocked:
             wait_s = min(_LONGEST_POLL_S, max(_SETTLING_POLL_S, self._settling_wait_s()))
             polled = self._membership.consume(1, wait_s)
@@ -278,30 +279,30 @@ class TaskLoop:
         self._progress.forget(gone)
         self._processing.look_up_again()
 
-    def _process(self, messages: list[Message]) -> None:
-        batches = self._vetting.vetted(self._lanes.divide(messages, self._moved()))
+    def _process(self, records: Records) -> None:
+        batches = self._vetting.vetted(self._lanes.divide(records, self._moved()))
         bytes_before = sum(batch.lane.tally.open.bytes_in for batch in batches)
         began_at = self._clock()
         for batch in batches:
             batch.lane.recovery.guarded(partial(self._run, batch))
         if not any(batch.lane.settling.is_needed for batch in batches):
             self._batch_size.processed(
-                records=sum(len(batch.messages) for batch in batches),
+                records=sum(len(batch.records) for batch in batches),
                 size_bytes=sum(batch.lane.tally.open.bytes_in for batch in batches) - bytes_before,
                 seconds=self._clock() - began_at,
             )
 
     def _run(self, batch: Batch) -> None:
-        lane, messages, moved = batch
-        condemned = lane.suspicion.condemned(partition_of(messages[0])) if len(messages) == 1 else None
+        lane, records, moved = batch
+        condemned = lane.suspicion.condemned(partition_of(records[0])) if len(records) == 1 else None
         if condemned is not None:
             # Alone: if its dead letter is refused too, no other record can be the cause.
             self._lanes.commit([lane])
             if lane.settling.is_needed:
                 lane.settling.require_rewind()
                 return
-        self._add(lane, moved, records=len(messages), span=(messages[0].offset() or 0, messages[-1].offset() or 0))
-        self._processing.run(messages, lane.live_producer, lane.tally.open, lane.bad_records, condemned=condemned)
+        self._add(lane, moved, records=len(records), span=records.span)
+        self._processing.run(records, lane.live_producer, lane.tally.open, lane.bad_records, condemned=condemned)
         self._progress.has_survived |= condemned is None
 
     def _look_idly(self) -> None:

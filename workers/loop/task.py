@@ -30,6 +30,7 @@ from workers.loop.records.processing import Processing
 from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.loop.telling.progress import ProgressReporter
 from workers.loop.telling.tally import WorkTally
+from workers.native.taking import native_source
 from workers.transforms import Transform
 
 _DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
@@ -63,6 +64,7 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
         attempt.source_topics.close()
         # Before the consumer is closed, which releases all partitions.
         owned = attempt.membership.ownership.owned
+        attempt.membership.source.close()
         has_left = attempt.commits.close()
         if has_left and not attempt.loop.may_have_left_open:
             attempt.membership.remembered.settle(owned)
@@ -130,6 +132,7 @@ class Attempt:
             lose=lambda partitions: self.lanes.lost(partitions),
             announce=control.event,
             recorder=recorder,
+            source=native_source(self.commits.consumer) if is_exactly_once else None,
         )
         topic_client = TopicClient(admin_config(specification))
         self.lanes: Lanes = lanes_of(

@@ -13,7 +13,7 @@ from workers.loop.errors import LoopError, error_of
 from workers.loop.group.membership import CommittedPosition, Membership
 from workers.loop.lane import Lane
 from workers.loop.lanes import Batch, Lanes, Marks
-from workers.loop.partitions import Place, partition_of, place_of
+from workers.loop.partitions import partition_of
 from workers.loop.records.trials import MOST_PASSED
 from workers.loop.telling.progress import ProgressReporter
 
@@ -93,10 +93,10 @@ class Vetting:
         self, batches: Sequence[Batch], learned: Mapping[Lane, Mapping[Partition, CommittedPosition]]
     ) -> None:
         marks: list[Marks] = []
-        for lane, messages, moved in batches:
+        for lane, records, moved in batches:
             due = lane.suspicion.marks(moved)
             starts = {
-                **_first_records(messages),
+                **records.first_offsets(),
                 # Not the first record's offset: the epoch of the markers that may lie between is not known.
                 **{name: at.offset for name, at in learned.get(lane, {}).items() if at.offset is not None},
             }
@@ -111,7 +111,7 @@ class Vetting:
 
         Its mark is committed only when there is another record: without one nothing was tried.
         """
-        suspect, ownership = batch.messages[0], self._membership.ownership
+        suspect, ownership = batch.records[0], self._membership.ownership
         name = f"{suspect.topic()}-{suspect.partition()}@{suspect.offset()}"
         passed, changes = batch.lane.suspicion.passed(partition_of(suspect)), ownership.changes
         others, _ = self._membership.consume(passed % MOST_PASSED + 1, _ANOTHER_WITHIN_S)
@@ -139,7 +139,7 @@ class Vetting:
         self, first: Sequence[Batch], batches: Sequence[Batch]
     ) -> dict[Lane, dict[Partition, CommittedPosition]]:
         """The committed offsets and notes, for lanes that have not read them since their assignment."""
-        starts = {name for batch in batches for name in _first_records(batch.messages)}
+        starts = {name for batch in batches for name in batch.records.first_offsets()}
         unvetted = {
             name: batch.lane for batch in first for name in batch.lane.suspicion.unvetted(self._partitions(batch.lane))
         }
@@ -157,7 +157,7 @@ class Vetting:
     def _goes_back(self, batch: Batch) -> bool:
         """True if its lane reads it again: its log may have been cut, or it exceeds a checkpoint's limit now."""
         lane = batch.lane
-        is_too_large = lane.suspicion.is_active and len(batch.messages) > lane.suspicion.limit
+        is_too_large = lane.suspicion.is_active and len(batch.records) > lane.suspicion.limit
         if not self._membership.epochs.must_ask(batch.moved) and not is_too_large:
             return False
         self._lanes.commit([lane])
@@ -169,13 +169,5 @@ class Vetting:
 
 
 def _needs_another(batch: Batch) -> bool:
-    message = batch.messages[0] if len(batch.messages) == 1 else None
+    message = batch.records[0] if len(batch.records) == 1 else None
     return message is not None and batch.lane.suspicion.needs_another(partition_of(message))
-
-
-def _first_records(messages: Sequence[Message]) -> dict[Partition, int]:
-    """The offset of the first record of each partition."""
-    starts: dict[Place, int] = {}
-    for message in messages:
-        starts.setdefault(place_of(message), message.offset() or 0)
-    return {Partition(*place): offset for place, offset in starts.items()}

@@ -33,12 +33,16 @@ def as_they_are(messages: Sequence[Message]) -> tuple[list[int], list[Headers], 
     return timestamps, headers, unfit
 
 
-def transformed(transform: Transform, messages: list[Message]) -> tuple[Processed, dict[int, Exception]]:
+def transformed(
+    transform: Transform, messages: list[Message], *, unreadable: Mapping[int, Exception] | None = None
+) -> tuple[Processed, dict[int, Exception]]:
     """Transform the messages that the client can read; return the errors of the others too, by index.
 
     `inputs` is always given, and counts in `messages`.
+
+    unreadable: the errors of those whose headers cannot be read; None: find them.
     """
-    failed: dict[int, Exception] = {**read_headers(messages)[1]}
+    failed: dict[int, Exception] = {**(read_headers(messages)[1] if unreadable is None else unreadable)}
     places = [index for index in range(len(messages)) if index not in failed]
     processed = transform.process([messages[index] for index in places] if failed else messages)
     failed.update({places[index]: error for index, error in processed.failures})

@@ -23,6 +23,13 @@ Headers = list[tuple[str, bytes | None]] | None
 class HeaderNameError(Exception):
     """A record with a header whose name is not UTF-8."""
 
+    @classmethod
+    def of(cls, nameless: Sequence[int]) -> HeaderNameError:
+        """nameless: the numbers of its headers with such a name."""
+        return cls(
+            f"the client cannot carry header {', '.join(map(str, nameless))}, counted from 0: its name is not UTF-8"
+        )
+
 
 def read_headers(messages: Sequence[Message]) -> tuple[list[Headers], dict[int, HeaderNameError]]:
     """The headers of each, and those messages with such a name, by index.
@@ -38,14 +45,15 @@ def read_headers(messages: Sequence[Message]) -> tuple[list[Headers], dict[int, 
         pairs, nameless = _readable(messages[index].headers())
         messages[index].set_headers([*pairs])
         headers.append(pairs)
-        found[index] = HeaderNameError(
-            f"the client cannot carry header {', '.join(map(str, nameless))}, counted from 0: its name is not UTF-8"
-        )
+        found[index] = HeaderNameError.of(nameless)
     return headers, found
 
 
 def readable(message: Message) -> Headers:
     """The headers of one message, as `read_headers`."""
+    # Other records (workers/native) have headers that can be read as they are.
+    if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - they have its methods alone
+        return message.headers()
     return read_headers([message])[0][0]
 
 

@@ -24,6 +24,8 @@ _WHOLE = "workers"
 """The folder that is packed completely; its imports of `_FOLLOWED` are packed too."""
 _APART = "workers/dataframes"
 """A distribution of its own inside that folder: the library of DataFrames, whose modules do not belong to `workers`."""
+_NATIVE = "workers/native/built"
+"""The native lane of all platforms: an executor need not have the server's."""
 _LIBRARY = "fenceline_spark"
 _FOLLOWED = "app"
 PACKAGE_FILE = "workers/package.json"
@@ -61,6 +63,7 @@ def build(*, version: str, into: Path, root: Path | None = None) -> WorkerPackag
     """Write the package under `into` unless it is there already; safe when two processes build at once."""
     root = root or source_root()
     sources = [(name, (root / name).read_bytes()) for name in source_names(root)]
+    sources += [(f"{_NATIVE}/{path.name}", path.read_bytes()) for path in sorted((root / _NATIVE).glob("*.so"))]
     sources += [(f"{_LIBRARY}/{path.name}", path.read_bytes()) for path in _library(root)]
     digest = _digest(version, sources)
     folder = into / digest[:16]

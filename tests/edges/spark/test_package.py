@@ -31,6 +31,7 @@ assert "pyspark" not in sys.modules
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.wire.heartbeat import DesiredTaskState
 from workers import versions
+from workers.native import library
 from workers.loop.control import TaskSpecification
 from workers.loop.task import run_task
 from workers.transforms.build import build
@@ -81,7 +82,7 @@ while len(values) < 20:
     values.append(int(message.value()))
 reader.close()
 assert values == list(range(20)), values
-print(result.end, versions.of_this_process().fenceline)
+print(result.end, versions.of_this_process().fenceline, *([] if library.why_not() else ["native"]))
 """
 
 
@@ -94,7 +95,13 @@ def test_it_holds_workers_whole_and_of_app_only_what_they_import(tmp_path: Path)
     assert apart
     library = {name.removeprefix("workers/dataframes/") for name in apart} - {"fenceline_spark/__main__.py"}
     assert {name for name in names if name.startswith("fenceline_spark/")} == library
-    assert {name for name in names if name.startswith("workers/")} == {*whole - apart, "workers/package.json"}
+    native = {path.relative_to(root).as_posix() for path in (root / "workers/native/built").iterdir()}
+    assert "workers/native/built/linux-x86_64.so" in native
+    assert {name for name in names if name.startswith("workers/")} == {
+        *whole - apart,
+        *native,
+        "workers/package.json",
+    }
     assert {"app/__init__.py", "app/core/wire/heartbeat.py", "app/core/pipelines/pipeline.py"} <= names
     assert not names & {"app/edges/db/database.py", "app/edges/spark/package.py", "app/products/conformance/report.py"}
 
@@ -173,8 +180,9 @@ def test_a_package_that_is_there_is_not_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("switch", "lane"), [({}, []), ({"FENCELINE_NATIVE": "on"}, ["native"])])
 def test_the_loop_runs_from_the_package_with_the_workers_lock_alone(
-    kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path
+    kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path, switch: dict[str, str], lane: list[str]
 ) -> None:
     uv = shutil.which("uv") or str(package.source_root() / "build/uv/bin/uv")
     python = tmp_path / "venv/bin/python"
@@ -190,7 +198,7 @@ def test_the_loop_runs_from_the_package_with_the_workers_lock_alone(
             *(str(python), "-c", LOOP_IN_AN_EMPTY_ENVIRONMENT),
             *(kafka.bootstrap_servers, make_topic(), make_topic(), unique_name("package")),
         ],
-        env={"PYTHONPATH": str(archive)},
+        env={"PYTHONPATH": str(archive), **switch},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -198,4 +206,4 @@ def test_the_loop_runs_from_the_package_with_the_workers_lock_alone(
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.split() == ["drained", "7.8.9"]
+    assert ended.stdout.split() == ["drained", "7.8.9", *lane]

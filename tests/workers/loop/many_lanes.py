@@ -25,6 +25,7 @@ from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.records.batching import BatchSize
 from workers.loop.records.failures import BadRecords
+from workers.loop.records.polled import PolledMessages, Records
 from workers.loop.records.processing import Processing
 from workers.loop.records.suspicion import Suspicion
 from workers.loop.recovery import Recovery
@@ -78,10 +79,10 @@ class Group(Membership):
             self.confirmed.refuse_older({name: committed.offset for name, committed in found.items()})
         return found
 
-    def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
+    def consume(self, count: int, timeout_s: float) -> tuple[Records, list[KafkaError]]:
         self.polled()
         came, self.coming = self.coming[:count], []
-        return came, []
+        return PolledMessages(came), []
 
     def seek(self, partition: Partition, offset: int) -> bool:
         self.calls.append(("seek", partition, offset))
@@ -199,7 +200,7 @@ class Many:
 
     def batch(self, number: int) -> Batch:
         message = Message(topic="t", partition=number, offset=0, value=b"x")
-        return Batch(self.lane(number), [message], {Partition("t", number): 1})
+        return Batch(self.lane(number), PolledMessages([message]), {Partition("t", number): 1})
 
     def open(self, *numbers: int) -> list[Lane]:
         """A checkpoint of ten records in each of these."""

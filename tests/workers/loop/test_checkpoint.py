@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import TopicPartition
 
 from app.core.clusters.partition import Partition
 from app.kit.errors import IllegalTransitionError
@@ -23,6 +23,7 @@ from workers.loop.errors import (
 from workers.loop.group.ownership import Ownership
 from workers.loop.producing.producers import SendsFor
 from workers.loop.producing.statistics import Slowness
+from workers.loop.records.polled import Records
 from workers.loop.slices import CallPatience
 from workers.transforms import Output
 
@@ -49,8 +50,8 @@ class ScriptedProducer:
     def begin(self) -> None:
         self._called("begin")
 
-    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
-        self._called("write_messages")
+    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None:
+        self._called("write_records")
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
         self._called("write_outputs")

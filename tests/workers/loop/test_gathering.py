@@ -9,6 +9,7 @@ from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import DesiredTaskState
 from tests.workers.loop.many_lanes import Looks, Many
 from tests.workers.loop.test_checkpoint import ScriptedProducer
+from workers.loop.records.polled import PolledMessages, Records
 
 Poll = tuple[int, float]
 
@@ -22,15 +23,15 @@ def polls(monkeypatch: pytest.MonkeyPatch, *, with_record: set[int], count: int)
     many.assign()
     asked: list[Poll] = []
 
-    def consume(records: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
+    def consume(records: int, timeout_s: float) -> tuple[Records, list[KafkaError]]:
         asked.append((records, round(timeout_s, 3)))
         many.clock[0] += timeout_s
         if len(asked) == count:
             many.control.wanted = DesiredTaskState.DRAIN
         if len(asked) - 1 not in with_record:
-            return [], []
+            return PolledMessages(), []
         many.group.at = {Partition("t", 0): len(asked)}
-        return [Message(topic="t", partition=0, offset=len(asked) - 1, value=b"x")], []
+        return PolledMessages([Message(topic="t", partition=0, offset=len(asked) - 1, value=b"x")]), []
 
     def no_look(_membership: object) -> None:
         """There is no client to ask."""

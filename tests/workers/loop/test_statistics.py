@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from tests.support.messages import a_message
 from workers.loop.producing.producers import QueueingProducer
 from workers.loop.producing.statistics import Statistics, slowness_in
+from workers.loop.records.polled import PolledMessages
 from workers.loop.records.writing import UnfitError
 
 
@@ -87,6 +88,6 @@ def test_records_that_are_written_again_without_an_unfit_one_are_counted_once() 
     producer = QueueingProducer(cast(Producer, _Taking()), Statistics("id"), {})
     fit, unfit = [a_message(b"x")] * 3, a_message(b"x", timestamp=(1, 0))
     with pytest.raises(UnfitError):
-        producer.write_messages([*fit, unfit], topic="sink", keep_partition=False)
-    producer.write_messages(fit, topic="sink", keep_partition=False)
+        producer.write_records(PolledMessages([*fit, unfit]), topic="sink", keep_partition=False)
+    producer.write_records(PolledMessages(fit), topic="sink", keep_partition=False)
     assert producer.slowness().cause == "0 of 3 outputs were delivered in time"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 
 from app.core.clusters.partition import Partition
 from app.core.wire.heartbeat import EventKind
@@ -21,7 +21,8 @@ from workers.loop.group.leader_epochs import LeaderEpochs
 from workers.loop.group.ownership import Ownership
 from workers.loop.group.remembered import Remembered
 from workers.loop.group.reports import UNREADABLE, has_given_up, has_stopped, is_truncated
-from workers.loop.partitions import entries_of, partition_of, partitions_of
+from workers.loop.partitions import entries_of, partitions_of
+from workers.loop.records.polled import MessageSource, Records, RecordSource
 from workers.loop.telling.offset_recorder import OffsetRecorder
 
 
@@ -93,11 +94,13 @@ class Membership:
         recorder: OffsetRecorder,
         begin: Callable[[Sequence[Partition]], None] = _nothing_to_do,
         lose: Callable[[Sequence[Partition]], None] = _nothing_to_do,
+        source: RecordSource | None = None,
     ) -> None:
         """
         Args:
             confirmed: None: committed offsets may go back, nothing is compared.
             `remembered`: the recorded offsets; None: only offsets that this member sees count.
+            source: where the consumer's records come from; None: from the consumer itself.
             begin, end_checkpoint, lose: called inside the callbacks with the assigned, revoked or lost partitions.
         """
         self.consumer = consumer
@@ -109,6 +112,7 @@ class Membership:
         self._lose = lose
         self._announce = announce
         self.recorder = recorder
+        self.source: RecordSource = source or MessageSource(consumer)
         self._has_read = False
         self._holds: set[Hold] = set()
         self._held_back: set[Partition] = set()
@@ -123,7 +127,7 @@ class Membership:
                 list(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
             )
 
-    def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
+    def consume(self, count: int, timeout_s: float) -> tuple[Records, list[KafkaError]]:
         """Return up to `count` records, and errors that the client reports in place of records. Callbacks run in here.
 
         A partition for which the client has no position is not reported: it is `stopped` from here on.
@@ -140,32 +144,25 @@ class Membership:
             # Before the poll, whether the records of the last one were used or not: the next records follow on this.
             self.positions()
         with kafka_call("read from the source topics"):
-            messages = self.consumer.consume(count, timeout_s)
-        self._has_read = bool(messages)
-        if not any(map(Message.error, messages)):
-            return messages, []
+            records, reported = self.source.poll(count, timeout_s)
+        self._has_read = bool(records or reported)
         errors: list[KafkaError] = []
-        for message in messages:
-            error = message.error()
-            if error is None:
-                continue
+        for error, partition, offset in reported:
             if error.code() in UNREADABLE:
-                doing = f"read {message.topic()}-{message.partition()}, where a batch is corrupt"
+                doing = f"read {_name_of(partition)}, where a batch is corrupt"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             # The error of a message never reports that it is fatal: only its code does.
             is_over = error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's public name begins so
-            if is_over or has_given_up(message, error):
+            if is_over or has_given_up(error, partition):
                 doing = "read from the source topics"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
-            if has_stopped(error):
-                at = message.offset()
-                partition = partition_of(message)
-                self._stopped[partition] = at if at is not None and at >= 0 else None
+            if has_stopped(error) and partition is not None:
+                self._stopped[partition] = offset if offset is not None and offset >= 0 else None
                 if is_truncated(error):
                     self._truncated[partition] = error.str()
             else:
                 errors.append(error)
-        return [message for message in messages if message.error() is None], errors
+        return records, errors
 
     @property
     def stopped(self) -> frozenset[Partition]:
@@ -345,6 +342,7 @@ class Membership:
             self._end_checkpoint(partitions_of(partitions))
         self.ownership.given_up(partitions_of(partitions))
         with self._keeping_trouble():
+            self.source.given_up(partitions_of(partitions))
             self.recorder.given_up(partitions_of(partitions), PartitionLeaving.REVOKED)
             self._tell(EventKind.REVOKED, "revoked", partitions)
 
@@ -353,10 +351,12 @@ class Membership:
         with self._keeping_trouble():
             self._lose(partitions_of(partitions))
         with self._keeping_trouble():
+            self.source.given_up(partitions_of(partitions))
             self.recorder.given_up(partitions_of(partitions), PartitionLeaving.LOST)
             self._tell(EventKind.LOST, "lost: the group continued without this member", partitions)
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.source.assigned(partitions_of(partitions))
         consumer.incremental_assign(partitions)
         # The client keeps a pause across revoke and assign: a partition revoked while paused would stay paused.
         names = partitions_of(partitions)
@@ -380,6 +380,10 @@ class Membership:
         if partitions:
             names = tuple(f"{topic}-{number}" for topic, number in sorted(partitions_of(partitions)))
             self._announce(kind, f"{', '.join(names)} {what}", partitions=names, generation=self.generation())
+
+
+def _name_of(partition: Partition | None) -> str:
+    return "a source topic" if partition is None else f"{partition.topic}-{partition.partition}"
 
 
 def generation_of(group_metadata: object) -> int | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError
+
+from app.core.clusters.partition import Partition
 
 UNREADABLE = (
     KafkaError._BAD_MSG,  # noqa: SLF001 - librdkafka's public names begin so
@@ -19,7 +21,7 @@ _NO_OFFSETS = "Failed to fetch committed offsets for"
 """librdkafka's message when it has stopped asking for committed offsets of partitions; the code may be any."""
 
 
-def has_given_up(message: Message, error: KafkaError) -> bool:
+def has_given_up(error: KafkaError, partition: Partition | None) -> bool:
     """True if the client will never ask again for committed offsets that it could not get.
 
     It stops asking if an answer fails as a whole and the assignment has changed since the request (2.16.0,
@@ -28,7 +30,7 @@ def has_given_up(message: Message, error: KafkaError) -> bool:
     a callback that is still queued. Pending offsets are requested again.
     """
     return (
-        message.topic() is None
+        partition is None
         and (error.str() or "").startswith(_NO_OFFSETS)
         and error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import TopicPartition
 
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError
 from workers.loop.producing.producers import SendsFor, TaskProducer
 from workers.loop.producing.statistics import Slowness
+from workers.loop.records.polled import Records
 from workers.loop.slices import CallPatience
 from workers.sinks.file_sink import FileSinkWriter, SinkError
 from workers.transforms import Output
@@ -66,9 +67,9 @@ class FileProducer:
     def begin(self) -> None:
         self._sink.open()
 
-    def write_messages(
+    def write_records(
         self,
-        messages: Sequence[Message],  # noqa: ARG002 - the signature of TaskProducer
+        records: Records,  # noqa: ARG002 - the signature of TaskProducer
         *,
         topic: str,  # noqa: ARG002
         keep_partition: bool,  # noqa: ARG002

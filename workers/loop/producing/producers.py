@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from workers.loop.client_config import Config
 from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError, RetriableError, kafka_call
 from workers.loop.producing.statistics import Slowness, Statistics
 from workers.loop.records import writing
+from workers.loop.records.polled import Records
 from workers.loop.records.writing import UnfitError
 from workers.loop.slices import CallPatience, in_slices
 from workers.transforms import Output
@@ -43,7 +44,7 @@ class TaskProducer(Protocol):
 
     def init(self, timeout_s: float) -> None: ...
     def begin(self) -> None: ...
-    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None: ...
+    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None: ...
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None: ...
     def flush(self, *, patience: CallPatience) -> None: ...
     def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: CallPatience) -> None: ...
@@ -88,15 +89,13 @@ class QueueingProducer:
             raise FatalError("this producer has been discarded")
         return self._producer
 
-    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
-        self._written += len(messages)
+    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None:
+        self._written += len(records)
         try:
-            writing.write_messages(
-                self.live, messages, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s
-            )
+            records.write(self.live, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s)
         except UnfitError:
             # None of them was enqueued; those that can be carried come again.
-            self._written -= len(messages)
+            self._written -= len(records)
             raise
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:

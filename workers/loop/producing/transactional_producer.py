@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from workers.loop.client_config import Config
 from workers.loop.control import ProducerIdentity
@@ -23,6 +23,7 @@ from workers.loop.errors import (
 from workers.loop.producing.overdue import ends_within
 from workers.loop.producing.producers import QueueingProducer, SendsFor
 from workers.loop.producing.statistics import Statistics
+from workers.loop.records.polled import Records
 from workers.loop.slices import CallPatience, in_slices
 from workers.transforms import Output
 
@@ -49,9 +50,9 @@ class TransactionalProducer(QueueingProducer):
         with kafka_call("begin a transaction"):
             self.live.begin_transaction()
 
-    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
-        write = super().write_messages
-        self._write(lambda: write(messages, topic=topic, keep_partition=keep_partition))
+    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None:
+        write = super().write_records
+        self._write(lambda: write(records, topic=topic, keep_partition=keep_partition))
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
         write = super().write_outputs

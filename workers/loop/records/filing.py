@@ -12,6 +12,7 @@ from workers.loop.partitions import place_of
 from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.records.failures import BadRecords
+from workers.loop.records.polled import Records
 from workers.loop.records.processing import Processing
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.telling.tally import Work
@@ -29,7 +30,7 @@ class Filing(Processing):
 
     def run(
         self,
-        messages: list[Message],
+        records: Records,
         producer: TaskProducer,
         work: Work,
         bad_records: BadRecords,
@@ -40,18 +41,19 @@ class Filing(Processing):
         if not isinstance(producer, FileProducer):
             raise FatalError("the producer of a file pipeline has no files; this is a bug in the loop")
         self._require_sink_topic(producer)
-        work.records_in += len(messages)
-        work.bytes_in += sum(map(len, messages))
-        bad_records.read(len(messages))
+        work.records_in += len(records)
+        work.bytes_in += records.size_bytes
+        bad_records.read(len(records))
         if condemned is not None:
             failed: dict[int, Exception] = {0: condemned}
         else:
-            processed, failed = transformed(self._transform, messages)
+            messages, unreadable = records.messages()
+            processed, failed = transformed(self._transform, messages, unreadable=unreadable)
             try:
                 self._file(messages, processed, producer.sink, work, failed)
             except SinkError as error:
                 raise AbortableError(str(error)) from error
-        self._treat(messages, failed, producer, work, bad_records)
+        self._treat(records, failed, producer, work, bad_records)
 
     def _file(
         self,

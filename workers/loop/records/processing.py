@@ -11,6 +11,7 @@ from workers.loop.errors import AbortableError, PipelineStopError
 from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.records.failures import BadRecords
+from workers.loop.records.polled import Records
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.records.writing import UnfitError
 from workers.loop.telling.tally import Work
@@ -52,7 +53,7 @@ class Processing:
 
     def run(
         self,
-        messages: list[Message],
+        records: Records,
         producer: TaskProducer,
         work: Work,
         bad_records: BadRecords,
@@ -63,45 +64,44 @@ class Processing:
 
         Args:
             work, bad_records: the content of the checkpoint; this batch is added to it.
-            condemned: treat the only message as bad, for this reason, without trying it.
+            condemned: treat the only record as bad, for this reason, without trying it.
 
         Raises:
             PipelineStopError: a bad record whose policy requires a stop.
             LoopError: the producer does not take a record, or the sink topic does not exist.
         """
         self._require_sink_topic(producer)
-        work.records_in += len(messages)
-        work.bytes_in += sum(map(len, messages))
-        bad_records.read(len(messages))
+        work.records_in += len(records)
+        work.bytes_in += records.size_bytes
+        bad_records.read(len(records))
         if condemned is not None:
             failed: Mapping[int, Exception] = {0: condemned}
         elif self._transform.is_identity:
-            failed = self._write_through(messages, producer, work)
+            failed = self._write_through(records, producer, work)
         else:
-            failed = self._write_transformed(messages, producer, work)
+            failed = self._write_transformed(records, producer, work)
         if failed:
-            self._treat(messages, failed, producer, work, bad_records)
+            self._treat(records, failed, producer, work, bad_records)
 
-    def _write_through(self, messages: list[Message], producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
-        """Write the messages as they are; return the errors of those that cannot be written, by index."""
+    def _write_through(self, records: Records, producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
+        """Write the records as they are; return the errors of those that cannot be written, by index."""
         keep_partition = self._keeps_partition(producer)
         failed: Mapping[int, Exception] = {}
         try:
-            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
+            producer.write_records(records, topic=self._sink_topic, keep_partition=keep_partition)
         except UnfitError as error:
             failed = error.found
         if failed:
-            messages = [message for index, message in enumerate(messages) if index not in failed]
-            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
-        work.records_out += len(messages)
-        work.bytes_out += sum(map(len, messages))
+            records = records.without_those(failed)
+            producer.write_records(records, topic=self._sink_topic, keep_partition=keep_partition)
+        work.records_out += len(records)
+        work.bytes_out += records.size_bytes
         return failed
 
-    def _write_transformed(
-        self, messages: list[Message], producer: TaskProducer, work: Work
-    ) -> Mapping[int, Exception]:
-        """Write the transform's outputs of the messages; return the errors of those without outputs, by index."""
-        processed, failed = transformed(self._transform, messages)
+    def _write_transformed(self, records: Records, producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
+        """Write the transform's outputs of the records; return the errors of those without outputs, by index."""
+        messages, unreadable = records.messages()
+        processed, failed = transformed(self._transform, messages, unreadable=unreadable)
         bad = {**self._for_missing_topics(processed), **untimed(processed)}
         outputs = kept(processed, bad)
         if outputs:
@@ -120,14 +120,14 @@ class Processing:
 
     def _treat(
         self,
-        messages: list[Message],
+        records: Records,
         failed: Mapping[int, Exception],
         producer: TaskProducer,
         work: Work,
         bad_records: BadRecords,
     ) -> None:
         """Apply the policy, in order. Dead letters are no outputs, and are not counted as such."""
-        treated = [bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items())]
+        treated = [bad_records.treat(records[index], error, work) for index, error in sorted(failed.items())]
         letters = [letter for letter in treated if letter is not None]
         topics = {letter.topic for letter in letters if letter.topic is not None}
         for problem in self._topics.unwritable(topics).values() if topics else ():

@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from workers.loop.errors import AbortableError, RefusedError, kafka_call
+from workers.loop.errors import AbortableError, LoopError, RefusedError, kafka_call
 from workers.transforms import Output
 from workers.transforms.carrying import as_they_are
 
@@ -25,7 +25,10 @@ _ANY_PARTITION = -1
 _FULL_QUEUE_WAIT_S = 0.05
 _NOW = 0
 _NONE = repeat(None)
+_DOING = "hand records to the producer"
 _TopicOf = Callable[[int], str]
+Offer = Callable[[int], "tuple[int, LoopError | None]"]
+"""Enqueues from a record on. Returns how many of all are enqueued then, and why no more; None: the queue is full."""
 _Columns = tuple[*tuple[Iterable[Any], ...], Sequence[Any]]
 """The arguments of `produce` from a record on, a column for each argument."""
 
@@ -103,30 +106,45 @@ def write_outputs(producer: Producer, outputs: Sequence[Output], *, topic: str, 
 def _enqueue(
     producer: Producer, count: int, columns: Callable[[int], _Columns], *, topics: _TopicOf, room_within_s: float
 ) -> None:
-    """Produce so many records, given as the columns of `produce` from one of them on.
+    """Produce so many records, given as the columns of `produce` from one of them on; the rest as `enqueue`."""
+
+    def offer(done: int) -> tuple[int, LoopError | None]:
+        *others, last = columns(done)
+        unread = iter(last)
+        error: LoopError | None = None
+        try:
+            with kafka_call(_DOING):
+                deque(starmap(producer.produce, zip(*others, unread, strict=False)), maxlen=0)
+            return count, None
+        except BufferError:
+            pass
+        except RefusedError as refused:
+            error = refused
+        # One has been read that was not taken.
+        return count - length_hint(unread) - 1, error
+
+    enqueue(producer, count, offer, topics=topics, room_within_s=room_within_s)
+
+
+def enqueue(producer: Producer, count: int, offer: Offer, *, topics: _TopicOf, room_within_s: float) -> None:
+    """Have `offer` enqueue so many records.
 
     When the queue is full, wait until there is room and continue with the record that it did not take. The wait ends
-    with `room_within_s`, and at once where even the empty queue has no room for a record.
+    with `room_within_s`, and at once where even the empty queue has no room for a record. Raises as `write_messages`.
     """
-    done: int = 0
+    done = 0
     deadline = time.monotonic() + room_within_s
     while True:
         is_empty = len(producer) == 0
-        *others, last = columns(done)
-        unread = iter(last)
-        refused: RefusedError | None = None
-        try:
-            with kafka_call("hand records to the producer"):
-                deque(starmap(producer.produce, zip(*others, unread, strict=False)), maxlen=0)
+        before = done
+        done, error = offer(done)
+        # Not while an error is being handled: see `error_of`.
+        if isinstance(error, RefusedError):
+            raise _refusal(topics(done), "message.max.bytes", code=error.code)
+        if error is not None:
+            raise error
+        if done >= count:
             return
-        except BufferError:
-            pass
-        except RefusedError as error:
-            refused = error
-        # Not while an error is being handled: see `error_of`. One has been read that was not taken.
-        before, done = done, count - length_hint(unread) - 1
-        if refused is not None:
-            raise _refusal(topics(done), "message.max.bytes", code=refused.code)
         if is_empty and done == before:
             raise _refusal(topics(done), "queue.buffering.max.kbytes", code=KafkaError.MSG_SIZE_TOO_LARGE)
         if time.monotonic() >= deadline:

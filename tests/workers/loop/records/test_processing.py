@@ -15,6 +15,7 @@ from tests.support.messages import a_message
 from tests.support.tasks import RecordingControl
 from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.records.failures import BadRecords
+from workers.loop.records.polled import PolledMessages
 from workers.loop.records.processing import Processing
 from workers.loop.records.writing import UnfitError
 from workers.loop.telling.tally import Work
@@ -48,10 +49,10 @@ class Sink:
     def partition_count(self, _topic: str, _timeout_s: float) -> int:
         return 1
 
-    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
-        if unfit := as_they_are(messages)[2]:
+    def write_records(self, records: PolledMessages, *, topic: str, keep_partition: bool) -> None:
+        if unfit := as_they_are(records)[2]:
             raise UnfitError(unfit)
-        self.through += messages
+        self.through += records
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
         self.outputs += outputs
@@ -66,7 +67,7 @@ def test_outputs_and_dead_letters_are_counted_apart(transform: Transform, policy
     handling = ErrorHandling(policy=policy, dead_letter_topic="dead")
     bad = [a_message(b"{}", offset=number, timestamp=(1, 0)) for number in (1, 3)]
     good = [a_message(b"{}", offset=number) for number in (0, 2, 4)]
-    messages = sorted([*good, *bad], key=lambda message: message.offset() or 0)
+    messages = PolledMessages(sorted([*good, *bad], key=lambda message: message.offset() or 0))
     topics = OutputTopics("sink", ask=there)
     processing = Processing(
         build(transform, source=None, sink_topic="sink"), source_topics=["in"], sink_topic="sink", topics=topics

@@ -1,0 +1,157 @@
+"""Records of one poll, as the loop sees them: messages of the client, or records that C holds (workers/native)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+
+from app.core.clusters.partition import Partition
+from workers.loop.partitions import Place, place_of
+from workers.loop.records import writing
+from workers.transforms.headers import HeaderNameError, read_headers
+
+
+class PolledError(NamedTuple):
+    """An error that the client reports in the place of a record. partition None: it is of no partition."""
+
+    error: KafkaError
+    partition: Partition | None = None
+    offset: int | None = None
+
+
+class Records(Protocol):
+    """Records of one poll, in its order; those of a partition follow each other by offset."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Message:
+        """One record as an object: for few of them."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all values."""
+        ...
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The offsets of the first and the last record."""
+        ...
+
+    def first_offsets(self) -> Mapping[Partition, int]:
+        """The offset of the first record of each partition."""
+        ...
+
+    def by_partition(self) -> Mapping[Partition, Records]: ...
+
+    def without(self, partitions: Collection[Partition]) -> Records: ...
+
+    def without_those(self, indexes: Collection[int]) -> Records: ...
+
+    def messages(self) -> tuple[list[Message], Mapping[int, HeaderNameError]]:
+        """All of them as objects, and the errors of those whose headers the client cannot read, by index."""
+        ...
+
+    def write(self, producer: Producer, *, topic: str, keep_partition: bool, room_within_s: float) -> None:
+        """Enqueue them as they are. Raises as `writing.write_messages`."""
+        ...
+
+
+class RecordSource(Protocol):
+    """Where the records of a consumer come from."""
+
+    @property
+    def name(self) -> str:
+        """`python` or `native`."""
+        ...
+
+    def assigned(self, partitions: Iterable[Partition]) -> None:
+        """Called in the callback, before the client assigns them."""
+        ...
+
+    def given_up(self, partitions: Iterable[Partition]) -> None:
+        """Called in the callback of a revocation or a loss."""
+        ...
+
+    def poll(self, count: int, timeout_s: float) -> tuple[Records, list[PolledError]]:
+        """Return up to `count` records, and errors. Callbacks run in here. Raises KafkaException and LoopError."""
+        ...
+
+    def close(self) -> None:
+        """Release all records. Called before the consumer is closed."""
+        ...
+
+
+class PolledMessages(list[Message]):
+    """Messages of confluent-kafka."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self[0].offset() or 0, self[-1].offset() or 0
+
+    def first_offsets(self) -> dict[Partition, int]:
+        starts: dict[Place, int] = {}
+        for message in self:
+            starts.setdefault(place_of(message), message.offset() or 0)
+        return {Partition(*place): offset for place, offset in starts.items()}
+
+    def by_partition(self) -> dict[Partition, Records]:
+        found: dict[Place, PolledMessages] = {}
+        for place, run in groupby(self, place_of):
+            found.setdefault(place, PolledMessages()).extend(run)
+        return {Partition(*place): records for place, records in found.items()}
+
+    def without(self, partitions: Collection[Partition]) -> PolledMessages:
+        return PolledMessages(message for message in self if place_of(message) not in partitions)
+
+    def without_those(self, indexes: Collection[int]) -> PolledMessages:
+        return PolledMessages(message for index, message in enumerate(self) if index not in indexes)
+
+    def messages(self) -> tuple[list[Message], Mapping[int, HeaderNameError]]:
+        return self, read_headers(self)[1]
+
+    def write(self, producer: Producer, *, topic: str, keep_partition: bool, room_within_s: float) -> None:
+        writing.write_messages(producer, self, topic=topic, keep_partition=keep_partition, room_within_s=room_within_s)
+
+
+class MessageSource:
+    """Messages as confluent-kafka returns them."""
+
+    name = "python"
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def assigned(self, partitions: Iterable[Partition]) -> None:
+        """Nothing to do: the consumer's queue has the records of all its partitions."""
+
+    def given_up(self, partitions: Iterable[Partition]) -> None:
+        """Nothing to do."""
+
+    def poll(self, count: int, timeout_s: float) -> tuple[Records, list[PolledError]]:
+        return sorted_out(self._consumer.consume(count, timeout_s))
+
+    def close(self) -> None:
+        """Nothing to do: messages are Python's."""
+
+
+def sorted_out(messages: list[Message]) -> tuple[PolledMessages, list[PolledError]]:
+    """Divide what a poll of confluent-kafka returned."""
+    if not any(map(Message.error, messages)):
+        return PolledMessages(messages), []
+    errors = [(error, message) for message in messages if (error := message.error()) is not None]
+    return PolledMessages(message for message in messages if message.error() is None), [
+        PolledError(
+            error,
+            None if message.topic() is None else Partition(*place_of(message)),
+            message.offset(),
+        )
+        for error, message in errors
+    ]

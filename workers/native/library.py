@@ -1,0 +1,178 @@
+"""The C part: found for this platform and this librdkafka, or the reason why the loop works without it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+import sysconfig
+from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, Producer
+
+SWITCH = "FENCELINE_NATIVE"
+"""The environment variable that switches the native lane on, by `on`."""
+TESTED = "2.16.0"
+"""The librdkafka with which it was tested. Another one may have other structures behind the same functions."""
+BUILT = "built"
+_HEADER_BYTES = 16
+"""The header of a Python object. The client's handle is the first field after it (confluent_kafka.h, Handle)."""
+_PRODUCER, _CONSUMER = 0, 1
+
+
+class RunFacts(Structure):
+    """`fl_run` of lane.c."""
+
+    _fields_ = (
+        ("topic", c_char_p),
+        ("begin", c_int64),
+        ("end", c_int64),
+        ("first_offset", c_int64),
+        ("last_offset", c_int64),
+        ("bytes", c_int64),
+        ("partition", c_int32),
+        ("untimed", c_int32),
+    )
+
+
+class Trouble(Structure):
+    """`fl_trouble` of lane.c."""
+
+    _fields_ = (
+        ("topic", c_char_p),
+        ("text", c_char_p),
+        ("offset", c_int64),
+        ("partition", c_int32),
+        ("code", c_int32),
+    )
+
+
+class BatchFacts(Structure):
+    """`fl_batch` of lane.c."""
+
+    _fields_ = (
+        ("records", c_void_p),
+        ("errors", c_void_p),
+        ("runs", POINTER(RunFacts)),
+        ("troubles", POINTER(Trouble)),
+        ("count", c_int64),
+        ("run_count", c_int64),
+        ("trouble_count", c_int64),
+        ("run_room", c_int64),
+    )
+
+
+class RecordFacts(Structure):
+    """`fl_facts` of lane.c."""
+
+    _fields_ = (
+        ("offset", c_int64),
+        ("timestamp_ms", c_int64),
+        ("key_bytes", c_int64),
+        ("value_bytes", c_int64),
+        ("headers", c_int64),
+        ("timestamp_type", c_int32),
+        ("reserved", c_int32),
+    )
+
+
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "fl_load": (c_char_p, (c_char_p,)),
+    "fl_version": (c_int, ()),
+    "fl_name": (c_char_p, (c_void_p,)),
+    "fl_type": (c_int, (c_void_p,)),
+    "fl_lane_new": (c_void_p, (c_void_p,)),
+    "fl_lane_add": (c_int64, (c_void_p, c_char_p, c_int32)),
+    "fl_lane_remove": (None, (c_void_p, c_int64)),
+    "fl_lane_forward": (None, (c_void_p,)),
+    "fl_lane_free": (None, (c_void_p,)),
+    "fl_take": (POINTER(BatchFacts), (c_void_p, c_int64, c_int)),
+    "fl_batch_free": (None, (POINTER(BatchFacts),)),
+    "fl_untimed": (c_int64, (POINTER(BatchFacts), c_int64, c_int64, POINTER(c_int64))),
+    "fl_give": (
+        c_int64,
+        (c_void_p, c_char_p, POINTER(BatchFacts), c_int64, c_int64, c_int, POINTER(c_int32)),
+    ),
+    "fl_copy": (c_int64, (POINTER(BatchFacts), c_int64, c_int64, POINTER(RecordFacts), c_void_p, c_int64)),
+}
+
+
+class NativeLibrary:
+    """The functions of lane.c, as `calls.fl_…`, in this process."""
+
+    def __init__(self, calls: ctypes.CDLL) -> None:
+        self.calls = calls
+
+    def handle(self, client: Consumer | Producer) -> int:
+        """Return the client's handle in librdkafka. Raises ValueError for a client that is closed."""
+        found = c_void_p.from_address(id(client) + _HEADER_BYTES).value
+        if found is None:
+            raise ValueError("the client is closed")
+        return found
+
+    def fits(self, client: Consumer | Producer) -> bool:
+        """True if the handle is of a client of this kind: a last check before any use of it."""
+        wanted = _CONSUMER if isinstance(client, Consumer) else _PRODUCER
+        return self.calls.fl_type(self.handle(client)) == wanted
+
+
+def why_not() -> str | None:
+    """Return the reason why tasks of this process read records as Python objects; None: they do not."""
+    if os.environ.get(SWITCH) != "on":
+        return f"{SWITCH} is not `on`"
+    library = native_library()
+    return library if isinstance(library, str) else None
+
+
+@cache
+def native_library() -> NativeLibrary | str:
+    """Return the library, or the reason why this process works without it, independent of the switch."""
+    if sys.implementation.name != "cpython" or object.__basicsize__ != _HEADER_BYTES:
+        return f"this is {sys.implementation.name} {platform.python_version()}, whose objects are laid out differently"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "this Python has no global lock, and its objects are laid out differently"
+    version, number = confluent_kafka.libversion()
+    if version != TESTED:
+        return f"librdkafka is {version}, and the lane was tested with {TESTED}"
+    file = resources.files("workers.native") / BUILT / f"{platform_name()}.so"
+    if not file.is_file():
+        return f"there is no file for {platform_name()}"
+    bundled = _bundled()
+    if bundled is None:
+        return "confluent-kafka does not bring its own librdkafka here"
+    try:
+        # Executors have this package in a zip, from which it is copied for the moment of loading.
+        with resources.as_file(file) as path:
+            calls = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(calls, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        return f"{file.name} cannot be loaded: {error}"
+    missing = calls.fl_load(os.fsencode(bundled))
+    if missing is not None:
+        return f"librdkafka lacks {missing.decode()}"
+    if calls.fl_version() != number:
+        return "two versions of librdkafka are loaded"
+    return NativeLibrary(calls)
+
+
+def platform_name() -> str:
+    """Return the name of this platform's file: `linux-x86_64`, `linux-aarch64`, `macos-arm64`."""
+    system = {"linux": "linux", "darwin": "macos"}.get(sys.platform, sys.platform)
+    machine = platform.machine().lower()
+    if system == "linux" and platform.libc_ver()[0] != "glibc":
+        return f"{system}-{machine}-musl"
+    return f"{system}-{ {'amd64': 'x86_64'}.get(machine, machine) }"
+
+
+def _bundled() -> Path | None:
+    package = Path(confluent_kafka.__file__).parent
+    folders = (package.parent / "confluent_kafka.libs", package / ".dylibs")
+    return next((file for folder in folders for file in sorted(folder.glob("librdkafka*"))), None)

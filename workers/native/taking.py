@@ -1,0 +1,113 @@
+"""The records of a consumer by a queue of our own, to which its partitions are forwarded.
+
+The group's own queue cannot be read from C: rebalance callbacks run on it, and confluent-kafka expects them inside its
+own calls. So it is polled for callbacks and errors alone, and the records come from this queue, on which no callback
+runs. Errors of a partition come with its records.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer
+
+from app.core.clusters.partition import Partition
+from workers.loop.errors import FatalError
+from workers.loop.records.polled import PolledError, PolledMessages, Records, sorted_out
+from workers.native.held import Batch, HeldRecords
+from workers.native.library import NativeLibrary, native_library, why_not
+
+_MOST_EVENTS = 100
+_SLICE_S = 0.05
+"""The longest wait for records in which callbacks do not run."""
+_FORWARD_AGAIN_S = 0.05
+
+
+class NativeSource:
+    """Records of a consumer's partitions, held by C."""
+
+    name = "native"
+
+    def __init__(self, consumer: Consumer, library: NativeLibrary) -> None:
+        self._consumer = consumer
+        self._library = library
+        self._lane: int | None = None
+        self._numbers: dict[Partition, int] = {}
+        self._forwarded_at = 0.0
+        self._batches: weakref.WeakSet[Batch] = weakref.WeakSet()
+        self._is_closed = False
+
+    def assigned(self, partitions: Iterable[Partition]) -> None:
+        """Before the client assigns them: else its own queue would get their first records."""
+        calls = self._library.calls
+        if self._is_closed:
+            return
+        if self._lane is None:
+            self._lane = calls.fl_lane_new(self._library.handle(self._consumer))
+        self.given_up(partitions)
+        for partition in partitions:
+            number = calls.fl_lane_add(self._lane, partition.topic.encode(), partition.partition)
+            if number < 0:
+                raise FatalError(f"the records of {partition} cannot be forwarded")
+            self._numbers[partition] = number
+
+    def given_up(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            number = self._numbers.pop(partition, None)
+            if number is not None:
+                self._library.calls.fl_lane_remove(self._lane, number)
+
+    def poll(self, count: int, timeout_s: float) -> tuple[Records, list[PolledError]]:
+        """Up to `count` records, and errors. Callbacks run in here, before records are taken."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            stray, errors = sorted_out(self._consumer.consume(_MOST_EVENTS, 0))
+            if stray:
+                # Nothing is lost: they are not committed.
+                raise FatalError(f"the client handed out {len(stray)} records beside the lane")
+            left_s = deadline - time.monotonic()
+            if self._lane is None:
+                if errors or left_s <= 0:
+                    return PolledMessages(), errors
+                time.sleep(min(_SLICE_S, left_s))
+                continue
+            records, more = self._take(count, 0.0 if errors else max(0.0, min(_SLICE_S, left_s)))
+            if records or more or errors or left_s <= _SLICE_S:
+                return records, errors + more
+
+    def _take(self, count: int, timeout_s: float) -> tuple[Records, list[PolledError]]:
+        calls, now = self._library.calls, time.monotonic()
+        if now - self._forwarded_at >= _FORWARD_AGAIN_S:
+            self._forwarded_at = now
+            calls.fl_lane_forward(self._lane)
+        pointer = calls.fl_take(self._lane, count, int(1000 * timeout_s))
+        if not pointer:
+            raise MemoryError("there is no memory for polled records")
+        batch = Batch(self._library, pointer)
+        facts = pointer.contents
+        errors = batch.errors() if facts.trouble_count else []
+        if not facts.count:
+            batch.free()
+            return PolledMessages(), errors
+        self._batches.add(batch)
+        return HeldRecords(self._library, batch, batch.runs()), errors
+
+    def close(self) -> None:
+        """Release everything. The client does not close while anything of it is left."""
+        self._is_closed = True
+        for batch in list(self._batches):
+            batch.free()
+        lane, self._lane = self._lane, None
+        self._numbers.clear()
+        if lane is not None:
+            self._library.calls.fl_lane_free(lane)
+
+
+def native_source(consumer: Consumer) -> NativeSource | None:
+    """Return the consumer's records by C; None where this process has no native lane."""
+    library = None if why_not() else native_library()
+    if not isinstance(library, NativeLibrary) or not library.fits(consumer):
+        return None
+    return NativeSource(consumer, library)
