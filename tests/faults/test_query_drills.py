@@ -65,7 +65,8 @@ class RunningQuery:
         """
         events = self.server.get(f"/fencing?pipeline={self.name}")["items"]
         others = [event for event in events if event["cause"] not in ("newer_driver", "timeout")]
-        assert all("driver of lease 1 " in event["sentence"] for event in others), others
+        assert {event["cause"] for event in others} <= {"takeover"}, others
+        assert all(event["sentence"].startswith("The driver of lease 1 ") for event in others), others
         detail = self.server.get(f"/clusters/embedded/groups/{self.pipeline.definition.group_id}")
         assert [one["instance_id"] for one in detail["member_list"]] == [f"{self.name}-driver"]
 

@@ -204,12 +204,10 @@ class HeldRecords:
         return cast("Sequence[RecordFacts]", facts), size
 
     def _copied(self, run: Run, begin: int, end: int) -> list[CopiedRecord]:
-        facts = (RecordFacts * (end - begin))()
-        calls, batch = self._library.calls, self._batch.live
-        room = calls.fl_copy(batch, begin, end, facts, None, 0)
+        facts, room = self._facts(begin, end)
         text = ctypes.create_string_buffer(max(1, room))
-        calls.fl_copy(batch, begin, end, facts, text, room)
-        return list(_parsed(run.partition, cast("Sequence[RecordFacts]", facts), text.raw))
+        self._library.calls.fl_copy(self._batch.live, begin, end, facts, text, room)
+        return list(_parsed(run.partition, facts, text.raw))
 
 
 class CopiedRecord:

@@ -46,6 +46,8 @@ class NativeSource:
             return
         if self._lane is None:
             self._lane = calls.fl_lane_new(self._library.handle(self._consumer))
+            if self._lane is None:
+                raise MemoryError("there is no memory for a queue of records")
         self.given_up(partitions)
         for partition in partitions:
             number = calls.fl_lane_add(self._lane, partition.topic.encode(), partition.partition)

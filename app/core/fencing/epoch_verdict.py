@@ -273,9 +273,8 @@ def _aborted(key: FencingKey, story: _Story) -> FencingVerdict | None:
 def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> FencingVerdict:
     """`init` ended the transaction. Only its sender's first write shows that it is a producer."""
     comeback, driver, cause = story.comeback, story.driver, story.taker
-    other = FencingCause.TAKEOVER
-    if cause is FencingCause.TAKEOVER:
-        other = FencingCause.APPLICATION_RETURNED if driver is None else FencingCause.NEWER_ATTEMPT
+    instead = FencingCause.APPLICATION_RETURNED if driver is None else FencingCause.NEWER_ATTEMPT
+    other = instead if cause is FencingCause.TAKEOVER else FencingCause.TAKEOVER
     alternatives = (
         *([other] if comeback is not None or driver is not None else ()),
         *([FencingCause.OPERATOR_FENCE] if not story.new_one_works else ()),
