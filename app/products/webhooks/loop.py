@@ -95,7 +95,9 @@ class WebhookSender:
     async def _send_due(self, name: str) -> None:
         while True:
             async with self._unit_of_work() as uow:
-                attempt = await uow.of(DeliveryStore).begin(name, lease_s=self._pace.lease_s)
+                attempt = await uow.of(DeliveryStore).begin(
+                    name, lease_s=self._pace.lease_s, retry_limit=self._pace.give_up_after
+                )
                 if attempt is None:
                     return
                 webhook = await uow.of(WebhookStore).get(name)

@@ -182,9 +182,9 @@ async def test_a_delivery_in_progress_keeps_its_lease_when_others_are_hurried(da
     await add(database, "http://127.0.0.1:1/")
     await tell(database, "It failed.")
     async with database.unit_of_work() as uow:
-        assert await uow.of(DeliveryStore).begin(NAME, lease_s=30) is not None
+        assert await uow.of(DeliveryStore).begin(NAME, lease_s=30, retry_limit=HASTY.give_up_after) is not None
         await uow.of(DeliveryStore).hurry(NAME, lease_s=30)
-        assert await uow.of(DeliveryStore).begin(NAME, lease_s=30) is None
+        assert await uow.of(DeliveryStore).begin(NAME, lease_s=30, retry_limit=HASTY.give_up_after) is None
         await uow.commit()
 
 
@@ -246,13 +246,13 @@ async def test_late_word_of_a_failed_attempt_changes_nothing_of_the_next_one(dat
     await add(database, "http://127.0.0.1:9/")
     await tell(database, "a")
     async with database.unit_of_work() as uow:
-        old = await uow.of(DeliveryStore).begin(NAME, lease_s=0)
-        new = await uow.of(DeliveryStore).begin(NAME, lease_s=60)
+        old = await uow.of(DeliveryStore).begin(NAME, lease_s=0, retry_limit=HASTY.give_up_after)
+        new = await uow.of(DeliveryStore).begin(NAME, lease_s=60, retry_limit=HASTY.give_up_after)
         assert old is not None
         assert new is not None
         await uow.of(DeliveryStore).note_failed(old, pause_s=0, error="late")
         await uow.commit()
-        assert await uow.of(DeliveryStore).begin(NAME, lease_s=60) is None
+        assert await uow.of(DeliveryStore).begin(NAME, lease_s=60, retry_limit=HASTY.give_up_after) is None
     (delivery,) = await deliveries(database)
     assert (delivery.attempts, delivery.error) == (2, None)
 
@@ -279,8 +279,7 @@ async def test_delivery_tried_for_too_long_is_not_delivered_and_reported(
 
 async def test_delivery_without_a_server_in_its_time_is_tried_once(database: Database) -> None:
     """A server that was away for longer than the retry limit sends its alerts once."""
-    # The next attempt is due long after the next turn, which ends the retries.
-    pace = msgspec.structs.replace(HASTY, first_s=1.0, longest_s=2.0, give_up_after=timedelta(0))
+    pace = msgspec.structs.replace(HASTY, give_up_after=timedelta(0))
     async with receiving(Receiver(answer=lambda _: answer_with(500))) as receiver:
         await add(database, receiver.url)
         await tell(database, "a")
@@ -288,6 +287,19 @@ async def test_delivery_without_a_server_in_its_time_is_tried_once(database: Dat
             (delivery,) = await until(database, all_are(DeliveryState.GIVEN_UP), "given up")
     assert (delivery.attempts, len(receiver.received)) == (1, 1)
     assert delivery.error == "the receiver answers 500"
+
+
+async def test_retry_that_becomes_due_after_its_limit_is_not_sent(database: Database) -> None:
+    """A turn ends old deliveries first; one whose pause ends right after that waits for the next turn."""
+    async with receiving() as receiver:
+        await add(database, receiver.url)
+    await tell(database, "a")
+    async with database.unit_of_work() as uow:
+        outbox = uow.of(DeliveryStore)
+        first = await outbox.begin(NAME, lease_s=0, retry_limit=timedelta(0))
+        assert await outbox.begin(NAME, lease_s=0, retry_limit=timedelta(0)) is None
+        again = await outbox.begin(NAME, lease_s=0, retry_limit=timedelta(hours=1))
+    assert (first and first.number, again and again.number) == (1, 2)
 
 
 async def test_paused_webhook_is_sent_nothing_and_gets_what_waited_when_it_is_resumed(database: Database) -> None:
@@ -301,7 +313,7 @@ async def test_paused_webhook_is_sent_nothing_and_gets_what_waited_when_it_is_re
         sender = sender_of(database)
         await sender.turn()
         async with database.unit_of_work() as uow:
-            assert await uow.of(DeliveryStore).begin(NAME, lease_s=1) is None
+            assert await uow.of(DeliveryStore).begin(NAME, lease_s=1, retry_limit=HASTY.give_up_after) is None
             await webhooks.resume_webhook(uow, NAME, by=COMMAND_LINE, why=None, now=now)
             await uow.commit()
         assert receiver.received == []

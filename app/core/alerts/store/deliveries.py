@@ -51,13 +51,17 @@ _NAMES_DUE = sa.text(
     f"SELECT name FROM webhooks WHERE paused_at IS NULL AND EXISTS ({_DUE}) ORDER BY name"  # noqa: S608 - our own text
 )
 # One server locks the row; another one at the same time skips it, or finds it not due any more.
+# The retry limit is looked at here again: a retry may become due after give_up has looked.
 _BEGIN = sa.text(
     f"""
     UPDATE webhook_deliveries SET attempts = attempts + 1, last_attempt_at = clock_timestamp(),
            next_attempt_at = clock_timestamp() + CAST(:lease AS interval)
     WHERE sequence = (
         SELECT due.sequence FROM webhooks
-        JOIN LATERAL ({_DUE} ORDER BY waiting.sequence LIMIT 1 FOR UPDATE OF waiting SKIP LOCKED) AS due ON true
+        JOIN LATERAL (
+            {_DUE}
+              AND (waiting.attempts = 0 OR waiting.written_at >= clock_timestamp() - CAST(:retry_limit AS interval))
+            ORDER BY waiting.sequence LIMIT 1 FOR UPDATE OF waiting SKIP LOCKED) AS due ON true
         WHERE webhooks.name = :webhook AND webhooks.paused_at IS NULL)
     RETURNING id, attempts, alert
     """  # noqa: S608 - our own text
@@ -124,13 +128,15 @@ class DeliveryStore(DatabaseStore):
         """Return the webhooks with a delivery that is due, by name."""
         return [row.name for row in await self._db.rows(_NAMES_DUE)]
 
-    async def begin(self, webhook: str, *, lease_s: float) -> DeliveryAttempt | None:
+    async def begin(self, webhook: str, *, lease_s: float, retry_limit: timedelta) -> DeliveryAttempt | None:
         """Take the next delivery that is due; it belongs to the caller for `lease_s`. Commit before it is sent.
 
         They are taken in the order of their writing. Behind one that waits for its next attempt all others wait. Behind
-        one that the receiver has refused, only those of the same subject wait.
+        one that the receiver has refused, only those of the same subject wait. One older than `retry_limit` is not
+        taken again.
         """
-        row = await self._db.row(_BEGIN, {"webhook": webhook, "lease": timedelta(seconds=lease_s)})
+        given = {"webhook": webhook, "lease": timedelta(seconds=lease_s), "retry_limit": retry_limit}
+        row = await self._db.row(_BEGIN, given)
         if row is None:
             return None
         return DeliveryAttempt(delivery_id=row.id, number=row.attempts, alert=msgspec.convert(row.alert, Alert))
