@@ -7,13 +7,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ZIG := 0.17.1
+PIP := 26.3
 # uv is used where it is; else a private copy is installed beside the environment, once.
 UV := $(or $(shell command -v uv 2>/dev/null),build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 # As pip does: behind a company's certificate authority the system's certificates are the right ones.
 export UV_SYSTEM_CERTS ?= 1
 
-.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock spark-wheel native bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock spark-wheel native sanitized bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -97,7 +98,13 @@ spark-wheel: $(STAMP) | $(UV) ## The package fenceline-spark with its jar, into 
 
 # The wheel of Zig is 100 MB, so that nobody else needs it.
 native: | $(UV) ## Build the native lane for all platforms, by Zig's C compiler (ARGS=--check: compare it with what is there)
-	$(UV) run --no-project --quiet --with ziglang==$(ZIG) python workers/native/build.py $(ARGS)
+	$(UV) run --no-project --quiet --with ziglang==$(ZIG) --with pip==$(PIP) python workers/native/build.py $(ARGS)
+
+# gcc, since Zig has no runtime of the address sanitizer. It must be the first library of the process.
+sanitized: $(STAMP) ## The tests of the C part with the address sanitizer and the one for undefined behaviour (ARGS=…)
+	$(MAKE) native ARGS="--sanitized $(CURDIR)/build/sanitized.so"
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 FENCELINE_TEST_SANITIZED=build/sanitized.so \
+	  $(BIN)/pytest -p tests.workers.native.sanitized --ignore tests/workers/native/test_library.py tests/workers/native $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import-linter, and the texts (docs/glossary.md)
 	$(BIN)/ruff check .

@@ -166,6 +166,10 @@ class Settings(BaseSettings):
         description="Permit validation of uploaded Python as the server's user if it cannot be isolated "
         "(docs/security.md).",
     )
+    native_records: bool = Field(
+        default=True,
+        description="Let C hold the records of tasks where that is possible (docs/loop.md). Off: Python objects.",
+    )
     secrets_dir: Path | None = Field(default=None, description="Folder of `file:` references to secrets.")
     allowed_webhook_hosts: Names = Field(
         default=(),

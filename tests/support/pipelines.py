@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,6 +96,7 @@ class TestPipeline:
             definition=msgspec.structs.replace(self.definition, **changes),
             client_config={"bootstrap.servers": self.bootstrap_servers},
             transactional_id=self.transactional_id(task),
+            native_records=os.environ.get("FENCELINE_NATIVE_RECORDS") != "false",
         )
 
     @staticmethod

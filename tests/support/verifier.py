@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[rep
 
 from tests.support.quiet import QUIET
 from tests.support.waiting import wait_for
+from workers.transforms.headers import readable
 
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
 READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
@@ -210,5 +211,4 @@ def _admin(bootstrap_servers: str) -> Any:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    headers: Any = message.headers() or []
-    return list(headers)
+    return list(readable(message) or [])

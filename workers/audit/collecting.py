@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from confluent_kafka import Message
 
-from app.core.pipelines.pipeline import FailurePolicy
+from app.core.pipelines.pipeline import FailurePolicy, Identity, Steps
 from app.products.audits.result import AuditSide, Example, Gap, GapReason, IdFinding, RecordPlace
 from app.products.audits.specification import AuditSpecification
 from workers.audit.expecting import Expectations, Fate
@@ -27,15 +27,15 @@ from workers.audit.rows import (
 from workers.audit.splits import Split
 from workers.loop.records.failures import HEADER_PREFIX
 from workers.transforms.carrying import as_they_are
-from workers.transforms.headers import readable
+from workers.transforms.headers import has_unreadable_name, readable
 
 
 class SplitReport(msgspec.Struct, kw_only=True):
     """The counts of one split; all but `records` and `untimed` of the window alone. fates: the inputs with each Fate.
 
-    untimed: expected outputs that have no timestamp of their own. files: that were read. dangling: references without
-    such a file, and dangling_records: the number of records in these references. fields: in a comparison, those of its
-    named fields that a record has.
+    untimed: expected outputs that have no timestamp of their own. odd_names: records that are not compared, since a
+    header name is not UTF-8. files: that were read. dangling: references without such a file, and dangling_records: the
+    number of records in these references. fields: in a comparison, those of its named fields that a record has.
     """
 
     number: int
@@ -46,6 +46,7 @@ class SplitReport(msgspec.Struct, kw_only=True):
     expected: int = 0
     elsewhere: int = 0
     untimed: int = 0
+    odd_names: int = 0
     unreadable: int = 0
     files: int = 0
     dangling: int = 0
@@ -67,6 +68,11 @@ class SplitCollector:
         self._base = base_of(split.number)
         self.pieces = Pieces(buckets)
         self.report = SplitReport(number=split.number)
+        self._may_be_native = (
+            isinstance(specification.transform, Identity | Steps)
+            and specification.files is None
+            and specification.comparison is None
+        )
         self._sinks = [sink_bytes(number) for number in range(len(specification.sink_topics))]
 
     def collect(self, batches: Iterable[list[Message]]) -> None:
@@ -96,6 +102,8 @@ class SplitCollector:
         add = self.pieces.add
         for message, word, is_window in self._rows(batches, FOUND):
             headers = readable(message)
+            if self._is_skipped(headers, is_window=is_window):
+                continue
             if is_letters and letter_origin(headers) not in specification.source_topics:
                 # A dead letter of another pipeline.
                 continue
@@ -133,6 +141,8 @@ class SplitCollector:
 
     def _transformed_one(self, message: Message, word: int, is_window: bool, expectations: Expectations) -> None:
         report = self.report
+        if self._is_skipped(readable(message), is_window=is_window):
+            return
         expected = expectations.of(message)
         report.untimed += expected.untimed
         if is_window:
@@ -145,6 +155,13 @@ class SplitCollector:
                 self.pieces.add(id_, self._sinks[number], word)
             elif is_window:
                 self._unreadable(message, IdFinding.UNREADABLE_INPUT)
+
+    def _is_skipped(self, headers: Headers, *, is_window: bool) -> bool:
+        """True for a record that C carries and that is bad for Python: afterwards nothing distinguishes them."""
+        if not self._may_be_native or not has_unreadable_name(headers):
+            return False
+        self.report.odd_names += is_window
+        return True
 
     def _rows(self, batches: Iterable[list[Message]], side: int) -> Iterator[tuple[Message, int, bool]]:
         """Each record with its `word`, and whether it is in the window."""

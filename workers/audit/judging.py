@@ -48,7 +48,7 @@ def judge(
     found = BucketSums(specification.bounds.examples)
     for bucket in buckets:
         found.add(bucket)
-    certain = (*specification.doubts, *plan.gaps, *read.gaps, *read.not_processed())
+    certain = (*specification.doubts, *plan.gaps, *read.gaps, *read.odd_names(), *read.not_processed())
     suspicions = (*plan.suspicions, *read.untimed(), *_all_lost(plan, read, found), *_refused(specification))
     gaps = (*certain, *found.explained_by(suspicions, beside=certain))
     names = concluded(gaps, repeated=found.repeated)

@@ -49,6 +49,7 @@ class Read:
         total.expected += report.expected
         total.elsewhere += report.elsewhere
         total.untimed += report.untimed
+        total.odd_names += report.odd_names
         total.unreadable += report.unreadable
         total.files += report.files
         total.dangling += report.dangling
@@ -92,6 +93,20 @@ class Read:
                 sentence=f"The pipeline has committed {name} up to offset {committed}; {pending} later records of "
                 "the window were not judged.",
             )
+
+    def odd_names(self) -> Iterable[Gap]:
+        """Records that were not compared, since a header name is not UTF-8."""
+        for number, one in enumerate(self._plan.ranges):
+            count = self._reports[number].odd_names
+            if count:
+                yield Gap(
+                    side=one.side,
+                    topic=one.topic,
+                    partition=one.partition,
+                    reason=GapReason.HEADER_NAMES,
+                    sentence=f"{count} records of {partition_name(one.topic, one.partition)} have a header name "
+                    "that is not UTF-8. Native records carry it, Python objects cannot, so they were not compared.",
+                )
 
     def expected(self, number: int) -> int:
         """The number of outputs that the window of this partition requires."""

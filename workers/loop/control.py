@@ -22,6 +22,7 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: the task's own; None where it has none (exactly_once, at_least_once).
     mappings: the ids of input partitions, as far as the server knew them when the instance was leased (exactly_once).
     recorded: confirmed offsets of the group, as far as the server knew them then.
+    native_records: whether C may hold the records.
     """
 
     pipeline: str
@@ -37,6 +38,7 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
     recorded: tuple[RecordedOffset, ...] = ()
     transform_source: str | None = None
     start_paused: bool = False
+    native_records: bool = True
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):

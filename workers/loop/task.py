@@ -30,7 +30,7 @@ from workers.loop.records.processing import Processing
 from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.loop.telling.progress import ProgressReporter
 from workers.loop.telling.tally import WorkTally
-from workers.native.taking import native_source
+from workers.native.taking import source_for
 from workers.transforms import Transform
 
 _DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
@@ -132,7 +132,7 @@ class Attempt:
             lose=lambda partitions: self.lanes.lost(partitions),
             announce=control.event,
             recorder=recorder,
-            source=native_source(self.commits.consumer) if is_exactly_once else None,
+            source=source_for(self.commits.consumer, definition, may_be_native=specification.native_records),
         )
         topic_client = TopicClient(admin_config(specification))
         self.lanes: Lanes = lanes_of(

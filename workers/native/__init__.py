@@ -1,9 +1,13 @@
 """Records that never become Python objects: polled, held and produced by C, on the librdkafka of confluent-kafka.
 
-lane.c        the C part; `make native` builds it for each platform into `built/`
+records.c     the queue of a consumer, batches of records, and their way to a producer
+stepped.c     steps over a batch (steps.c), on the fields of one record (fields.c) with values as msgspec has them (json.c)
+build.py      `make native` builds them for each platform into `built/`
 library.py    finds the right file, and says why there is none
-taking.py     the queue of a consumer: its partitions are forwarded to it, and records are taken from it in batches
-held.py       a batch, and what the loop asks of it
+taking.py     decides whether C holds a task's records, and polls them
+batch.py      the memory of one take
+held.py       the records of a take, and what the loop asks of them
+stepping.py   the outputs of steps, with those that Python decides
 
 Membership, ownership, transactions and errors are the loop's (workers/loop), which reads records through
 `workers.loop.records.polled` and does not know which implementation it has.

@@ -3,92 +3,40 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import cast
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Message, Producer
 
 from app.core.clusters.partition import Partition
-from workers.loop.errors import LoopError, translated
-from workers.loop.records.polled import PolledError, Records
+from workers.loop.errors import LoopError
+from workers.loop.records.polled import Records
 from workers.loop.records.writing import UnfitError, enqueue
+from workers.native.batch import Batch, Run, offered
 from workers.native.library import NativeLibrary, RecordFacts
+from workers.native.stepping import NativeSteps, Stepped
+from workers.transforms import Transform
 from workers.transforms.carrying import TimestampError
 from workers.transforms.headers import UNREADABLE_NAME, HeaderNameError, Headers
+from workers.transforms.steps import StepsTransform
 
 _NULL = -1
+_FEW = 8
+"""One in so many records is copied alone; else all are copied at once."""
+StepsOf = Callable[[StepsTransform], "NativeSteps | None"]
 _LENGTHS = 16
-_DOING = "hand records to the producer"
-
-
-class Run(NamedTuple):
-    """Records [begin, end) of a batch that follow each other in one partition. untimed: how many have timestamp 0."""
-
-    partition: Partition
-    begin: int
-    end: int
-    first_offset: int
-    last_offset: int
-    size_bytes: int
-    untimed: int
-
-
-class Batch:
-    """The memory of one take, released by `free` or with its last user. It may not outlive its consumer."""
-
-    def __init__(self, library: NativeLibrary, pointer: Any) -> None:
-        self._library = library
-        self._pointer = pointer
-
-    @property
-    def live(self) -> Any:
-        if self._pointer is None:
-            raise ValueError("these records were released; this is a bug in the loop")
-        return self._pointer
-
-    def free(self) -> None:
-        pointer, self._pointer = self._pointer, None
-        if pointer is not None:
-            self._library.calls.fl_batch_free(pointer)
-
-    def __del__(self) -> None:
-        self.free()
-
-    def runs(self) -> list[Run]:
-        facts = self.live.contents
-        return [
-            Run(
-                Partition(run.topic.decode(), run.partition),
-                run.begin,
-                run.end,
-                run.first_offset,
-                run.last_offset,
-                run.bytes,
-                run.untimed,
-            )
-            for run in facts.runs[: facts.run_count]
-        ]
-
-    def errors(self) -> list[PolledError]:
-        facts = self.live.contents
-        return [
-            PolledError(
-                KafkaError(one.code, (one.text or b"").decode(errors="replace")),
-                None if one.topic is None else Partition(one.topic.decode(), one.partition),
-                one.offset,
-            )
-            for one in facts.troubles[: facts.trouble_count]
-        ]
 
 
 class HeldRecords:
     """Records of one take or a part of them. Index i is the i-th record of its runs."""
 
-    def __init__(self, library: NativeLibrary, batch: Batch, runs: Sequence[Run]) -> None:
+    def __init__(self, library: NativeLibrary, batch: Batch, runs: Sequence[Run], steps_of: StepsOf) -> None:
         self._library = library
         self._batch = batch
         self._runs = runs
+        self._steps_of = steps_of
         self._count = sum(run.end - run.begin for run in runs)
 
     def __len__(self) -> int:
@@ -127,11 +75,12 @@ class HeldRecords:
 
     def without_those(self, indexes: Collection[int]) -> Records:
         kept: list[Run] = []
+        cuts = sorted(set(indexes))
         first = 0
         for run in self._runs:
             count = run.end - run.begin
-            cuts = sorted(index - first for index in indexes if first <= index < first + count)
-            for before, after in pairwise([-1, *cuts, count]):
+            here = [index - first for index in cuts[bisect_left(cuts, first) : bisect_left(cuts, first + count)]]
+            for before, after in pairwise([-1, *here, count]):
                 if after > before + 1:
                     kept.append(self._cut(run, run.begin + before + 1, run.begin + after))
             first += count
@@ -161,15 +110,25 @@ class HeldRecords:
                 )
                 done += given
                 if begin + skipped + given < end:
-                    is_full = code.value == KafkaError._QUEUE_FULL  # noqa: SLF001 - public, in spite of its name
-                    return done, None if is_full else translated(KafkaError(code.value), _DOING)
+                    return offered(done, code.value)
                 skipped = 0
             return done, None
 
         enqueue(producer, len(self), offer, topics=lambda _: topic, room_within_s=room_within_s)
 
+    def stepped(self, transform: Transform) -> Stepped | None:
+        steps = self._steps_of(transform) if isinstance(transform, StepsTransform) else None
+        return None if steps is None else steps.run(self._batch, _joined(self._runs), self._few)
+
+    def _few(self, indexes: Sequence[int]) -> list[Message]:
+        """Copies of the records with these indexes."""
+        if len(indexes) * _FEW > len(self):
+            messages, _ = self.messages()
+            return [messages[index] for index in indexes]
+        return [self[index] for index in indexes]
+
     def _part(self, runs: Sequence[Run]) -> HeldRecords:
-        return HeldRecords(self._library, self._batch, runs)
+        return HeldRecords(self._library, self._batch, runs, self._steps_of)
 
     def _untimed(self) -> list[int]:
         """The indexes of records with timestamp 0."""

@@ -10,14 +10,13 @@ import sysconfig
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
 
-SWITCH = "FENCELINE_NATIVE"
-"""The environment variable that switches the native lane on, by `on`."""
 TESTED = "2.16.0"
 """The librdkafka with which it was tested. Another one may have other structures behind the same functions."""
 BUILT = "built"
@@ -27,7 +26,7 @@ _PRODUCER, _CONSUMER = 0, 1
 
 
 class RunFacts(Structure):
-    """`fl_run` of lane.c."""
+    """`fl_run` of records.c."""
 
     _fields_ = (
         ("topic", c_char_p),
@@ -42,7 +41,7 @@ class RunFacts(Structure):
 
 
 class Trouble(Structure):
-    """`fl_trouble` of lane.c."""
+    """`fl_trouble` of records.c."""
 
     _fields_ = (
         ("topic", c_char_p),
@@ -54,7 +53,7 @@ class Trouble(Structure):
 
 
 class BatchFacts(Structure):
-    """`fl_batch` of lane.c."""
+    """`fl_batch` of records.c."""
 
     _fields_ = (
         ("records", c_void_p),
@@ -69,7 +68,7 @@ class BatchFacts(Structure):
 
 
 class RecordFacts(Structure):
-    """`fl_facts` of lane.c."""
+    """`fl_facts` of records.c."""
 
     _fields_ = (
         ("offset", c_int64),
@@ -82,16 +81,38 @@ class RecordFacts(Structure):
     )
 
 
+class Slot(Structure):
+    """`fl_slot` of stepped.c."""
+
+    record: int
+    offset: int
+    bytes: int
+    fate: int
+    topic: int
+    _fields_ = (
+        ("record", c_int64),
+        ("offset", c_int64),
+        ("bytes", c_int64),
+        ("fate", c_int32),
+        ("topic", c_int32),
+    )
+
+
+class StepsFacts(Structure):
+    """The first fields of `fl_steps` of stepped.c."""
+
+    _fields_ = (("slots", POINTER(Slot)), ("count", c_int64), ("topic_count", c_int64), ("text", c_void_p))
+
+
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "fl_load": (c_char_p, (c_char_p,)),
     "fl_version": (c_int, ()),
-    "fl_name": (c_char_p, (c_void_p,)),
     "fl_type": (c_int, (c_void_p,)),
-    "fl_lane_new": (c_void_p, (c_void_p,)),
-    "fl_lane_add": (c_int64, (c_void_p, c_char_p, c_int32)),
-    "fl_lane_remove": (None, (c_void_p, c_int64)),
-    "fl_lane_forward": (None, (c_void_p,)),
-    "fl_lane_free": (None, (c_void_p,)),
+    "fl_source_new": (c_void_p, (c_void_p,)),
+    "fl_source_add": (c_int64, (c_void_p, c_char_p, c_int32)),
+    "fl_source_remove": (None, (c_void_p, c_int64)),
+    "fl_source_forward": (None, (c_void_p,)),
+    "fl_source_free": (None, (c_void_p,)),
     "fl_take": (POINTER(BatchFacts), (c_void_p, c_int64, c_int)),
     "fl_batch_free": (None, (POINTER(BatchFacts),)),
     "fl_untimed": (c_int64, (POINTER(BatchFacts), c_int64, c_int64, POINTER(c_int64))),
@@ -99,15 +120,26 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         c_int64,
         (c_void_p, c_char_p, POINTER(BatchFacts), c_int64, c_int64, c_int, POINTER(c_int32)),
     ),
+    "fl_steps_new": (POINTER(StepsFacts), (c_char_p, c_int64, c_int64)),
+    "fl_steps_free": (None, (POINTER(StepsFacts),)),
+    "fl_steps_run": (c_int, (POINTER(StepsFacts), POINTER(BatchFacts), POINTER(c_int64), c_int64)),
+    "fl_steps_try": (c_int, (POINTER(StepsFacts), c_char_p, c_int64)),
+    "fl_steps_decide": (c_int, (POINTER(StepsFacts), c_int64, c_int32, c_int32, c_char_p, c_int64)),
+    "fl_steps_sum": (c_int64, (POINTER(StepsFacts), POINTER(c_int64), POINTER(c_int64))),
+    "fl_steps_give": (
+        c_int64,
+        (POINTER(StepsFacts), c_void_p, POINTER(c_char_p), POINTER(BatchFacts), c_int, POINTER(c_int32)),
+    ),
     "fl_copy": (c_int64, (POINTER(BatchFacts), c_int64, c_int64, POINTER(RecordFacts), c_void_p, c_int64)),
 }
 
 
 class NativeLibrary:
-    """The functions of lane.c, as `calls.fl_…`, in this process."""
+    """The functions of the C part, as `calls.fl_…`, in this process."""
 
-    def __init__(self, calls: ctypes.CDLL) -> None:
+    def __init__(self, calls: ctypes.CDLL, file: Path) -> None:
         self.calls = calls
+        self.file = file
 
     def handle(self, client: Consumer | Producer) -> int:
         """Return the client's handle in librdkafka. Raises ValueError for a client that is closed."""
@@ -122,25 +154,17 @@ class NativeLibrary:
         return self.calls.fl_type(self.handle(client)) == wanted
 
 
-def why_not() -> str | None:
-    """Return the reason why tasks of this process read records as Python objects; None: they do not."""
-    if os.environ.get(SWITCH) != "on":
-        return f"{SWITCH} is not `on`"
-    library = native_library()
-    return library if isinstance(library, str) else None
-
-
 @cache
 def native_library() -> NativeLibrary | str:
-    """Return the library, or the reason why this process works without it, independent of the switch."""
+    """Return the library, or the reason why this process works without it."""
     if sys.implementation.name != "cpython" or object.__basicsize__ != _HEADER_BYTES:
         return f"this is {sys.implementation.name} {platform.python_version()}, whose objects are laid out differently"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "this Python has no global lock, and its objects are laid out differently"
     version, number = confluent_kafka.libversion()
     if version != TESTED:
-        return f"librdkafka is {version}, and the lane was tested with {TESTED}"
-    file = resources.files("workers.native") / BUILT / f"{platform_name()}.so"
+        return f"librdkafka is {version}, and native records were tested with {TESTED}"
+    file = _file()
     if not file.is_file():
         return f"there is no file for {platform_name()}"
     bundled = _bundled()
@@ -160,7 +184,7 @@ def native_library() -> NativeLibrary | str:
         return f"librdkafka lacks {missing.decode()}"
     if calls.fl_version() != number:
         return "two versions of librdkafka are loaded"
-    return NativeLibrary(calls)
+    return NativeLibrary(calls, Path(str(file)))
 
 
 def platform_name() -> str:
@@ -170,6 +194,10 @@ def platform_name() -> str:
     if system == "linux" and platform.libc_ver()[0] != "glibc":
         return f"{system}-{machine}-musl"
     return f"{system}-{ {'amd64': 'x86_64'}.get(machine, machine) }"
+
+
+def _file() -> Traversable:
+    return resources.files("workers.native") / BUILT / f"{platform_name()}.so"
 
 
 def _bundled() -> Path | None:

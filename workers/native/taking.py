@@ -14,10 +14,14 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer
 
 from app.core.clusters.partition import Partition
+from app.core.pipelines.pipeline import Condition, Identity, PipelineDefinition, ProcessingGuarantee, Steps
 from workers.loop.errors import FatalError
-from workers.loop.records.polled import PolledError, PolledMessages, Records, sorted_out
-from workers.native.held import Batch, HeldRecords
-from workers.native.library import NativeLibrary, native_library, why_not
+from workers.loop.records.polled import MessageSource, PolledError, PolledMessages, Records, RecordSource, sorted_out
+from workers.native.batch import Batch
+from workers.native.held import HeldRecords
+from workers.native.library import NativeLibrary, native_library
+from workers.native.stepping import NativeSteps
+from workers.transforms.steps import StepsTransform
 
 _MOST_EVENTS = 100
 _SLICE_S = 0.05
@@ -33,10 +37,11 @@ class NativeSource:
     def __init__(self, consumer: Consumer, library: NativeLibrary) -> None:
         self._consumer = consumer
         self._library = library
-        self._lane: int | None = None
+        self._queue: int | None = None
         self._numbers: dict[Partition, int] = {}
         self._forwarded_at = 0.0
         self._batches: weakref.WeakSet[Batch] = weakref.WeakSet()
+        self._steps: NativeSteps | None = None
         self._is_closed = False
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
@@ -44,13 +49,13 @@ class NativeSource:
         calls = self._library.calls
         if self._is_closed:
             return
-        if self._lane is None:
-            self._lane = calls.fl_lane_new(self._library.handle(self._consumer))
-            if self._lane is None:
+        if self._queue is None:
+            self._queue = calls.fl_source_new(self._library.handle(self._consumer))
+            if self._queue is None:
                 raise MemoryError("there is no memory for a queue of records")
         self.given_up(partitions)
         for partition in partitions:
-            number = calls.fl_lane_add(self._lane, partition.topic.encode(), partition.partition)
+            number = calls.fl_source_add(self._queue, partition.topic.encode(), partition.partition)
             if number < 0:
                 raise FatalError(f"the records of {partition} cannot be forwarded")
             self._numbers[partition] = number
@@ -59,7 +64,7 @@ class NativeSource:
         for partition in partitions:
             number = self._numbers.pop(partition, None)
             if number is not None:
-                self._library.calls.fl_lane_remove(self._lane, number)
+                self._library.calls.fl_source_remove(self._queue, number)
 
     def poll(self, count: int, timeout_s: float) -> tuple[Records, list[PolledError]]:
         """Up to `count` records, and errors. Callbacks run in here, before records are taken."""
@@ -68,9 +73,9 @@ class NativeSource:
             stray, errors = sorted_out(self._consumer.consume(_MOST_EVENTS, 0))
             if stray:
                 # Nothing is lost: they are not committed.
-                raise FatalError(f"the client handed out {len(stray)} records beside the lane")
+                raise FatalError(f"the client handed out {len(stray)} records beside the queue")
             left_s = deadline - time.monotonic()
-            if self._lane is None:
+            if self._queue is None:
                 if errors or left_s <= 0:
                     return PolledMessages(), errors
                 time.sleep(min(_SLICE_S, left_s))
@@ -83,8 +88,8 @@ class NativeSource:
         calls, now = self._library.calls, time.monotonic()
         if now - self._forwarded_at >= _FORWARD_AGAIN_S:
             self._forwarded_at = now
-            calls.fl_lane_forward(self._lane)
-        pointer = calls.fl_take(self._lane, count, int(1000 * timeout_s))
+            calls.fl_source_forward(self._queue)
+        pointer = calls.fl_take(self._queue, count, int(1000 * timeout_s))
         if not pointer:
             raise MemoryError("there is no memory for polled records")
         batch = Batch(self._library, pointer)
@@ -94,22 +99,47 @@ class NativeSource:
             batch.free()
             return PolledMessages(), errors
         self._batches.add(batch)
-        return HeldRecords(self._library, batch, batch.runs()), errors
+        return HeldRecords(self._library, batch, batch.runs(), self._steps_of), errors
+
+    def _steps_of(self, transform: StepsTransform) -> NativeSteps:
+        if self._steps is None or self._steps.transform is not transform:
+            self._steps = NativeSteps(self._library, transform)
+        return self._steps
 
     def close(self) -> None:
         """Release everything. The client does not close while anything of it is left."""
         self._is_closed = True
         for batch in list(self._batches):
             batch.free()
-        lane, self._lane = self._lane, None
+        lane, self._queue = self._queue, None
         self._numbers.clear()
         if lane is not None:
-            self._library.calls.fl_lane_free(lane)
+            self._library.calls.fl_source_free(lane)
 
 
-def native_source(consumer: Consumer) -> NativeSource | None:
-    """Return the consumer's records by C; None where this process has no native lane."""
-    library = None if why_not() else native_library()
-    if not isinstance(library, NativeLibrary) or not library.fits(consumer):
-        return None
-    return NativeSource(consumer, library)
+def source_for(consumer: Consumer, definition: PipelineDefinition, *, may_be_native: bool) -> RecordSource:
+    """Return the records of a task's consumer, by C where that is possible and faster."""
+    why, library = why_objects(definition, may_be_native=may_be_native), native_library()
+    if why is None and isinstance(library, NativeLibrary) and library.fits(consumer):
+        return NativeSource(consumer, library)
+    return MessageSource(consumer, why=why or "the client is laid out differently")
+
+
+def why_objects(definition: PipelineDefinition, *, may_be_native: bool) -> str | None:
+    """Return the reason why this pipeline's records become Python objects; None: C holds them."""
+    if not may_be_native:
+        return "`native_records` is off"
+    if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return "`at_least_once` needs a report for each record"
+    if definition.files is not None:
+        return "its records go into files"
+    match definition.transform:
+        case Identity():
+            pass
+        case Steps():
+            if isinstance(next(iter(definition.transform.steps), None), Condition):
+                return "its first step is a condition"
+        case _:
+            return "its function takes Python objects"
+    library = native_library()
+    return library if isinstance(library, str) else None

@@ -279,6 +279,7 @@ def _task_specification(specification: InstanceSpecification, *, task: int, atte
         recorded=specification.recorded,
         transform_source=specification.transform_source,
         start_paused=specification.start_paused,
+        native_records=specification.native_records,
     )
 
 

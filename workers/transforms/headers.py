@@ -10,7 +10,7 @@ librdkafka, whose names are C strings, cuts a name at a zero byte without an err
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from confluent_kafka import Message
@@ -55,6 +55,11 @@ def readable(message: Message) -> Headers:
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - they have its methods alone
         return message.headers()
     return read_headers([message])[0][0]
+
+
+def has_unreadable_name(headers: Iterable[tuple[str, object]] | None) -> bool:
+    """True if one of these stands for a header whose name cannot be read."""
+    return any(name.startswith(UNREADABLE_NAME) for name, _ in headers or ())
 
 
 def _are_read(rest: Iterator[Message], headers: list[Any]) -> bool:

@@ -38,8 +38,10 @@ class StepsTransform:
         if isinstance(compiled, list):
             raise TransformError("; ".join(f"{problem.field}: {problem.message}" for problem in compiled))
         self._apply = compiled.apply
-        routed = dict.fromkeys(step.topic for step in steps if isinstance(step, Route) and step.topic != sink_topic)
-        self._tombstone_topics: tuple[str | None, ...] = (None, *routed)
+        self.steps = tuple(steps)
+        routes = (step.topic for step in steps if isinstance(step, Route) and step.topic != sink_topic)
+        self.routed = tuple(dict.fromkeys(routes))
+        self._tombstone_topics: tuple[str | None, ...] = (None, *self.routed)
 
     def process(self, messages: list[Message]) -> Processed:
         outputs: list[Output] = []

@@ -153,6 +153,7 @@ class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The loop's report of itself, in each snapshot, heartbeat and report (docs/loop.md).
 
     not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; else None.
+    record_source: `native` if C holds the records, else `python` and the reason; None: of an older release.
     """
 
     state: TaskState
@@ -167,6 +168,7 @@ class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: Annotated[int | None, Bound(LARGEST, counted_as="producer")] = None
     producer_epoch: Annotated[int | None, Bound(LARGEST_EPOCH, counted_as="producer")] = None
     not_progressing_ms: DurationMs = None
+    record_source: str | None = None
 
 
 class TaskReport(LoopStatus, frozen=True, kw_only=True):

@@ -90,6 +90,7 @@ async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -
             run_token=secret_of(request),
             fenceline_version=wiring.version,
             server_urls=wiring.workers_urls,
+            native_records=wiring.settings.native_records,
         )
     return Response(specification.encode(found), media_type="application/json")
 

@@ -33,6 +33,7 @@ class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
     database_epoch: identity of the database at the submission; it differs after a restore.
     recorded: the last confirmed offsets of the group. If the group has lost one, no partition is started at the start
         position. A worker without this field starts it, as before.
+    native_records: whether C may hold records. A worker without this field uses Python objects.
     transform_source: text of the uploaded Python file, if the transform is `python` (its SHA-256 is in the revision).
     """
 
@@ -53,6 +54,7 @@ class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
     run_token: str = ""
     transform_source: str | None = None
     start_paused: bool = False
+    native_records: bool = True
 
 
 def encode(specification: InstanceSpecification) -> bytes:

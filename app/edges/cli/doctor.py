@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -55,6 +56,7 @@ def doctor(
         folders={"FENCELINE_STATE_DIR": settings.state_dir, "FENCELINE_CACHE_DIR": settings.cache_dir},
         spark_masters=_pages_of_masters(settings.allowed_spark_masters, settings.spark_master_web_urls),
         validates_python=settings.python_transforms and not settings.unisolated_validation,
+        native_records=_native_records() if settings.native_records else None,
     )
     with saying_that_it_waits("the database and the Spark masters"):
         findings = examine(machine, purposes)
@@ -67,6 +69,15 @@ def doctor(
         raise CommandError(problem)
     if not is_ready:
         raise typer.Exit(1)
+
+
+def _native_records() -> Path | str:
+    """Return the file of C that tasks on this machine use, or the reason why they use none."""
+    # Here, since no other command needs a Kafka client.
+    from workers.native.library import native_library
+
+    library = native_library()
+    return library if isinstance(library, str) else library.file
 
 
 def _pages_of_masters(allowed: Sequence[str], web_urls: Sequence[str]) -> dict[str, str]:

@@ -72,6 +72,7 @@ class Machine:
     A thing that a setting names is checked itself, without alternatives.
     `ports` and `folders` are those of the server, by the name of the setting that moves them; `spark_masters` are web
     pages by master. `validates_python`: authors may upload Python, which is validated in isolation.
+    `native_records`: the file of C that holds records, or a reason why records become Python objects.
     """
 
     environ: Mapping[str, str]
@@ -82,6 +83,7 @@ class Machine:
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     spark_masters: Mapping[str, str] = field(default_factory=dict[str, str])
     validates_python: bool = False
+    native_records: Path | str | None = None
 
 
 def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[DoctorFinding]:
@@ -97,6 +99,8 @@ def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Doc
     if Purpose.SERVE in wanted:
         findings += _of_drivers(machine, is_java_known=runs_spark_here)
     findings.append(_postgres(machine.database_url))
+    if machine.native_records is not None:
+        findings.append(_native_records(machine.native_records))
     if Purpose.TESTS in wanted:
         findings += [_chromium(machine.environ), _isolation(machine.environ, without=DoctorVerdict.MISSING)]
     if runs_spark_here:
@@ -237,6 +241,15 @@ def _named_database(database_url: str) -> DoctorFinding:
         reason = " ".join(str(error).partition("\n")[0].split())
         return DoctorFinding("Postgres", DoctorVerdict.MISSING, f"FENCELINE_DATABASE_URL: {reason}", remedy)
     return DoctorFinding("Postgres", DoctorVerdict.FOUND, f"{version} at {where}, which FENCELINE_DATABASE_URL names")
+
+
+def _native_records(found: Path | str) -> DoctorFinding:
+    if isinstance(found, Path):
+        return DoctorFinding("Native records", DoctorVerdict.FOUND, str(found))
+    detail = f"tasks here read Python objects, which is slower: {found}"
+    return DoctorFinding(
+        "Native records", DoctorVerdict.WARNING, detail, "make setup  (installs the tested librdkafka)"
+    )
 
 
 def _chromium(environ: Mapping[str, str]) -> DoctorFinding:

@@ -162,6 +162,7 @@ class Server:
             host=self._parts.host,
             version=self._parts.version,
             server_urls=lambda: self._parts.workers_urls,
+            native_records=settings.native_records,
             timing=Timing(
                 heartbeat_timeout=timedelta(seconds=settings.heartbeat_timeout_s),
                 lost_after=timedelta(seconds=settings.lost_after_s),

@@ -187,6 +187,7 @@ class GapReason(StrEnum):
     BEGINS: a source topic begins in the range that was read, and may have been recreated there.
     TIME_OF_WRITING: an output's timestamp is unrelated to that of its input.
     TYPES_REFUSED: a file refused records for conflicting types, and they are stored nowhere.
+    HEADER_NAMES: records have a header name that is not UTF-8. Native records carry it, Python objects cannot.
     NO_FIELD: no record has a field that should be compared.
     UNBOUNDED: a partition has no record in the range, or records out of order by more than the padding. So the rows
         that depend on records beyond the range are not known.
@@ -204,6 +205,7 @@ class GapReason(StrEnum):
     BEGINS = "begins"
     TIME_OF_WRITING = "time_of_writing"
     TYPES_REFUSED = "types_refused"
+    HEADER_NAMES = "header_names"
     NO_FIELD = "no_field"
     UNBOUNDED = "unbounded"
     LATE_ROWS = "late_rows"

@@ -31,7 +31,6 @@ assert "pyspark" not in sys.modules
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.wire.heartbeat import DesiredTaskState
 from workers import versions
-from workers.native import library
 from workers.loop.control import TaskSpecification
 from workers.loop.task import run_task
 from workers.transforms.build import build
@@ -46,9 +45,11 @@ assert producer.flush(30) == 0
 class UntilAllAreThrough:
     def __init__(self):
         self.committed = 0
+        self.source = None
     def desired(self):
         return DesiredTaskState.DRAIN if self.committed >= 20 else DesiredTaskState.RUN
     def publish(self, snapshot):
+        self.source = snapshot.record_source or self.source
         if snapshot.counters.transactions_committed:
             self.committed = snapshot.counters.records_in
     def event(self, kind, message, *, partitions=(), generation=None, error=None, producer=None):
@@ -64,12 +65,14 @@ class UntilAllAreThrough:
 
 
 definition = PipelineDefinition(cluster="c", source_topics=(source,), group_id=name, sink_topic=sink)
+control = UntilAllAreThrough()
 result = run_task(
     TaskSpecification(
         pipeline="p", run_id="r", ordinal=0, lease=1, task=0, attempt=0, definition=definition,
         client_config={"bootstrap.servers": bootstrap}, transactional_id=name,
+        native_records=os.environ["SOURCE"] == "native",
     ),
-    UntilAllAreThrough(),
+    control,
     transform=build(definition.transform, source=None, sink_topic=sink),
 )
 reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "r-" + name, "auto.offset.reset": "earliest",
@@ -82,7 +85,7 @@ while len(values) < 20:
     values.append(int(message.value()))
 reader.close()
 assert values == list(range(20)), values
-print(result.end, versions.of_this_process().fenceline, *([] if library.why_not() else ["native"]))
+print(result.end, versions.of_this_process().fenceline, control.source.partition(":")[0])
 """
 
 
@@ -180,9 +183,9 @@ def test_a_package_that_is_there_is_not_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("switch", "lane"), [({}, []), ({"FENCELINE_NATIVE": "on"}, ["native"])])
+@pytest.mark.parametrize("source", ["native", "python"])
 def test_the_loop_runs_from_the_package_with_the_workers_lock_alone(
-    kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path, switch: dict[str, str], lane: list[str]
+    kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path, source: str
 ) -> None:
     uv = shutil.which("uv") or str(package.source_root() / "build/uv/bin/uv")
     python = tmp_path / "venv/bin/python"
@@ -198,7 +201,7 @@ def test_the_loop_runs_from_the_package_with_the_workers_lock_alone(
             *(str(python), "-c", LOOP_IN_AN_EMPTY_ENVIRONMENT),
             *(kafka.bootstrap_servers, make_topic(), make_topic(), unique_name("package")),
         ],
-        env={"PYTHONPATH": str(archive), **switch},
+        env={"PYTHONPATH": str(archive), "SOURCE": source},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -206,4 +209,4 @@ def test_the_loop_runs_from_the_package_with_the_workers_lock_alone(
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.split() == ["drained", "7.8.9", *lane]
+    assert ended.stdout.split() == ["drained", "7.8.9", source]

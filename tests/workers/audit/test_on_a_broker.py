@@ -16,6 +16,7 @@ from app.products.audits.result import AuditSide, AuditVerdict, FindingTally, Ga
 from app.products.audits.specification import OffsetRange, OffsetWindow, TimeWindow
 from tests.conftest import MakeTopic
 from tests.support.audits import Writer, a_specification, audit_here, examples_of, ids_of
+from tests.support.odd_records import OddRecord, now_ms, write_raw
 from tests.support.topics import unique_name
 
 pytestmark = pytest.mark.faults(keep=5, of="audits on a broker")
@@ -285,6 +286,28 @@ def test_an_audit_with_deleted_records_is_not_shown(kafka: KafkaCluster, make_to
     assert result.counts.unexpected == FindingTally()
     # All of the output was read, so this one is proven.
     assert result.counts.lost == FindingTally(ids=1, records=1)
+
+
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_header_names_that_only_native_records_carry_are_named_and_not_compared(
+    kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, is_carried: bool
+) -> None:
+    """The input is in the sink where C held it, and a dead letter elsewhere. A lost record beside it is found."""
+    source, sink, dead = make_topic(), make_topic(), make_topic()
+    odd = OddRecord(b"k", b'{"id": "odd"}', ((b"\xff", b"1"),), now_ms())
+    write_raw(kafka.bootstrap_servers, source, [odd])
+    writer.write(source, ["kept", "lost"])
+    letter = odd._replace(headers=((b"fenceline.unreadable-header-0", b"1"), (b"fenceline.topic", source.encode())))
+    write_raw(kafka.bootstrap_servers, sink if is_carried else dead, [odd if is_carried else letter])
+    writer.write(sink, ["kept"])
+    errors = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic=dead)
+    result = audit_here(a_specification(source, sink, errors=errors), kafka.bootstrap_servers)
+    assert ids_of(result, IdFinding.LOST) == ["lost"]
+    assert result.counts.unexpected == FindingTally()
+    assert {(gap.side, gap.reason) for gap in result.gaps} == {
+        (AuditSide.SOURCE, GapReason.HEADER_NAMES),
+        (AuditSide.SINK, GapReason.HEADER_NAMES),
+    }
 
 
 def test_records_without_an_id_are_counted_and_named(

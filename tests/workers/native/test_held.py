@@ -66,7 +66,7 @@ class Both:
     def __init__(self, kafka: KafkaCluster, library: NativeLibrary, topic: str, count: int) -> None:
         self.consumers = [consumer_of(kafka), consumer_of(kafka)]
         self.native = NativeSource(self.consumers[0], library)
-        python = MessageSource(self.consumers[1])
+        python = MessageSource(self.consumers[1], why="of this test")
         begin(self.consumers[0], self.native, topic)
         begin(self.consumers[1], python, topic)
         self.held = max(polls(self.native, count), key=len)

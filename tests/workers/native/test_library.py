@@ -1,4 +1,4 @@
-"""When a process has the native lane, and what it says when it has not."""
+"""When a process has native records, and what it says when it has not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
+from app.core.pipelines.pipeline import (
+    Condition,
+    PipelineDefinition,
+    ProcessingGuarantee,
+    Project,
+    PythonFunction,
+    PythonScope,
+    Steps,
+)
+from tests.support.quiet import QUIET
 from workers.native import library
 from workers.native.build import TARGETS
+from workers.native.taking import source_for
 
 
 @pytest.fixture(autouse=True)
@@ -20,13 +32,6 @@ def fresh() -> Any:
     library.native_library.cache_clear()
 
 
-def test_it_is_used_where_it_is_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(library.SWITCH, raising=False)
-    assert library.why_not() == "FENCELINE_NATIVE is not `on`"
-    monkeypatch.setenv(library.SWITCH, "on")
-    assert library.why_not() is None
-
-
 def elsewhere() -> Path:
     return Path("/nowhere/librdkafka.so")
 
@@ -34,7 +39,7 @@ def elsewhere() -> Path:
 WITHOUT: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "another librdkafka": (
         lambda patch: patch.setattr("confluent_kafka.libversion", lambda: ("2.17.0", 0x021100FF)),
-        "librdkafka is 2.17.0, and the lane was tested with 2.16.0",
+        "librdkafka is 2.17.0, and native records were tested with 2.16.0",
     ),
     "another platform": (
         lambda patch: patch.setattr(library, "platform_name", lambda: "linux-riscv64"),
@@ -57,10 +62,9 @@ WITHOUT: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
 
 @pytest.mark.parametrize("case", WITHOUT)
 def test_tasks_work_without_it_and_the_reason_is_named(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    monkeypatch.setenv(library.SWITCH, "on")
     patch, reason = WITHOUT[case]
     patch(monkeypatch)
-    assert library.why_not() == reason
+    assert library.native_library() == reason
 
 
 def test_a_damaged_file_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -78,7 +82,36 @@ def test_there_is_a_file_for_each_platform(platform: str) -> None:
     assert file.read_bytes()[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
 
 
-def test_structures_have_the_sizes_of_lane_c() -> None:
-    """Run, error, batch and record facts on 64 bits."""
-    sizes = [ctypes.sizeof(one) for one in (library.RunFacts, library.Trouble, library.BatchFacts, library.RecordFacts)]
-    assert sizes == [56, 32, 64, 48]
+def test_structures_have_the_sizes_that_c_asserts() -> None:
+    """Run, error, batch and record facts and slots on 64 bits; of steps the first fields."""
+    structures = (library.RunFacts, library.Trouble, library.BatchFacts, library.RecordFacts, library.Slot)
+    assert list(map(ctypes.sizeof, structures)) == [56, 32, 64, 48, 32]
+    assert library.StepsFacts.text.offset == 24
+
+
+STEPS = Steps(steps=(Project(fields=("a",)),))
+CHECKED = Steps(steps=(Condition(expression="true"), *STEPS.steps))
+FUNCTION = PythonFunction(function="f", scope=PythonScope.RECORD, file_name="f.py", sha256="0" * 64)
+SOURCES: list[tuple[dict[str, Any], bool, str]] = [
+    ({}, True, "native"),
+    ({"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}, True, "native"),
+    ({"transform": STEPS}, True, "native"),
+    ({}, False, "python: `native_records` is off"),
+    (
+        {"processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE},
+        True,
+        "python: `at_least_once` needs a report for each record",
+    ),
+    ({"transform": CHECKED}, True, "python: its first step is a condition"),
+    ({"transform": FUNCTION}, True, "python: its function takes Python objects"),
+]
+
+
+@pytest.mark.parametrize(("settings", "may_be_native", "name"), SOURCES)
+def test_the_source_of_a_task_says_what_it_is(settings: dict[str, Any], may_be_native: bool, name: str) -> None:
+    definition = PipelineDefinition(cluster="c", source_topics=("a",), group_id="g", sink_topic="b", **settings)
+    consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **QUIET})
+    source = source_for(consumer, definition, may_be_native=may_be_native)
+    assert source.name == name
+    source.close()
+    consumer.close()

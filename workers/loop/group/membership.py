@@ -112,7 +112,7 @@ class Membership:
         self._lose = lose
         self._announce = announce
         self.recorder = recorder
-        self.source: RecordSource = source or MessageSource(consumer)
+        self.source: RecordSource = source or MessageSource(consumer, why="it is the default")
         self._has_read = False
         self._holds: set[Hold] = set()
         self._held_back: set[Partition] = set()

@@ -11,7 +11,7 @@ from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError
 from workers.loop.producing.producers import SendsFor, TaskProducer
 from workers.loop.producing.statistics import Slowness
-from workers.loop.records.polled import Records
+from workers.loop.records.polled import Writable
 from workers.loop.slices import CallPatience
 from workers.sinks.file_sink import FileSinkWriter, SinkError
 from workers.transforms import Output
@@ -69,7 +69,7 @@ class FileProducer:
 
     def write_records(
         self,
-        records: Records,  # noqa: ARG002 - the signature of TaskProducer
+        records: Writable,  # noqa: ARG002 - the signature of TaskProducer
         *,
         topic: str,  # noqa: ARG002
         keep_partition: bool,  # noqa: ARG002

@@ -24,7 +24,7 @@ from workers.loop.control import ProducerIdentity
 from workers.loop.errors import AbortableError, FatalError, RetriableError, kafka_call
 from workers.loop.producing.statistics import Slowness, Statistics
 from workers.loop.records import writing
-from workers.loop.records.polled import Records
+from workers.loop.records.polled import Writable
 from workers.loop.records.writing import UnfitError
 from workers.loop.slices import CallPatience, in_slices
 from workers.transforms import Output
@@ -44,7 +44,7 @@ class TaskProducer(Protocol):
 
     def init(self, timeout_s: float) -> None: ...
     def begin(self) -> None: ...
-    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None: ...
+    def write_records(self, records: Writable, *, topic: str, keep_partition: bool) -> None: ...
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None: ...
     def flush(self, *, patience: CallPatience) -> None: ...
     def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: CallPatience) -> None: ...
@@ -89,7 +89,7 @@ class QueueingProducer:
             raise FatalError("this producer has been discarded")
         return self._producer
 
-    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None:
+    def write_records(self, records: Writable, *, topic: str, keep_partition: bool) -> None:
         self._written += len(records)
         try:
             records.write(self.live, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s)

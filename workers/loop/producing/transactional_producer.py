@@ -23,7 +23,7 @@ from workers.loop.errors import (
 from workers.loop.producing.overdue import ends_within
 from workers.loop.producing.producers import QueueingProducer, SendsFor
 from workers.loop.producing.statistics import Statistics
-from workers.loop.records.polled import Records
+from workers.loop.records.polled import Writable
 from workers.loop.slices import CallPatience, in_slices
 from workers.transforms import Output
 
@@ -50,7 +50,7 @@ class TransactionalProducer(QueueingProducer):
         with kafka_call("begin a transaction"):
             self.live.begin_transaction()
 
-    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None:
+    def write_records(self, records: Writable, *, topic: str, keep_partition: bool) -> None:
         write = super().write_records
         self._write(lambda: write(records, topic=topic, keep_partition=keep_partition))
 

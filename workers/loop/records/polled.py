@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer
 from app.core.clusters.partition import Partition
 from workers.loop.partitions import Place, place_of
 from workers.loop.records import writing
+from workers.transforms import Transform
 from workers.transforms.headers import HeaderNameError, read_headers
 
 
@@ -22,18 +23,26 @@ class PolledError(NamedTuple):
     offset: int | None = None
 
 
-class Records(Protocol):
-    """Records of one poll, in its order; those of a partition follow each other by offset."""
+class Writable(Protocol):
+    """Records for a producer."""
 
     def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Message:
-        """One record as an object: for few of them."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """The bytes of all values."""
+        ...
+
+    def write(self, producer: Producer, *, topic: str, keep_partition: bool, room_within_s: float) -> None:
+        """Enqueue them, those without a topic of their own for `topic`. Raises as `writing.write_messages`."""
+        ...
+
+
+class Records(Writable, Protocol):
+    """Records of one poll, in its order; those of a partition follow each other by offset."""
+
+    def __getitem__(self, index: int, /) -> Message:
+        """One record as an object: for few of them."""
         ...
 
     @property
@@ -55,8 +64,24 @@ class Records(Protocol):
         """All of them as objects, and the errors of those whose headers the client cannot read, by index."""
         ...
 
-    def write(self, producer: Producer, *, topic: str, keep_partition: bool, room_within_s: float) -> None:
-        """Enqueue them as they are. Raises as `writing.write_messages`."""
+    def stepped(self, transform: Transform) -> Stepped | None:
+        """Run the transform without objects; None: it is not one of steps, or these records are objects."""
+        ...
+
+
+class Stepped(Writable, Protocol):
+    """The outputs of steps. Valid until the next poll.
+
+    failures: the errors of the records that have none, by index. topics: the routed ones that have outputs.
+    """
+
+    failures: dict[int, Exception]
+
+    @property
+    def topics(self) -> set[str]: ...
+
+    def refuse(self, problems: Mapping[str, Exception]) -> dict[int, Exception]:
+        """Drop the records with an output for one of these topics; return their errors, by index."""
         ...
 
 
@@ -65,7 +90,7 @@ class RecordSource(Protocol):
 
     @property
     def name(self) -> str:
-        """`python` or `native`."""
+        """`native`, or `python` and the reason."""
         ...
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
@@ -120,13 +145,15 @@ class PolledMessages(list[Message]):
     def write(self, producer: Producer, *, topic: str, keep_partition: bool, room_within_s: float) -> None:
         writing.write_messages(producer, self, topic=topic, keep_partition=keep_partition, room_within_s=room_within_s)
 
+    def stepped(self, transform: Transform) -> None:  # noqa: ARG002 - they are objects
+        return None
+
 
 class MessageSource:
-    """Messages as confluent-kafka returns them."""
+    """Messages as confluent-kafka returns them. why: the reason why C does not hold them."""
 
-    name = "python"
-
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, *, why: str) -> None:
+        self.name = f"python: {why}"
         self._consumer = consumer
 
     def assigned(self, partitions: Iterable[Partition]) -> None:

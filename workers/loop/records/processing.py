@@ -11,7 +11,7 @@ from workers.loop.errors import AbortableError, PipelineStopError
 from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.records.failures import BadRecords
-from workers.loop.records.polled import Records
+from workers.loop.records.polled import Records, Stepped
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.records.writing import UnfitError
 from workers.loop.telling.tally import Work
@@ -100,6 +100,9 @@ class Processing:
 
     def _write_transformed(self, records: Records, producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
         """Write the transform's outputs of the records; return the errors of those without outputs, by index."""
+        stepped = records.stepped(self._transform)
+        if stepped is not None:
+            return self._write_stepped(stepped, producer, work)
         messages, unreadable = records.messages()
         processed, failed = transformed(self._transform, messages, unreadable=unreadable)
         bad = {**self._for_missing_topics(processed), **untimed(processed)}
@@ -109,6 +112,16 @@ class Processing:
             work.records_out += len(outputs)
             work.bytes_out += sum(len(output.value or b"") for output in outputs)
         return {**failed, **bad}
+
+    def _write_stepped(self, stepped: Stepped, producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
+        """Write the outputs of steps; return the errors of the records without outputs, by index."""
+        topics = stepped.topics
+        refused = stepped.refuse(self._topics.unwritable(topics)) if topics else {}
+        if len(stepped):
+            producer.write_records(stepped, topic=self._sink_topic, keep_partition=False)
+            work.records_out += len(stepped)
+            work.bytes_out += stepped.size_bytes
+        return {**stepped.failures, **refused}
 
     def _for_missing_topics(self, processed: Processed) -> dict[int, Exception]:
         """A record with an output for a missing topic is a bad one, and none of its outputs is kept."""

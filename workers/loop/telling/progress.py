@@ -53,6 +53,7 @@ class ProgressReporter:
         self._remembered: Remembered | None = None
         self._member_id: str | None = None
         self._generation: int | None = None
+        self._record_source: str | None = None
         self._producer: ProducerIdentity | None = None
         self._producers: Mapping[Partition, PartitionProducer] = {}
         self._sizes: dict[Partition | None, CheckpointSize] = {}
@@ -120,6 +121,7 @@ class ProgressReporter:
         self._partitions = tuple(map(progress, sorted(membership.ownership.owned)))
         self._member_id = consumer.memberid() or None
         self._generation = membership.generation()
+        self._record_source = membership.source.name
 
     def leave(self) -> None:
         """The consumer is closed: nothing is read any more, and the membership is over. The counts stay."""
@@ -157,6 +159,7 @@ class ProgressReporter:
                 open_transaction_age_ms=None if opened_at is None else int((now - opened_at) * 1000),
                 last_error=self.obstacle or self.last_error,
                 not_progressing_ms=self._not_progressing_ms(),
+                record_source=self._record_source,
             )
         )
 

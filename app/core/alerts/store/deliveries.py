@@ -51,7 +51,7 @@ _NAMES_DUE = sa.text(
     f"SELECT name FROM webhooks WHERE paused_at IS NULL AND EXISTS ({_DUE}) ORDER BY name"  # noqa: S608 - our own text
 )
 # One server locks the row; another one at the same time skips it, or finds it not due any more.
-# The retry limit is looked at here again: a retry may become due after give_up has looked.
+# The retry limit is checked again: a retry may become due after the check of give_up.
 _BEGIN = sa.text(
     f"""
     UPDATE webhook_deliveries SET attempts = attempts + 1, last_attempt_at = clock_timestamp(),

@@ -64,6 +64,7 @@ class Reconciler:
         host: str,
         version: str,
         server_urls: Callable[[], Sequence[str]],
+        native_records: bool = True,
         timing: Timing | None = None,
         period_s: float = 0.5,
     ) -> None:
@@ -73,6 +74,7 @@ class Reconciler:
         self._host = host
         self._version = version
         self._server_urls = server_urls
+        self._native_records = native_records
         self._timing = timing or Timing()
         self.period_s = period_s
         self._database_epoch: str | None = None
@@ -253,6 +255,7 @@ class Reconciler:
                 run_token=secret,
                 fenceline_version=self._version,
                 server_urls=self._server_urls(),
+                native_records=self._native_records,
             )
             await uow.commit()
         try:

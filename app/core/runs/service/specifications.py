@@ -29,6 +29,7 @@ async def specification_for(
     run_token: str,
     fenceline_version: str,
     server_urls: Sequence[str],
+    native_records: bool = True,
 ) -> InstanceSpecification:
     """Return the specification of one lease, at the lease's own revision.
 
@@ -78,6 +79,7 @@ async def specification_for(
         run_token=run_token,
         transform_source=source,
         start_paused=run.desired is DesiredRunState.PAUSE,
+        native_records=native_records,
     )
 
 

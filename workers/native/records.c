@@ -1,83 +1,17 @@
 /*
  * Records of Kafka that never become Python objects: taken from a queue of our own, held, and given to a producer.
  *
- * It works on the clients of confluent-kafka and on the librdkafka of its wheel: `fl_load` finds the functions there,
- * so that this file needs neither headers nor a library at build time. workers/native/library.py is the only caller,
- * and the loop's thread is the only one at a time that calls with one lane, batch or producer.
- *
- * Structures and constants are those of librdkafka's public header (rdkafka.h, stable since 1.6).
+ * It works on the clients of confluent-kafka and on the librdkafka of its wheel. workers/native/library.py is the only
+ * caller, and one thread at a time, the loop's, calls with one source, batch or producer.
  */
 #include <dlfcn.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct rd_kafka_s rd_kafka_t;
-typedef struct rd_kafka_topic_s rd_kafka_topic_t;
-typedef struct rd_kafka_queue_s rd_kafka_queue_t;
-typedef struct rd_kafka_headers_s rd_kafka_headers_t;
-typedef struct rd_kafka_error_s rd_kafka_error_t;
+#include "kafka.h"
 
-typedef struct {
-  int err;
-  rd_kafka_topic_t *rkt;
-  int32_t partition;
-  void *payload;
-  size_t len;
-  void *key;
-  size_t key_len;
-  int64_t offset;
-  void *_private;
-} rd_kafka_message_t;
-
-typedef struct {
-  int vtype;
-  union {
-    rd_kafka_topic_t *rkt;
-    int i;
-    int32_t i32;
-    int64_t i64;
-    struct {
-      void *ptr;
-      size_t size;
-    } mem;
-    rd_kafka_headers_t *headers;
-    char pad[64];
-  } u;
-} rd_kafka_vu_t;
-
-enum { VALUE_RKT = 2, VALUE_PARTITION = 3, VALUE_VALUE = 4, VALUE_KEY = 5, VALUE_FLAGS = 7, VALUE_TIMESTAMP = 8, VALUE_HEADERS = 10 };
-enum { FLAG_COPY = 2, ANY_PARTITION = -1, UNKNOWN = -1 };
-
-/* Every function of librdkafka that is used here: its result, name and arguments. */
-#define FUNCTIONS(F)                                                                                                   \
-  F(int, version, (void))                                                                                              \
-  F(const char *, name, (const rd_kafka_t *))                                                                          \
-  F(int, type, (const rd_kafka_t *))                                                                                   \
-  F(int, last_error, (void))                                                                                           \
-  F(rd_kafka_queue_t *, queue_new, (rd_kafka_t *))                                                                     \
-  F(void, queue_destroy, (rd_kafka_queue_t *))                                                                         \
-  F(rd_kafka_queue_t *, queue_get_partition, (rd_kafka_t *, const char *, int32_t))                                    \
-  F(void, queue_forward, (rd_kafka_queue_t *, rd_kafka_queue_t *))                                                     \
-  F(ptrdiff_t, consume_batch_queue, (rd_kafka_queue_t *, int, rd_kafka_message_t **, size_t))                          \
-  F(void, message_destroy, (rd_kafka_message_t *))                                                                     \
-  F(int64_t, message_timestamp, (const rd_kafka_message_t *, int *))                                                   \
-  F(const char *, message_errstr, (const rd_kafka_message_t *))                                                        \
-  F(int, message_headers, (const rd_kafka_message_t *, rd_kafka_headers_t **))                                         \
-  F(int, message_detach_headers, (rd_kafka_message_t *, rd_kafka_headers_t **))                                        \
-  F(void, message_set_headers, (rd_kafka_message_t *, rd_kafka_headers_t *))                                           \
-  F(size_t, header_cnt, (const rd_kafka_headers_t *))                                                                  \
-  F(int, header_get_all, (const rd_kafka_headers_t *, size_t, const char **, const void **, size_t *))                 \
-  F(const char *, topic_name, (const rd_kafka_topic_t *))                                                              \
-  F(rd_kafka_topic_t *, topic_new, (rd_kafka_t *, const char *, void *))                                               \
-  F(void, topic_destroy, (rd_kafka_topic_t *))                                                                         \
-  F(rd_kafka_error_t *, produceva, (rd_kafka_t *, const rd_kafka_vu_t *, size_t))                                      \
-  F(int, error_code, (const rd_kafka_error_t *))                                                                       \
-  F(void, error_destroy, (rd_kafka_error_t *))
-
-#define DECLARE(result, name, arguments) static result(*rd_##name) arguments;
-FUNCTIONS(DECLARE)
+#define DEFINE(result, name, arguments) result(*rd_##name) arguments;
+FUNCTIONS(DEFINE)
 
 /* The queue of one consumer: its partitions are forwarded to it. */
 typedef struct {
@@ -86,28 +20,9 @@ typedef struct {
   rd_kafka_queue_t **partitions;
   rd_kafka_message_t **taken;
   size_t count, room, taken_room;
-} fl_lane;
+} fl_source;
 
-/* Records [begin, end) of a batch that follow each other in one partition. `topic` lives as long as the batch. */
-typedef struct {
-  const char *topic;
-  int64_t begin, end, first_offset, last_offset, bytes;
-  int32_t partition, untimed;
-} fl_run;
-
-/* An error that came in the place of a record. Both texts live as long as the batch; `topic` may be NULL. */
-typedef struct {
-  const char *topic, *text;
-  int64_t offset;
-  int32_t partition, code;
-} fl_trouble;
-
-typedef struct {
-  rd_kafka_message_t **records, **errors;
-  fl_run *runs;
-  fl_trouble *troubles;
-  int64_t count, run_count, trouble_count, run_room;
-} fl_batch;
+enum { UNKNOWN = -1 };
 
 /* The facts of a record for Python. Lengths are UNKNOWN for NULL. */
 typedef struct {
@@ -118,8 +33,6 @@ typedef struct {
 /* Python declares them again (library.py). */
 _Static_assert(sizeof(fl_run) == 56 && sizeof(fl_trouble) == 32 && sizeof(fl_batch) == 64 && sizeof(fl_facts) == 48, "");
 _Static_assert(sizeof(rd_kafka_message_t) == 72 && sizeof(rd_kafka_vu_t) == 72, "as in rdkafka.h on 64 bits");
-
-#define PUBLIC __attribute__((visibility("default")))
 
 /* Find the functions in the library at `path`, which the process must have loaded. Return the name of a missing one. */
 PUBLIC const char *fl_load(const char *path) {
@@ -134,60 +47,59 @@ PUBLIC const char *fl_load(const char *path) {
 
 PUBLIC int fl_version(void) { return rd_version(); }
 
-/* The client's name in librdkafka, and its type: 0 a producer, 1 a consumer. */
-PUBLIC const char *fl_name(const rd_kafka_t *client) { return rd_name(client); }
+/* The client's type in librdkafka: 0 a producer, 1 a consumer. */
 PUBLIC int fl_type(const rd_kafka_t *client) { return rd_type(client); }
 
-PUBLIC fl_lane *fl_lane_new(rd_kafka_t *consumer) {
-  fl_lane *lane = calloc(1, sizeof *lane);
-  if (lane == NULL) return NULL;
-  lane->client = consumer;
-  lane->queue = rd_queue_new(consumer);
-  return lane;
+PUBLIC fl_source *fl_source_new(rd_kafka_t *consumer) {
+  fl_source *source = calloc(1, sizeof *source);
+  if (source == NULL) return NULL;
+  source->client = consumer;
+  source->queue = rd_queue_new(consumer);
+  return source;
 }
 
-/* Forward a partition to the lane's queue. Return its number for `fl_lane_remove`; UNKNOWN if that is not possible. */
-PUBLIC int64_t fl_lane_add(fl_lane *lane, const char *topic, int32_t partition) {
+/* Forward a partition to the source's queue. Return its number for `fl_source_remove`; UNKNOWN if that is not possible. */
+PUBLIC int64_t fl_source_add(fl_source *source, const char *topic, int32_t partition) {
   size_t at = 0;
-  while (at < lane->count && lane->partitions[at] != NULL) at++;
-  if (at == lane->room) {
-    size_t room = lane->room ? 2 * lane->room : 16;
-    rd_kafka_queue_t **larger = realloc(lane->partitions, room * sizeof *larger);
+  while (at < source->count && source->partitions[at] != NULL) at++;
+  if (at == source->room) {
+    size_t room = source->room ? 2 * source->room : 16;
+    rd_kafka_queue_t **larger = realloc(source->partitions, room * sizeof *larger);
     if (larger == NULL) return UNKNOWN;
-    lane->partitions = larger;
-    lane->room = room;
+    source->partitions = larger;
+    source->room = room;
   }
-  rd_kafka_queue_t *queue = rd_queue_get_partition(lane->client, topic, partition);
+  rd_kafka_queue_t *queue = rd_queue_get_partition(source->client, topic, partition);
   if (queue == NULL) return UNKNOWN;
-  rd_queue_forward(queue, lane->queue);
-  lane->partitions[at] = queue;
-  if (at == lane->count) lane->count++;
+  rd_queue_forward(queue, source->queue);
+  source->partitions[at] = queue;
+  if (at == source->count) source->count++;
   return (int64_t)at;
 }
 
-PUBLIC void fl_lane_remove(fl_lane *lane, int64_t number) {
-  if (number < 0 || (size_t)number >= lane->count || lane->partitions[number] == NULL) return;
-  rd_queue_destroy(lane->partitions[number]);
-  lane->partitions[number] = NULL;
+PUBLIC void fl_source_remove(fl_source *source, int64_t number) {
+  if (number < 0 || (size_t)number >= source->count || source->partitions[number] == NULL) return;
+  rd_queue_destroy(source->partitions[number]);
+  source->partitions[number] = NULL;
 }
 
 /*
  * Forward every partition again. A client that stops a partition ends its forwarding, and it does so later than the
  * call that asked for the stop (2.16.0, rd_kafka_toppar_fetch_stop): a partition that begins again may have lost it.
  */
-PUBLIC void fl_lane_forward(fl_lane *lane) {
-  for (size_t at = 0; at < lane->count; at++)
-    if (lane->partitions[at] != NULL) rd_queue_forward(lane->partitions[at], lane->queue);
+PUBLIC void fl_source_forward(fl_source *source) {
+  for (size_t at = 0; at < source->count; at++)
+    if (source->partitions[at] != NULL) rd_queue_forward(source->partitions[at], source->queue);
 }
 
-PUBLIC void fl_lane_free(fl_lane *lane) {
-  if (lane == NULL) return;
-  for (size_t at = 0; at < lane->count; at++)
-    if (lane->partitions[at] != NULL) rd_queue_destroy(lane->partitions[at]);
-  if (lane->queue != NULL) rd_queue_destroy(lane->queue);
-  free(lane->partitions);
-  free(lane->taken);
-  free(lane);
+PUBLIC void fl_source_free(fl_source *source) {
+  if (source == NULL) return;
+  for (size_t at = 0; at < source->count; at++)
+    if (source->partitions[at] != NULL) rd_queue_destroy(source->partitions[at]);
+  if (source->queue != NULL) rd_queue_destroy(source->queue);
+  free(source->partitions);
+  free(source->taken);
+  free(source);
 }
 
 PUBLIC void fl_batch_free(fl_batch *batch) {
@@ -265,20 +177,20 @@ static size_t sort(fl_batch *batch, rd_kafka_message_t **taken, size_t count) {
 }
 
 /* Take up to `most` records and errors, waiting up to `timeout_ms` for all of them. NULL: there is no memory. */
-PUBLIC fl_batch *fl_take(fl_lane *lane, int64_t most, int timeout_ms) {
-  if ((size_t)most > lane->taken_room && most > 0) {
-    rd_kafka_message_t **larger = realloc(lane->taken, (size_t)most * sizeof *larger);
+PUBLIC fl_batch *fl_take(fl_source *source, int64_t most, int timeout_ms) {
+  if ((size_t)most > source->taken_room && most > 0) {
+    rd_kafka_message_t **larger = realloc(source->taken, (size_t)most * sizeof *larger);
     if (larger == NULL) return NULL;
-    lane->taken = larger;
-    lane->taken_room = (size_t)most;
+    source->taken = larger;
+    source->taken_room = (size_t)most;
   }
   fl_batch *batch = calloc(1, sizeof *batch);
   if (batch == NULL || most < 1) return batch;
-  ptrdiff_t found = rd_consume_batch_queue(lane->queue, timeout_ms, lane->taken, (size_t)most);
+  ptrdiff_t found = rd_consume_batch_queue(source->queue, timeout_ms, source->taken, (size_t)most);
   if (found <= 0) return batch;
-  size_t sorted = sort(batch, lane->taken, (size_t)found);
+  size_t sorted = sort(batch, source->taken, (size_t)found);
   if (sorted == (size_t)found) return batch;
-  for (size_t at = sorted; at < (size_t)found; at++) rd_message_destroy(lane->taken[at]);
+  for (size_t at = sorted; at < (size_t)found; at++) rd_message_destroy(source->taken[at]);
   fl_batch_free(batch);
   return NULL;
 }
@@ -287,9 +199,44 @@ PUBLIC fl_batch *fl_take(fl_lane *lane, int64_t most, int timeout_ms) {
 PUBLIC int64_t fl_untimed(const fl_batch *batch, int64_t begin, int64_t end, int64_t *numbers) {
   int64_t found = 0;
   int type;
-  for (int64_t at = begin; at < end && at < batch->count; at++)
+  for (int64_t at = begin < 0 ? 0 : begin; at < end && at < batch->count; at++)
     if (rd_message_timestamp(batch->records[at], &type) == 0) numbers[found++] = at;
   return found;
+}
+
+int32_t fl_enqueue(rd_kafka_t *producer, rd_kafka_topic_t *topic, int32_t partition, rd_kafka_message_t *record,
+                   fl_value value, int64_t timestamp_ms, int is_last) {
+  rd_kafka_headers_t *headers = NULL;
+  if (is_last) {
+    if (rd_message_detach_headers(record, &headers) != 0) headers = NULL;
+  } else if (rd_message_headers(record, &headers) == 0) {
+    headers = rd_headers_copy(headers);
+  }
+  rd_kafka_vu_t values[7];
+  values[0].vtype = VALUE_RKT;
+  values[0].u.rkt = topic;
+  values[1].vtype = VALUE_PARTITION;
+  values[1].u.i32 = partition;
+  values[2].vtype = VALUE_FLAGS;
+  values[2].u.i = FLAG_COPY;
+  values[3].vtype = VALUE_VALUE;
+  values[3].u.mem.ptr = (void *)value.bytes;
+  values[3].u.mem.size = value.count;
+  values[4].vtype = VALUE_KEY;
+  values[4].u.mem.ptr = record->key;
+  values[4].u.mem.size = record->key_len;
+  values[5].vtype = VALUE_TIMESTAMP;
+  values[5].u.i64 = timestamp_ms;
+  values[6].vtype = VALUE_HEADERS;
+  values[6].u.headers = headers;
+  rd_kafka_error_t *error = rd_produceva(producer, values, headers == NULL ? 6 : 7);
+  if (error == NULL) return 0;
+  /* Only a producer that takes the record takes its headers over. */
+  if (headers != NULL && is_last) rd_message_set_headers(record, headers);
+  if (headers != NULL && !is_last) rd_headers_destroy(headers);
+  int32_t code = rd_error_code(error);
+  rd_error_destroy(error);
+  return code;
 }
 
 /*
@@ -309,34 +256,11 @@ PUBLIC int64_t fl_give(rd_kafka_t *producer, const char *topic, fl_batch *batch,
   int64_t at = begin;
   for (; at < end; at++) {
     rd_kafka_message_t *record = batch->records[at];
-    rd_kafka_headers_t *headers = NULL;
-    rd_kafka_vu_t values[7];
     int type;
-    values[0].vtype = VALUE_RKT;
-    values[0].u.rkt = handle;
-    values[1].vtype = VALUE_PARTITION;
-    values[1].u.i32 = keeps_partition ? record->partition : ANY_PARTITION;
-    values[2].vtype = VALUE_FLAGS;
-    values[2].u.i = FLAG_COPY;
-    values[3].vtype = VALUE_VALUE;
-    values[3].u.mem.ptr = record->payload;
-    values[3].u.mem.size = record->len;
-    values[4].vtype = VALUE_KEY;
-    values[4].u.mem.ptr = record->key;
-    values[4].u.mem.size = record->key_len;
-    values[5].vtype = VALUE_TIMESTAMP;
-    values[5].u.i64 = rd_message_timestamp(record, &type);
-    /* The producer takes the headers over, unless it refuses the record. */
-    size_t count = rd_message_detach_headers(record, &headers) == 0 ? 7 : 6;
-    values[6].vtype = VALUE_HEADERS;
-    values[6].u.headers = headers;
-    rd_kafka_error_t *error = rd_produceva(producer, values, count);
-    if (error != NULL) {
-      *code = rd_error_code(error);
-      rd_error_destroy(error);
-      if (headers != NULL) rd_message_set_headers(record, headers);
-      break;
-    }
+    fl_value value = {record->payload, record->len};
+    *code = fl_enqueue(producer, handle, keeps_partition ? record->partition : ANY_PARTITION, record, value,
+                       rd_message_timestamp(record, &type), 1);
+    if (*code != 0) break;
   }
   rd_topic_destroy(handle);
   return at - begin;

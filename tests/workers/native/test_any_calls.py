@@ -1,0 +1,163 @@
+"""Any order of calls with any numbers, on real records: no crash, and no memory of others (`make sanitized`)."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from app.core.pipelines.pipeline import Filter, Project, Rename, Route, SetField, StepOperator
+from app.edges.embedded.kafka import KafkaCluster
+from tests.conftest import MakeTopic
+from tests.support.json_cases import SINK, JsonCases
+from tests.support.quiet import QUIET
+from tests.support.topics import unique_name
+from workers.native.library import NativeLibrary, RecordFacts, native_library
+from workers.native.stepping import NativeSteps, definition_of
+from workers.transforms.steps import StepsTransform
+
+RECORDS, CALLS = 300, 3_000
+STEPS = [
+    Filter(field="a", operator=StepOperator.NE, value=1),
+    Route(field="b", operator=StepOperator.EXISTS, topic="one"),
+    Rename(field="c", to="d.e"),
+    SetField(field="d.f", value={"g": [1, 2.5, "é"]}),
+    Route(field="delay", operator=StepOperator.GE, value=1.5, topic="two"),
+    Project(fields=("a", "d", "delay")),
+]
+
+
+class Calls:
+    """Calls of every function that takes numbers, with numbers in and out of range."""
+
+    def __init__(self, library: NativeLibrary, consumer: Consumer, producer: Producer, topic: str, rng: random.Random):
+        self._calls, self._rng, self._topic = library.calls, rng, topic
+        self._producer = library.handle(producer)
+        self._source = self._calls.fl_source_new(library.handle(consumer))
+        self._steps = NativeSteps(library, StepsTransform(STEPS, sink_topic=SINK))
+        self._batches: list[Any] = []
+        self.taken = 0
+
+    def add(self) -> None:
+        self._calls.fl_source_add(self._source, self._topic.encode(), self._rng.choice([0, 0, 1, 7]))
+
+    def remove(self) -> None:
+        self._calls.fl_source_remove(self._source, self._number())
+
+    def forward(self) -> None:
+        self._calls.fl_source_forward(self._source)
+
+    def take(self) -> None:
+        batch = self._calls.fl_take(self._source, self._rng.choice([-1, 0, 1, 7, RECORDS]), self._rng.choice([0, 1]))
+        assert batch
+        self.taken += batch.contents.count
+        self._batches.append(batch)
+
+    def release(self) -> None:
+        if self._batches:
+            self._calls.fl_batch_free(self._batches.pop(self._rng.randrange(len(self._batches))))
+
+    def copy(self) -> None:
+        batch, begin, end = self._span()
+        facts = (RecordFacts * max(1, end - begin))()
+        size = self._calls.fl_copy(batch, begin, end, facts, None, 0)
+        room = self._rng.choice([-1, 0, 1, size // 2, size])
+        self._calls.fl_copy(batch, begin, end, facts, ctypes.create_string_buffer(max(1, room)), room)
+
+    def untimed(self) -> None:
+        batch, begin, end = self._span()
+        self._calls.fl_untimed(batch, begin, end, (ctypes.c_int64 * max(1, end - begin, batch.contents.count))())
+
+    def give(self) -> None:
+        batch, begin, end = self._span()
+        code = ctypes.c_int32()
+        self._calls.fl_give(self._producer, b"out", batch, begin, end, self._rng.choice([0, 1]), ctypes.byref(code))
+
+    def run(self) -> None:
+        batch, begin, end = self._span()
+        spans = (ctypes.c_int64 * 4)(begin, end, *self._span()[1:])
+        self._calls.fl_steps_run(self._steps.pointer, batch, spans, self._rng.choice([0, 1, 2]))
+        self._sum_and_decide()
+        names = (ctypes.c_char_p * 3)(b"out", b"one", b"two")
+        code = ctypes.c_int32()
+        for _ in range(self._rng.choice([0, 1, 2])):
+            # Again after its end, too: nothing is left then.
+            self._calls.fl_steps_give(self._steps.pointer, self._producer, names, batch, 0, ctypes.byref(code))
+
+    def try_value(self) -> None:
+        value = JsonCases(self._rng).value()
+        self._calls.fl_steps_try(self._steps.pointer, value, self._rng.choice([-1, len(value), len(value) // 2]))
+        self._sum_and_decide()
+
+    def define(self) -> None:
+        text = bytearray(definition_of(STEPS, ("one", "two")))
+        text[self._rng.randrange(len(text))] = self._rng.randrange(256)
+        damaged = bytes(text[: self._rng.choice([len(text), self._rng.randrange(len(text))])])
+        made = self._calls.fl_steps_new(damaged, len(damaged), 2)
+        if made:
+            self._calls.fl_steps_try(made, b'{"a":2,"c":[1],"d":{},"delay":7}', 33)
+            self._calls.fl_steps_free(made)
+
+    def close(self) -> None:
+        for batch in self._batches:
+            self._calls.fl_batch_free(batch)
+        self._calls.fl_source_free(self._source)
+
+    def _sum_and_decide(self) -> None:
+        value = self._rng.randbytes(self._rng.choice([0, 1, 5_000]))
+        self._calls.fl_steps_decide(
+            self._steps.pointer, self._number(), self._rng.randint(-1, 7), self._rng.randint(-2, 3), value, len(value)
+        )
+        fates, outputs = (ctypes.c_int64 * 6)(), (ctypes.c_int64 * 3)()
+        self._calls.fl_steps_sum(self._steps.pointer, fates, outputs)
+        assert sum(fates) == self._steps.pointer.contents.count
+
+    def _number(self) -> int:
+        return self._rng.choice([-(2**62), -1, 0, 1, 2, 7, RECORDS, 2**31, 2**62])
+
+    def _span(self) -> tuple[Any, int, int]:
+        """A batch, and two bounds, at most one of them far out of range."""
+        if not self._batches:
+            self.take()
+        batch = self._rng.choice(self._batches)
+        count = batch.contents.count
+        begin, end = self._rng.randint(-2, count + 2), self._rng.randint(-2, count + 2)
+        return batch, *self._rng.choice([(begin, end), (min(begin, end), max(begin, end)), (-1_000, end), (0, count)])
+
+
+def test_no_order_of_calls_and_no_number_harms_the_process(
+    kafka: KafkaCluster, make_topic: MakeTopic, rng: random.Random, seed: int
+) -> None:
+    """Control: records were taken, so that the calls had something to work on."""
+    library = native_library()
+    assert isinstance(library, NativeLibrary), library
+    print(f"calls drawn with --seed {seed}")  # noqa: T201 - pytest shows it where the test fails
+    topic = make_topic()
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, **QUIET}
+    writer, cases = Producer(settings), JsonCases(rng)
+    for _ in range(RECORDS):
+        headers = rng.choice([None, [], [("a", b"1"), ("", None)]])
+        writer.produce(topic, value=rng.choice([None, cases.value()]), key=rng.choice([None, b"k"]), headers=headers)
+    assert writer.flush(30) == 0
+    consumer = Consumer({**settings, "group.id": unique_name("calls"), "auto.offset.reset": "earliest"})
+    producer = Producer({**settings, "queue.buffering.max.messages": 50, "message.timeout.ms": 2_000})
+    calls = Calls(library, consumer, producer, topic, rng)
+    calls.add()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    kinds: list[Callable[[], None]] = [
+        *(calls.add, calls.remove, calls.forward, calls.take, calls.take, calls.release, calls.copy, calls.untimed),
+        *(calls.give, calls.run, calls.run, calls.try_value, calls.define),
+    ]
+    for number in range(CALLS):
+        if number % 300 == 0:
+            consumer.consume(10, 0)
+            calls.forward()
+        rng.choice(kinds)()
+    calls.close()
+    producer.purge()
+    producer.flush(10)
+    consumer.close()
+    assert calls.taken > RECORDS / 2
