@@ -1,4 +1,4 @@
-"""How far a run of the suite is, and about how long it still takes."""
+"""How far a run of the suite is, about how long it still takes, and what has failed so far."""
 
 from __future__ import annotations
 
@@ -40,16 +40,23 @@ class Progress:
         self._count, self._work_s = len(ids), sum(map(self._expected_s, ids))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            # pytest describes it at the end of the run, which may be two hours later.
+            self._write(f"FAILED {report.nodeid}")
         if report.when != "teardown":
             return
         self._done += 1
         self._done_s += self._expected_s(report.nodeid)
-        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-        if terminal is not None and self._clock() - self._wrote >= _EVERY_S:
+        if self._clock() - self._wrote >= _EVERY_S:
             self._wrote = self._clock()
+            self._write(self.line(gone_s=self._wrote - self._began))
+
+    def _write(self, line: str) -> None:
+        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
             # With several processes it is unknown whether a line of dots is open.
             terminal.write_line("") if terminal.currentfspath is None else terminal.ensure_newline()
-            terminal.write_line(self.line(gone_s=self._wrote - self._began))
+            terminal.write_line(line)
 
     def line(self, *, gone_s: float) -> str:
         """The done and the remaining tests. Each expected second of the rest takes as long as one of the done ones."""
