@@ -41,7 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="the goals' first three rows, 3 rounds of 10 s")
+    parser.add_argument("--quick", action="store_true", help="the goals' first three rows and JSON, in short rounds")
     parser.add_argument("--only", action="append", help="meetings and pairs with this in their name; may be repeated")
     parser.add_argument("--rounds", type=int, help="of every meeting")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a measurement")
@@ -50,7 +50,7 @@ def main() -> int:
     chosen = parser.parse_args(namespace=Timing())
     meetings, pairs = _chosen(chosen.only)
     if chosen.quick:
-        meetings, pairs, chosen.seconds = [QUICK], [], 10.0
+        meetings, pairs, chosen.seconds = [*QUICK], [], 10.0
     if not meetings and not pairs:
         names = "\n".join(one.name for one in (*MEETINGS, *PAIRS))
         parser.error(f"no such meeting or pair; there are:\n{names}")
@@ -105,7 +105,8 @@ def hold(meeting: Meeting, place: Place, topics: Topics, timing: Timing, report:
             found[name].append(measured)
             say(f"{meeting.name}, round {number + 1} of {rounds}: {name}: {measured.records_per_second:,.0f} records/s")
         for goal in meeting.goals:
-            report.goal(goal.row, _rates(found[goal.ours]), _rates(found[goal.theirs]), at_least=goal.at_least)
+            ours, theirs = _rates(found[goal.ours]), _rates(found[goal.theirs])
+            report.goal(goal.row, ours, theirs, at_least=goal.at_least, low=goal.low)
         report.held(
             "meetings",
             meeting.name,

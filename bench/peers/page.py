@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -62,7 +63,8 @@ def _goals(report: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for row, goal in report["goals"].items():
         found = goal["ratio"]
-        extra = f", its interval from {goal['low']:g} on, at most {goal['narrow']:g} wide" if goal.get("low") else ""
+        extra = f", its interval from {goal['low']:g} on" if goal.get("low") else ""
+        extra += f", at most {goal['narrow']:g} wide" if goal.get("narrow") and goal.get("low") else ""
         yield (
             f"| {row} | at least {goal['at_least']:g}{extra} | **{found['median']:.3g}** | {found['low']:.3g} to "
             f"{found['high']:.3g} | {len(found['rounds'])} | {'met' if is_met(goal) else '**not met**'} |"
@@ -81,7 +83,7 @@ def is_met(goal: Mapping[str, Any]) -> bool:
         return False
     if goal.get("low") is None:
         return True
-    return bool(found["low"] >= goal["low"] and found["high"] - found["low"] <= goal["narrow"])
+    return bool(found["low"] >= goal["low"] and found["high"] - found["low"] <= goal.get("narrow", math.inf))
 
 
 def _behind(report: Mapping[str, Any]) -> Iterator[str]:

@@ -38,7 +38,7 @@ from tests.support.kafka_tools import compile_streams_program
 from workers.transforms.user_code import sha256_of
 
 PROGRAMS = Path(__file__).parent / "programs"
-_STREAMS = Path(__file__).parent / "java" / "StreamsIdentity.java"
+_STREAMS = Path(__file__).parent / "java" / "StreamsCopy.java"
 _STOPS_WITHIN_S = 30.0
 
 
@@ -155,7 +155,8 @@ def streams(guarantee: str, *, at_its_best: bool = True) -> Start:
         java = str(find_java(may_fetch=False).executable)
         arguments = [f"{key}={value}" for key, value in settings.items()]
         command = [java, "-Xms1g", "-Xmx1g", "-XX:+UseParallelGC", "-cp", class_path]
-        with running([*command, "StreamsIdentity", source, sink, *arguments], place.folder / "streams.log") as check:
+        command += ["StreamsCopy", source, sink, work.job, *arguments]
+        with running(command, place.folder / "streams.log") as check:
             yield check
 
     return start
@@ -237,7 +238,7 @@ SYSTEMS = {
         System("fenceline exactly_once_v2, bare", fenceline(V2, in_spark=False), "exactly once", _JOBS),
         System("fenceline exactly_once, bare", fenceline(V1, in_spark=False), "exactly once", _JOBS),
         System("fenceline at_least_once, bare", fenceline(ALO, in_spark=False), "at least once", _JOBS),
-        System("kafka streams exactly_once_v2", streams("exactly_once_v2"), "exactly once"),
+        System("kafka streams exactly_once_v2", streams("exactly_once_v2"), "exactly once", (Job.IDENTITY, Job.FILTER)),
         System("kafka streams at_least_once", streams("at_least_once"), "at least once"),
         System(
             "kafka streams exactly_once_v2, defaults", streams("exactly_once_v2", at_its_best=False), "exactly once"

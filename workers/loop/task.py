@@ -24,13 +24,13 @@ from workers.loop.loop import TaskLoop
 from workers.loop.producing.limits import Limits
 from workers.loop.producing.output_topics import OutputTopics
 from workers.loop.producing.task_files import TaskFiles
-from workers.loop.records.batching import BatchSize
+from workers.loop.records.batching import MAX_NATIVE_RECORDS, MAX_RECORDS, BatchSize
 from workers.loop.records.filing import Filing
 from workers.loop.records.processing import Processing
 from workers.loop.telling.offset_recorder import OffsetRecorder
 from workers.loop.telling.progress import ProgressReporter
 from workers.loop.telling.tally import WorkTally
-from workers.native.taking import source_for
+from workers.native.taking import source_for, why_objects
 from workers.transforms import Transform
 
 _DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
@@ -111,7 +111,10 @@ class Attempt:
         consuming = consumer_config(specification)
         self.files = None if definition.files is None else TaskFiles(specification, definition.files)
         commit_interval_s = (definition.commit_interval_ms if self.files is None else self.files.rotate_ms) / 1000
-        batch_size = BatchSize(target_s=min(commit_interval_s, _LONGEST_BATCH_S))
+        is_native = why_objects(definition, may_be_native=specification.native_records) is None
+        batch_size = BatchSize(
+            target_s=min(commit_interval_s, _LONGEST_BATCH_S), most=MAX_NATIVE_RECORDS if is_native else MAX_RECORDS
+        )
         ownership = Ownership()
         recorder = OffsetRecorder(ownership, is_on=is_exactly_once)
         if recorder.is_on:

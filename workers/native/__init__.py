@@ -1,7 +1,8 @@
 """Records that never become Python objects: polled, held and produced by C, on the librdkafka of confluent-kafka.
 
 records.c     the queue of a consumer, batches of records, and their way to a producer
-stepped.c     steps over a batch (steps.c), on the fields of one record (fields.c) with values as msgspec has them (json.c)
+stepped.c     steps over a batch
+steps.c       steps over one record; fields.c has its fields, json.c its values as msgspec has them
 build.py      `make native` builds them for each platform into `built/`
 library.py    finds the right file, and says why there is none
 taking.py     decides whether C holds a task's records, and polls them

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 MAX_RECORDS = 2_000
+MAX_NATIVE_RECORDS = 10_000
+"""Records that C holds cost less each, so that a turn of the loop is worth more of them."""
 _AHEAD = 8
 _FIRST = 16
 _TARGET_BYTES = 4 * 1024 * 1024
@@ -14,10 +16,12 @@ class BatchSize:
 
     Args:
         target_s: the longest time for one batch; the commit interval, or a part of the transaction timeout.
+        most: the most records of a batch.
     """
 
-    def __init__(self, *, target_s: float) -> None:
+    def __init__(self, *, target_s: float, most: int = MAX_RECORDS) -> None:
         self._target_s = target_s
+        self._most = most
         self._count = _FIRST
         self._bound = _FIRST
 
@@ -31,7 +35,7 @@ class BatchSize:
 
         Together they have at most the bytes of one batch, and at most its processing time.
         """
-        return min(_AHEAD * MAX_RECORDS, max(self._count, self._bound)) if self._count == MAX_RECORDS else self._count
+        return min(_AHEAD * self._most, max(self._count, self._bound)) if self._count == self._most else self._count
 
     def processed(self, *, records: int, size_bytes: int, seconds: float) -> None:
         """Learn from a batch that was processed."""
@@ -40,7 +44,7 @@ class BatchSize:
         by_bytes = _TARGET_BYTES * records // max(1, size_bytes)
         by_time = int(self._target_s * records / max(seconds, 1e-6))
         self._bound = min(by_bytes, by_time)
-        self._count = max(1, min(MAX_RECORDS, self._count * _GROWTH, self._bound))
+        self._count = max(1, min(self._most, self._count * _GROWTH, self._bound))
 
     def start_over(self) -> None:
         """After a transaction that timed out: nothing is known of the records that follow."""
