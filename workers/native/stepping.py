@@ -98,8 +98,8 @@ class Stepped:
         undecided = self._with_fate(Fate.PYTHON)
         if undecided:
             self._decide(undecided, messages(undecided))
+            self._sum()
         self.failures.update(dict.fromkeys(self._with_fate(Fate.UNTIMED), TimestampError()))
-        self._sum()
 
     def __len__(self) -> int:
         return sum(self._outputs)

@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     file = Path(os.environ[VARIABLE])
     if "asan" not in os.environ.pop("LD_PRELOAD", ""):
         raise pytest.UsageError("the address sanitizer is not preloaded: use `make sanitized`")
-    vars(library)["_file"] = lambda: file
+    library.__dict__["_file"] = lambda: file
     found = library.native_library()
     if isinstance(found, str):
         raise pytest.UsageError(found)

@@ -124,8 +124,10 @@ class Calls:
             self.take()
         batch = self._rng.choice(self._batches)
         count = batch.contents.count
-        begin, end = self._rng.randint(-2, count + 2), self._rng.randint(-2, count + 2)
-        return batch, *self._rng.choice([(begin, end), (min(begin, end), max(begin, end)), (-1_000, end), (0, count)])
+        one, other = self._rng.randint(-2, count + 2), self._rng.randint(-2, count + 2)
+        spans = [(one, other), (min(one, other), max(one, other)), (-1_000, other), (0, count)]
+        begin, end = self._rng.choice(spans)
+        return batch, begin, end
 
 
 def test_no_order_of_calls_and_no_number_harms_the_process(
@@ -139,7 +141,7 @@ def test_no_order_of_calls_and_no_number_harms_the_process(
     settings = {"bootstrap.servers": kafka.bootstrap_servers, **QUIET}
     writer, cases = Producer(settings), JsonCases(rng)
     for _ in range(RECORDS):
-        headers = rng.choice([None, [], [("a", b"1"), ("", None)]])
+        headers: list[tuple[str, str | bytes | None]] | None = rng.choice([None, [], [("a", b"1"), ("", None)]])
         writer.produce(topic, value=rng.choice([None, cases.value()]), key=rng.choice([None, b"k"]), headers=headers)
     assert writer.flush(30) == 0
     consumer = Consumer({**settings, "group.id": unique_name("calls"), "auto.offset.reset": "earliest"})
