@@ -23,7 +23,7 @@ from workers.loop.errors import (
 from workers.loop.group.ownership import Ownership
 from workers.loop.producing.producers import SendsFor
 from workers.loop.producing.statistics import Slowness
-from workers.loop.records.polled import Records
+from workers.loop.records.polled import Writable
 from workers.loop.slices import CallPatience
 from workers.transforms import Output
 
@@ -50,7 +50,7 @@ class ScriptedProducer:
     def begin(self) -> None:
         self._called("begin")
 
-    def write_records(self, records: Records, *, topic: str, keep_partition: bool) -> None:
+    def write_records(self, records: Writable, *, topic: str, keep_partition: bool) -> None:
         self._called("write_records")
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
