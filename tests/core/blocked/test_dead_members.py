@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -16,7 +18,7 @@ from tests.core.blocked.dead_leases import ID, OPEN, Scene
 from tests.support.control_plane import CLUSTER, ControlPlane
 
 GROUP, MEMBER = "flights-group", "member-1"
-NO_PRODUCER = {"transactional_id": None, "producer_id": None, "producer_epoch": None}
+NO_PRODUCER: dict[str, Any] = {"transactional_id": None, "producer_id": None, "producer_epoch": None}
 
 
 @pytest.fixture

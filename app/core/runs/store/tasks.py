@@ -147,8 +147,9 @@ class TaskStore(DatabaseStore):
         return [TaskState(row.state) for row in rows]
 
     async def left_by_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
-        """Return, by task, the last report of its newest attempt that named a transactional id and its producer, and of
-        its newest attempt that named a member of its group.
+        """Return, by task, the last reports of two attempts, which may be the same.
+
+        They are the newest one that named a transactional id with its producer, and the newest one that named a member.
         """
         of_lease = _is_of(run_id, ordinal, lease)
         newest = sa.select(_T.task, _T.attempt, _T.report).ext(postgresql.distinct_on(_T.task))

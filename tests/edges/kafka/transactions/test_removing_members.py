@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.maven import KAFKA_JARS, OLD_KAFKA_JARS
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.transactions.client import TransactionClient
 from tests.edges.kafka.transactions.conftest import Scene
+from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.slow
 
 _DEADLINE_S = 20.0
 # Longer than the test: the session ends no membership.
@@ -22,9 +27,23 @@ _SESSION_MS = 60_000
 Join = Callable[[str, str], Consumer]
 
 
+@pytest.fixture(scope="module", params=[KAFKA_JARS, OLD_KAFKA_JARS])
+def jars(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def scene(jars: str) -> Generator[Scene]:
+    settings = {**TEST_BROKER_SETTINGS, "group.initial.rebalance.delay.ms": "0"}
+    with KafkaCluster.start(jars=jars, overrides=settings) as cluster:
+        yield Scene(cluster.bootstrap_servers)
+
+
 @pytest.fixture(params=["classic", "consumer"])
-def join(scene: Scene, request: pytest.FixtureRequest) -> Generator[Join]:
+def join(scene: Scene, jars: str, request: pytest.FixtureRequest) -> Generator[Join]:
     """A new member of a group, which owns partitions of the topic when this returns."""
+    if (jars, request.param) == (OLD_KAFKA_JARS, "consumer"):
+        pytest.skip("librdkafka joins groups of KIP-848 from Kafka 4.0 on")
     of_classic = {"session.timeout.ms": _SESSION_MS, "partition.assignment.strategy": "cooperative-sticky"}
     members: list[Consumer] = []
 
