@@ -40,6 +40,7 @@ class Wiring(WebWiring):
     dropped_fields: what was not taken of workers' messages.
     java_home: the Java of drivers; None: this server found none.
     dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
+    dead_members: the same of their members.
     """
 
     brokers: Brokers
@@ -48,6 +49,7 @@ class Wiring(WebWiring):
     surveys: Surveys
     products: tuple[Product, ...]
     dead_ends: Callable[[], Mapping[tuple[str, str], int]] = dict
+    dead_members: Callable[[], Mapping[tuple[str, str], int]] = dict
     gone: Callable[[DriverHeartbeat], None] = lambda _: None
     held_back: HeldBack = field(default_factory=HeldBack)
     partition_counts: PartitionCounts = field(default_factory=PartitionCounts)

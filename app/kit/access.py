@@ -88,6 +88,7 @@ class Verb(StrEnum):
     FENCE_TRANSACTION = "fence_transaction"
     END_TRANSACTION = "end_transaction"
     END_DEAD_TRANSACTION = "end_dead_transaction"
+    EVICT_DEAD_MEMBER = "evict_dead_member"
     START_DRILL = "start_drill"
     STOP_DRILL = "stop_drill"
     START_MIGRATION = "start_migration"
@@ -180,6 +181,7 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.LEASE_INSTANCE: Role.ADMINISTRATOR,
     _V.SIGNAL_INSTANCE: Role.ADMINISTRATOR,
     _V.END_DEAD_TRANSACTION: Role.ADMINISTRATOR,
+    _V.EVICT_DEAD_MEMBER: Role.ADMINISTRATOR,
     _V.END_RUN: Role.ADMINISTRATOR,
     _V.SUPPORT_BUNDLE: Role.ADMINISTRATOR,
     # A receiver's answer may have any content.

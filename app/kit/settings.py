@@ -195,7 +195,7 @@ class Settings(BaseSettings):
     )
     end_dead_transactions: bool = Field(
         default=True,
-        description=("End open transactions of tasks whose process has ended, as the cluster manager reports."),
+        description="End open transactions of tasks whose process has ended, and remove them from their groups.",
     )
     instance_files_days: float = Field(
         default=14.0,

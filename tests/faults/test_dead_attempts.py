@@ -1,10 +1,15 @@
-"""A killed worker with a delayed next attempt: the server ends its open transaction, and fences no living producer."""
+"""A killed worker with a delayed next attempt: the server ends its open transaction, and fences no living producer.
+
+A killed instance: the server removes its task's member before its session ends.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import psutil
@@ -22,13 +27,14 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 HELD_BACK_AFTER = 6
 """Failures within ten minutes, after which the next attempt waits for eight seconds."""
 ASKED_FOR_S = 5.0
+SESSION_S = 6
 BEFORE_IT_BEGINS = frozenset({"starting", "backing_off"})
 
 
 @pytest.fixture(scope="module")
 def more_fields() -> Mapping[str, Any]:
     # Something is open nearly all of the time, and no timeout of the brokers' ends it first.
-    return {"commit_interval_ms": 1_000, "transaction_timeout_ms": 120_000, "session_timeout_ms": 6_000}
+    return {"commit_interval_ms": 1_000, "transaction_timeout_ms": 120_000, "session_timeout_ms": SESSION_S * 1_000}
 
 
 def kill(task: TaskNow) -> None:
@@ -107,3 +113,39 @@ def test_open_transaction_of_a_killed_worker_is_ended_while_its_next_attempt_wai
         assert "backing_off" in heard, heard
         successor = running.wait_until_another_attempt_committed(victim, 40)
         assert successor.attempt == victim.attempt + 1, "it was not fenced"
+
+
+def kill_instance(running: RunningPipeline, task: TaskNow) -> datetime:
+    """SIGKILL to worker, daemon, executor and driver, so that no process leaves the group; returns the time."""
+    instance, executor = running.instance(task.ordinal), running.executor(task.ordinal)
+    daemon = psutil.Process(task.pid).ppid()
+    began = datetime.now(UTC)
+    for pid in (task.pid, daemon, executor.pid, instance["python_pid"], instance["jvm_pid"]):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return began
+
+
+def test_member_of_a_killed_instance_is_removed_once_its_own_process_has_ended(running: RunningPipeline) -> None:
+    running.wait_until_all_have_committed(60)
+    victim = running.tasks()[0]
+    began = kill_instance(running, victim)
+    found: list[dict[str, Any]] = []
+
+    def is_removed() -> bool:
+        commands = running.server.get("/commands?limit=200")["items"]
+        found[:] = [
+            one
+            for one in commands
+            if one["verb"] == "evict_dead_member"
+            and datetime.fromisoformat(one["at"]) >= began
+            and one["details"]["ordinal"] == victim.ordinal
+        ]
+        return bool(found)
+
+    wait_for(is_removed, 20, lambda: f"the removal of the member of {victim}")
+    assert [one["why"] for one in found] == ["its own process on this host has ended"]
+    assert (found[0]["details"]["lease"], found[0]["details"]["attempt"]) == (victim.lease, victim.attempt)
+    assert (datetime.fromisoformat(found[0]["at"]) - began).total_seconds() < SESSION_S
+    running.wait_until_another_attempt_committed(victim, 90)
+    running.assert_nothing_lost_nothing_double()

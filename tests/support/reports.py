@@ -18,4 +18,5 @@ REPORT = TaskReport(
     transactional_id="tx",
     producer_id=7,
     producer_epoch=4,
+    member_id="member",
 )

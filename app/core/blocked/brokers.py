@@ -1,4 +1,5 @@
-"""Requests to brokers about transactions, and the two requests that end one instead of its producer.
+"""Requests to brokers about transactions, two requests that end one instead of its producer, and one that removes a
+member from its group.
 
 `connection`, `timeout_s` and the errors are those of app/core/clusters/brokers.py. An error of one partition or id is a
 `Refused` in its place. A refused change raises UnavailableError, which names the missing permission. A change without
@@ -115,6 +116,28 @@ class TransactionBrokers(Protocol):
         """Abort the id's open transaction and fence its producer, if it is still this one; else change nothing.
 
         The coordinator compares and ends in one step. A repetition is safe: it gets the same answer.
+        """
+        ...
+
+    async def is_member(
+        self, connection: Connection, group: str, member_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> bool:
+        """Return whether the group has a member with this id; False if there is no such group."""
+        ...
+
+    async def remove_member(
+        self,
+        connection: Connection,
+        group: str,
+        member_id: str,
+        *,
+        reason: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> bool:
+        """Remove a dynamic member from a classic or KIP-848 group; False if the group has no such member.
+
+        Its partitions get other owners at once. A living member's next request is refused, and it joins again: with a
+        new id in a classic group, with the same one under KIP-848. reason: for the coordinator's log (KIP-800).
         """
         ...
 

@@ -1,8 +1,9 @@
-"""Tasks whose process is reported dead, and the rules for the transactions that they left open.
+"""Tasks whose process has ended, and the rules for the transactions and memberships that they left.
 
 A task without heartbeats may be alive; session and transaction timeouts cover it. Only the manager of its process can
-report its end. Even then, the coordinator ends the transaction only if the id still has the dead task's producer id and
-epoch. So a successor's init, which needs no permission from Fenceline, always wins.
+report its end, or a server that has seen the process itself. Even then, the coordinator ends the transaction only if
+the id still has the dead task's producer id and epoch. So a successor's init, which needs no permission from Fenceline,
+always wins. No other process has the member id, so its removal affects no other member.
 """
 
 from __future__ import annotations
@@ -24,7 +25,19 @@ _LEFT_NOTHING = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED})
 
 
 class DeadProducer(msgspec.Struct, frozen=True, kw_only=True):
-    """The producer that a dead attempt last reported, and the report of its death (`why`)."""
+    """The producer that a dead attempt last reported as its own."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class DeadTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead attempt, and the evidence of its death (`why`).
+
+    producer: None with at_least_once, with a producer for each partition, and before its init.
+    group: the pipeline's. member_id: as last reported; None before it has joined.
+    """
 
     pipeline: str
     run_id: str
@@ -32,9 +45,9 @@ class DeadProducer(msgspec.Struct, frozen=True, kw_only=True):
     lease: int
     task: int
     attempt: int
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    producer: DeadProducer | None
+    group: str
+    member_id: str | None
     why: str
 
     @property
@@ -64,8 +77,30 @@ class DeadEnd(StrEnum):
         return self not in (DeadEnd.REFUSED, DeadEnd.UNANSWERED)
 
 
-def why_attempt_gone(by: GoneBy, *, since: datetime, now: datetime) -> str | None:
-    """Return the report of an attempt's death in a live application; None if its child processes may still live."""
+class DeadMember(StrEnum):
+    """The result for the membership of a dead task.
+
+    REMOVED: Fenceline removed it from the group. NOT_A_MEMBER: it has left, or its session has ended. REFUSED: a
+    permission is missing. UNANSWERED: the brokers did not confirm the removal. The last two are repeated.
+    """
+
+    REMOVED = "removed"
+    NOT_A_MEMBER = "not_a_member"
+    REFUSED = "refused"
+    UNANSWERED = "unanswered"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (DeadMember.REFUSED, DeadMember.UNANSWERED)
+
+
+def why_attempt_gone(by: GoneBy | None, *, since: datetime, now: datetime) -> str | None:
+    """Return the evidence of an attempt's death in a live application; None if its child processes may still live.
+
+    by: None if this server had found the attempt's own process, and finds that it has ended.
+    """
+    if by is None:
+        return "its own process on this host has ended"
     if by is GoneBy.WORKER:
         return "its executor reports that its Python worker's process has ended"
     if now - since < SETTLES_AFTER:
@@ -94,23 +129,35 @@ def why_gone(instance: Instance, seen: Observation, *, now: datetime) -> str | N
     return None
 
 
-def dead_producer(report: TaskReport, *, pipeline: str, why: str) -> DeadProducer | None:
-    """Return the producer of a dead attempt; None if it had none or reported that nothing was left open."""
-    if report.state in _LEFT_NOTHING:
+def dead_task(report: TaskReport, *, pipeline: str, group: str, why: str) -> DeadTask | None:
+    """Return what a dead attempt has left; None if it had neither producer nor member, or reported that it left both.
+
+    group: the pipeline's, by its definition: a worker cannot name another one.
+    """
+    producer = _producer(report)
+    if report.state in _LEFT_NOTHING or (producer is None and report.member_id is None):
         return None
-    if report.transactional_id is None or report.producer_id is None or report.producer_epoch is None:
-        return None
-    return DeadProducer(
+    return DeadTask(
         pipeline=pipeline,
         run_id=report.run_id,
         ordinal=report.ordinal,
         lease=report.lease,
         task=report.task,
         attempt=report.attempt,
+        producer=producer,
+        group=group,
+        member_id=report.member_id,
+        why=why,
+    )
+
+
+def _producer(report: TaskReport) -> DeadProducer | None:
+    if report.transactional_id is None or report.producer_id is None or report.producer_epoch is None:
+        return None
+    return DeadProducer(
         transactional_id=report.transactional_id,
         producer_id=report.producer_id,
         producer_epoch=report.producer_epoch,
-        why=why,
     )
 
 

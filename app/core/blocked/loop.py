@@ -1,7 +1,7 @@
-"""End the open transactions of dead tasks of ended leases.
+"""End the open transactions of dead tasks, and remove their members from their groups.
 
-Every server runs this loop, since only the server on a driver's host can observe its process. The loop stores nothing:
-it reads leases and coordinators again. So if a server dies, another one continues.
+Every server runs this loop, since only the server on a driver's host can observe its processes. The loop stores
+nothing: it reads leases, coordinators and groups again. So if a server dies, another one continues.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, dead_producer, why_attempt_gone, why_gone
+from app.core.blocked.dead_tasks import DeadEnd, DeadMember, DeadTask, dead_task, why_attempt_gone, why_gone
 from app.core.blocked.service.dead_tasks import EndedDeadTask, end_what_is_left
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
@@ -22,13 +22,14 @@ from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.instance import Instance
 from app.core.runs.launcher import SparkLauncher
+from app.core.runs.observation import ReportedProcess
 from app.core.runs.store.instances import InstanceStore
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import GoneBy, TaskReport
 from app.core.wire.heartbeat import DriverHeartbeat
 from app.kit.clock import Clock
-from app.kit.db.unit_of_work import UnitOfWorkFactory
+from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.kit.errors import NotFoundError
 
 log = logging.getLogger(__name__)
@@ -53,9 +54,12 @@ class _Left(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    """A driver's report of a dead attempt of its own, and the state of its treatment: done, or the next time."""
+    """The evidence of an attempt's death, and the state of its treatment: done, or the next time.
 
-    by: GoneBy
+    by: as its driver reports it; None: its own process was found here, and has ended.
+    """
+
+    by: GoneBy | None
     since: datetime
     due: datetime
     tries: int = 0
@@ -65,7 +69,7 @@ class _Heard(NamedTuple):
 class DeadTasks:
     """Check each lease that ended lately until it is done, at growing intervals.
 
-    Also check attempts of live leases that their own driver reports as dead.
+    Also check attempts of live leases that their own driver reports as dead, or whose process on this host has ended.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class DeadTasks:
         brokers: TransactionBrokers,
         launcher: SparkLauncher,
         clock: Clock,
+        host: str,
         where: str,
         period_s: float = 0.5,
     ) -> None:
@@ -84,15 +89,21 @@ class DeadTasks:
         self._brokers = brokers
         self._launcher = launcher
         self._clock = clock
+        self._host = host
         self._again: dict[Lease, tuple[int, datetime]] = {}
         self._done: dict[Lease, datetime] = {}
         self._heard: dict[_Attempt, _Heard] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._member_counts: Counter[tuple[str, str]] = Counter()
         self._few = asyncio.Semaphore(AT_ONCE)
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """By (cluster, result), since this server started; each repetition counts."""
+        """The results for transactions by (cluster, result), since this server started; each repetition counts."""
         return self._counts
+
+    def member_counts(self) -> Mapping[tuple[str, str], int]:
+        """The same for members."""
+        return self._member_counts
 
     def hear(self, said: DriverHeartbeat) -> None:
         """Take a report of a lease's current driver. It repeats the report, so that this is not stored."""
@@ -102,6 +113,14 @@ class DeadTasks:
             self._heard.setdefault(attempt, _Heard(by=gone.by, since=now, due=now))
         self._forget(now)
 
+    def _notice(self, ended: Sequence[ReportedProcess], now: datetime) -> None:
+        """Take the end of an attempt's own process; the driver's report of its executor would be acted on later."""
+        for one in ended:
+            attempt = (one.run_id, one.ordinal, one.lease, one.task, one.attempt)
+            known = self._heard.get(attempt)
+            if known is None or (known.by is GoneBy.EXECUTOR and not known.is_done):
+                self._heard[attempt] = _Heard(by=None, since=now, due=now)
+
     def interrupted(self) -> None:
         """Nothing to undo: finished ends are kept, and the rest is read or reported again."""
 
@@ -109,6 +128,8 @@ class DeadTasks:
         now = self._clock.now()
         async with self._unit_of_work() as uow:
             ended = {_lease(one): one for one in await uow.of(InstanceStore).ended_since(now - LOOKED_AFTER_FOR)}
+            reported = await uow.of(TaskStore).processes_on(self._host)
+        self._notice(await self._launcher.ended_tasks(reported), now)
         self._done = {lease: at for lease, at in self._done.items() if lease in ended}
         self._again = {lease: when for lease, when in self._again.items() if lease in ended}
         self._forget(now)
@@ -146,60 +167,74 @@ class DeadTasks:
         if why is None:
             return
         async with self._few:
-            left = await self._left_by_lease(attempt[:3])
-            # If the task's next attempt has a producer, its init has ended the transaction.
-            reports = [] if left is None else [one for one in left.reports if (one.task, one.attempt) == (task, number)]
-            is_over = left is None or await self._ended_all(left, reports, why)
+            left = await self._left_by_attempt(attempt[:3], task=task, attempt=number)
+            is_over = left is None or await self._ended_all(left, why)
         self._heard[attempt] = heard._replace(is_done=is_over, tries=heard.tries + 1, due=now + _wait(heard.tries))
 
-    async def _left_by_lease(self, lease: Lease) -> _Left | None:
+    async def _left_by_attempt(self, lease: Lease, *, task: int, attempt: int) -> _Left | None:
         run_id, ordinal, number = lease
         try:
             async with self._unit_of_work() as uow:
                 instance = await uow.of(InstanceStore).get(run_id, ordinal, number)
+                report = await uow.of(TaskStore).report_of_attempt(
+                    run_id=run_id, ordinal=ordinal, lease=number, task=task, attempt=attempt
+                )
+                return None if report is None else await _of_pipeline(uow, instance, [report])
         except NotFoundError:
             return None
-        return await self._left_by(instance)
 
     async def _left_by(self, instance: Instance) -> _Left | None:
         """Return None if the pipeline was removed, so that the work of the lease is not known."""
         try:
             async with self._unit_of_work() as uow:
-                run = await uow.of(RunStore).get(instance.run_id)
-                revision = await uow.of(PipelineStore).get_revision(run.pipeline, instance.revision)
-                cluster = await uow.of(ClusterStore).get(run.cluster)
-                reports = await uow.of(TaskStore).producers_of_lease(
+                reports = await uow.of(TaskStore).left_by_lease(
                     run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease
                 )
+                return await _of_pipeline(uow, instance, reports)
         except NotFoundError:
             return None
-        return _Left(run.pipeline, cluster, revision.definition, reports)
 
     async def _ended(self, instance: Instance, left: _Left) -> bool:
-        """Return True if nothing is left to do: every transaction is ended, or was never Fenceline's to end."""
+        """Return True if nothing is left to do: every transaction is ended, or was never Fenceline's to end, and no
+        member is left.
+        """
         seen = await self._launcher.observe(instance, left.definition)
         why = why_gone(instance, seen, now=self._clock.now())
         if why is None:
             return False
-        return await self._ended_all(left, left.reports, why)
+        return await self._ended_all(left, why)
 
-    async def _ended_all(self, left: _Left, reports: list[TaskReport], why: str) -> bool:
-        found = [dead_producer(report, pipeline=left.pipeline, why=why) for report in reports]
+    async def _ended_all(self, left: _Left, why: str) -> bool:
+        group = left.definition.group_id
+        found = [dead_task(report, pipeline=left.pipeline, group=group, why=why) for report in left.reports]
         results = [await self._end(left.cluster, dead) for dead in found if dead is not None]
         return all(result.is_final for result in results)
 
-    async def _end(self, cluster: Cluster, dead: DeadProducer) -> DeadEnd:
+    async def _end(self, cluster: Cluster, dead: DeadTask) -> EndedDeadTask:
         ended = await end_what_is_left(self._unit_of_work, self._brokers, cluster, dead, clock=self._clock)
-        self._counts[cluster.name, ended.result.value] += 1
-        self._tell(dead, ended)
-        return ended.result
+        if ended.transaction is not None:
+            self._counts[cluster.name, ended.transaction.value] += 1
+        if ended.member is not None:
+            self._member_counts[cluster.name, ended.member.value] += 1
+        _tell(dead, ended)
+        return ended
 
-    def _tell(self, dead: DeadProducer, ended: EndedDeadTask) -> None:
-        who = f"{dead.task_name} of {dead.pipeline} ({dead.transactional_id})"
-        if ended.result is DeadEnd.ENDED:
-            log.info("ended the transaction that %s left open: %s", who, dead.why)
-        elif ended.said:
-            log.warning("the transaction that %s left open blocks its consumers until its timeout: %s", who, ended.said)
+
+async def _of_pipeline(uow: UnitOfWork, instance: Instance, reports: list[TaskReport]) -> _Left:
+    run = await uow.of(RunStore).get(instance.run_id)
+    revision = await uow.of(PipelineStore).get_revision(run.pipeline, instance.revision)
+    cluster = await uow.of(ClusterStore).get(run.cluster)
+    return _Left(run.pipeline, cluster, revision.definition, reports)
+
+
+def _tell(dead: DeadTask, ended: EndedDeadTask) -> None:
+    who = f"{dead.task_name} of {dead.pipeline}"
+    if ended.transaction is DeadEnd.ENDED:
+        log.info("ended the transaction that %s left open: %s", who, dead.why)
+    if ended.member is DeadMember.REMOVED:
+        log.info("removed the member %s of %s from the group %s: %s", dead.member_id, who, dead.group, dead.why)
+    for reason in ended.said:
+        log.warning("%s leaves its partitions or its consumers blocked until a timeout: %s", who, reason)
 
 
 def _wait(tries: int) -> timedelta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
@@ -9,7 +10,7 @@ import msgspec
 
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.runs.instance import Instance
-from app.core.runs.observation import Observation
+from app.core.runs.observation import Observation, ReportedProcess
 from app.core.wire.specification import InstanceSpecification
 
 
@@ -72,6 +73,13 @@ class SparkLauncher(Protocol):
         ...
 
     async def observe(self, instance: Instance, definition: PipelineDefinition) -> Observation: ...
+
+    async def ended_tasks(self, reported: Collection[ReportedProcess]) -> list[ReportedProcess]:
+        """Return attempts whose process an earlier call had found on this host, and that has ended since; each once.
+
+        A process that no call has found is not returned, since the report may be of another host with this name.
+        """
+        ...
 
     async def stop(self, instance: Instance) -> None:
         """Ask the Python driver to drain (SIGTERM), where it runs on this host; else do nothing."""

@@ -30,6 +30,23 @@ class MasterWord(StrEnum):
     NOT_ASKED = "not_asked"
 
 
+class ReportedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """The process of an attempt of a live lease, as its last heartbeat named it, if it is on its driver's host.
+
+    sent_at_ms: of that heartbeat, by the host's clock. log_path: of its driver.
+    """
+
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    pid: int
+    sent_at_ms: int
+    application_id: str | None
+    log_path: str | None
+
+
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """`outcome` is the file that the driver left on this host, in case no server received its report.
 

@@ -33,7 +33,7 @@ async def exposition(wiring: Wiring) -> bytes:
     snapshots = wiring.observations.all()
     _journals(registry, snapshots, now_ms=now_ms)
     _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
-    _dead_ends(registry, wiring.dead_ends())
+    _dead_tasks(registry, wiring.dead_ends(), wiring.dead_members())
     _dropped(registry, wiring.dropped_fields.counts)
     try:
         async with wiring.unit_of_work() as uow:
@@ -152,15 +152,24 @@ def _hanging(
         took.labels(report.cluster).set(report.sweep_took_ms / 1000)
 
 
-def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
+def _dead_tasks(
+    registry: CollectorRegistry, ends: Mapping[tuple[str, str], int], members: Mapping[tuple[str, str], int]
+) -> None:
     looked_at = Counter(
         "fenceline_dead_tasks",
         "Producers of dead tasks that this server examined, by the result for their transaction",
         ["cluster", "result"],
         registry=registry,
     )
-    for (cluster, result), count in counts.items():
-        looked_at.labels(cluster, result).inc(count)
+    of_groups = Counter(
+        "fenceline_dead_members",
+        "Members of dead tasks that this server examined, by the result for their membership",
+        ["cluster", "result"],
+        registry=registry,
+    )
+    for counter, counts in ((looked_at, ends), (of_groups, members)):
+        for (cluster, result), count in counts.items():
+            counter.labels(cluster, result).inc(count)
 
 
 def _dropped(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:

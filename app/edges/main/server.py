@@ -108,6 +108,7 @@ class Server:
             brokers=transactions,
             launcher=self._launcher,
             clock=self._clock,
+            host=spark_submit.host,
             where=self._where,
         )
         parts: dict[type, object] = {SparkSubmit: spark_submit}
@@ -149,6 +150,7 @@ class Server:
             parts=parts,
             products=PRODUCTS,
             dead_ends=self._dead_tasks.counts,
+            dead_members=self._dead_tasks.member_counts,
             gone=self._dead_tasks.hear,
             java_home=spark_submit.java_home,
         )

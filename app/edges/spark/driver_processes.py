@@ -61,7 +61,7 @@ def find_submitted(pid: int | None, *, folder: Path, started_at: datetime | None
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
         words = process.cmdline()
-        is_ours = _name(words, folder) if words else started_at is not None and _has_started(process, started_at)
+        is_ours = names(words, folder) if words else started_at is not None and _has_started(process, started_at)
     except psutil.Error:
         return None
     return process if is_ours else None
@@ -104,11 +104,11 @@ def _belongs(process: psutil.Process, folder: Path) -> bool:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return _name(process.cmdline(), folder)
+        return names(process.cmdline(), folder)
     except psutil.Error:
         return False
 
 
-def _name(words: Sequence[str], folder: Path) -> bool:
+def names(words: Sequence[str], folder: Path) -> bool:
     """Return whether a process with these arguments has a file of the folder."""
     return any(word.startswith(f"{folder}/") for word in words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import psutil
@@ -13,11 +13,12 @@ from app.core.allow_lists.spark_master import SparkMasterKind, parse
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.runs.instance import Instance
 from app.core.runs.launcher import Submitted
-from app.core.runs.observation import MasterWord, Observation, ProcessWord
+from app.core.runs.observation import MasterWord, Observation, ProcessWord, ReportedProcess
 from app.core.wire.specification import InstanceSpecification
 from app.edges.spark import conf, driver_processes, master_state, package
 from app.edges.spark.instance_files import InstanceFiles, folder_of_instances
 from app.edges.spark.spark_submit import SparkSubmit
+from app.edges.spark.task_processes import TaskProcesses
 from app.kit.errors import UnavailableError
 
 
@@ -34,12 +35,18 @@ class SubmitLauncher:
         self._spark_submit = spark_submit
         self._state_dir = state_dir
         self._master_web_urls = dict(master_web_urls or {})
+        self._tasks = TaskProcesses()
 
     async def submit(self, specification: InstanceSpecification) -> Submitted:
         return await asyncio.to_thread(self._submit, specification)
 
     async def observe(self, instance: Instance, definition: PipelineDefinition) -> Observation:
         return await asyncio.to_thread(self._observe, instance, definition)
+
+    async def ended_tasks(self, reported: Collection[ReportedProcess]) -> list[ReportedProcess]:
+        return await asyncio.to_thread(
+            self._tasks.ended, reported, folder_of=lambda process: self._files(process).folder
+        )
 
     async def stop(self, instance: Instance) -> None:
         await asyncio.to_thread(self._stop, instance)
@@ -144,12 +151,12 @@ class SubmitLauncher:
             is_claimed=instance.claimed_at is not None,
         )
 
-    def _files(self, instance: Instance) -> InstanceFiles:
+    def _files(self, of: Instance | ReportedProcess) -> InstanceFiles:
         """Return where the lease was submitted: here, or by a server with another state folder on this host."""
-        own = InstanceFiles.of(self._state_dir, run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease)
-        if instance.log_path is None:
+        own = InstanceFiles.of(self._state_dir, run_id=of.run_id, ordinal=of.ordinal, lease=of.lease)
+        if of.log_path is None:
             return own
-        recorded = InstanceFiles(Path(instance.log_path).parent)
+        recorded = InstanceFiles(Path(of.log_path).parent)
         return recorded if recorded.folder.name == own.folder.name else own
 
     def _is_here(self, files: InstanceFiles) -> bool:

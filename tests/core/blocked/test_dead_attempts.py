@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from app.core.blocked import loop as dead_tasks
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.blocked.dead_tasks import DeadEnd, DeadProducer
+from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, DeadTask
 from app.core.blocked.loop import LOOKED_AFTER_FOR, DeadTasks
 from app.core.blocked.service.dead_tasks import EndedDeadTask
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.launcher import SparkLauncher
+from app.core.runs.observation import ReportedProcess
 from app.core.runs.store.instances import InstanceStore
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
@@ -27,6 +28,19 @@ from app.kit.clock import Clock
 from tests.support.reports import REPORT
 from tests.support.unit_of import UnitOf
 
+DEFINITION = SimpleNamespace(group_id="g")
+PROCESS = ReportedProcess(
+    run_id="r",
+    ordinal=0,
+    lease=1,
+    task=2,
+    attempt=3,
+    pid=4711,
+    sent_at_ms=1,
+    application_id="app-1",
+    log_path=None,
+)
+
 
 class Scene:
     """A live lease with one task; the test sets the coordinators' answers."""
@@ -35,13 +49,15 @@ class Scene:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.report = REPORT
         self.answers = [DeadEnd.ENDED]
-        self.asked: list[DeadProducer] = []
+        self.asked: list[DeadTask] = []
+        self.ended: list[ReportedProcess] = []
         monkeypatch.setattr(dead_tasks, "end_what_is_left", self._end)
         self.loop = DeadTasks(
             unit_of_work=lambda: self.unit,
             brokers=cast(TransactionBrokers, None),
-            launcher=cast(SparkLauncher, None),
+            launcher=cast(SparkLauncher, SimpleNamespace(ended_tasks=self._ended_tasks)),
             clock=cast(Clock, SimpleNamespace(now=lambda: self.now)),
+            host="w1",
             where="w1",
         )
         self.instances = SimpleNamespace(get=self._answer(SimpleNamespace(run_id="r", ordinal=0, lease=1, revision=1)))
@@ -51,9 +67,9 @@ class Scene:
             {
                 InstanceStore: self.instances,
                 RunStore: self.runs,
-                PipelineStore: SimpleNamespace(get_revision=self._answer(SimpleNamespace(definition=None))),
+                PipelineStore: SimpleNamespace(get_revision=self._answer(SimpleNamespace(definition=DEFINITION))),
                 ClusterStore: SimpleNamespace(get=self._answer(SimpleNamespace(name="demo"))),
-                TaskStore: SimpleNamespace(producers_of_lease=self._reports),
+                TaskStore: SimpleNamespace(report_of_attempt=self._report, processes_on=self._answer([])),
             }
         )
 
@@ -63,10 +79,14 @@ class Scene:
 
         return answer
 
-    async def _reports(self, **_: object) -> list[TaskReport]:
-        return [self.report]
+    async def _report(self, *, task: int, attempt: int, **_: object) -> TaskReport | None:
+        return self.report if (task, attempt) == (self.report.task, self.report.attempt) else None
 
-    async def _end(self, _: object, __: object, cluster: Cluster, dead: DeadProducer, **___: object) -> EndedDeadTask:
+    async def _ended_tasks(self, _: object) -> list[ReportedProcess]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    async def _end(self, _: object, __: object, cluster: Cluster, dead: DeadTask, **___: object) -> EndedDeadTask:
         self.asked.append(dead)
         return EndedDeadTask(self.answers[0] if len(self.answers) == 1 else self.answers.pop(0))
 
@@ -101,7 +121,8 @@ async def test_open_transaction_of_a_dead_worker_is_ended_at_once_and_only_once(
     scene.hear()
     await scene.turns(0)
     (dead,) = scene.asked
-    assert (dead.transactional_id, dead.producer_id, dead.producer_epoch, dead.attempt) == ("tx", 7, 4, 3)
+    assert dead.producer == DeadProducer(transactional_id="tx", producer_id=7, producer_epoch=4)
+    assert (dead.attempt, dead.group, dead.member_id) == (3, "g", "member")
     assert "its executor reports" in dead.why
     scene.hear()
     await scene.turns(1, 60)
@@ -116,7 +137,24 @@ async def test_workers_of_an_ended_executor_get_two_seconds(scene: Scene) -> Non
     assert "the cluster manager reports that its executor's process has exited" in scene.asked[0].why
 
 
-async def test_nothing_is_ended_once_the_next_attempt_has_a_producer(scene: Scene) -> None:
+async def test_end_of_its_own_process_does_not_wait_for_its_executor(scene: Scene) -> None:
+    scene.hear(GoneBy.EXECUTOR)
+    scene.ended = [PROCESS]
+    await scene.turns(0)
+    assert [one.why for one in scene.asked] == ["its own process on this host has ended"]
+    await scene.turns(2, 60)
+    assert len(scene.asked) == 1
+
+
+async def test_end_of_its_own_process_repeats_nothing_that_was_done(scene: Scene) -> None:
+    scene.hear(GoneBy.WORKER)
+    await scene.turns(0)
+    scene.ended = [PROCESS]
+    await scene.turns(1)
+    assert len(scene.asked) == 1
+
+
+async def test_attempt_without_a_report_left_nothing(scene: Scene) -> None:
     scene.report = replace(REPORT, attempt=4)
     scene.hear()
     await scene.turns(0, 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, dead_producer, left_by, why_gone
+from app.core.blocked.dead_tasks import DeadEnd, DeadMember, DeadProducer, DeadTask, dead_task, left_by, why_gone
 from app.core.blocked.facts import KnownTransaction
 from app.core.clusters.partition import Partition
 from app.core.runs.instance import ENDED, Instance, InstanceState
@@ -31,10 +31,15 @@ def over(state: InstanceState = S.FAILED, *, ended_s: float = 60) -> Instance:
     return ended(state, lease=1, lived_s=600, ended_s=ended_s)
 
 
-def dead() -> DeadProducer:
-    found = dead_producer(REPORT, pipeline="flights", why="it is gone")
+def dead(report: TaskReport = REPORT) -> DeadTask | None:
+    return dead_task(report, pipeline="flights", group="g", why="it is gone")
+
+
+def producer() -> DeadProducer:
+    found = dead()
     assert found is not None
-    return found
+    assert found.producer is not None
+    return found.producer
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
@@ -73,17 +78,33 @@ def test_lost_lease_with_an_unknown_application_is_dead() -> None:
     [
         replace(REPORT, state=TaskState.DRAINED),
         replace(REPORT, state=TaskState.SUPERSEDED),
-        replace(REPORT, transactional_id=None),
-        replace(REPORT, producer_id=None, producer_epoch=None),
+        replace(REPORT, producer_id=None, producer_epoch=None, member_id=None),
     ],
-    ids=["drained", "superseded", "at least once", "before its init"],
+    ids=["drained", "superseded", "before its init"],
 )
-def test_task_without_an_open_transaction_has_no_dead_producer(report: TaskReport) -> None:
-    assert dead_producer(report, pipeline="flights", why="it is gone") is None
+def test_task_without_producer_and_member_left_nothing(report: TaskReport) -> None:
+    assert dead(report) is None
+
+
+@pytest.mark.parametrize(
+    "report",
+    [replace(REPORT, transactional_id=None), replace(REPORT, producer_id=None, producer_epoch=None)],
+    ids=["at least once", "before its init"],
+)
+def test_task_without_a_producer_left_its_member(report: TaskReport) -> None:
+    found = dead(report)
+    assert found is not None
+    assert (found.producer, found.group, found.member_id) == (None, "g", "member")
+
+
+def test_task_without_a_member_left_its_transaction() -> None:
+    found = dead(replace(REPORT, member_id=None))
+    assert found is not None
+    assert (found.producer, found.member_id) == (producer(), None)
 
 
 def test_open_transaction_at_its_own_producer_and_epoch_is_to_be_ended() -> None:
-    assert left_by(dead(), KNOWN) is None
+    assert left_by(producer(), KNOWN) is None
 
 
 @pytest.mark.parametrize(
@@ -99,10 +120,10 @@ def test_open_transaction_at_its_own_producer_and_epoch_is_to_be_ended() -> None
     ],
 )
 def test_every_other_answer_ends_nothing(known: KnownTransaction | None, result: DeadEnd) -> None:
-    assert left_by(dead(), known) is result
+    assert left_by(producer(), known) is result
     assert result.is_final
 
 
-@pytest.mark.parametrize("result", [DeadEnd.REFUSED, DeadEnd.UNANSWERED])
-def test_refused_and_unanswered_ends_are_repeated(result: DeadEnd) -> None:
+@pytest.mark.parametrize("result", [DeadEnd.REFUSED, DeadEnd.UNANSWERED, DeadMember.REFUSED, DeadMember.UNANSWERED])
+def test_refused_and_unanswered_ends_are_repeated(result: DeadEnd | DeadMember) -> None:
     assert not result.is_final

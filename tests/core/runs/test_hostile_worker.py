@@ -26,7 +26,7 @@ from app.core.mappings.mapping import OwnershipFilter
 from app.core.mappings.store.mappings import MappingStore
 from app.core.pipelines.pipeline import ProcessingGuarantee
 from app.core.runs.launcher import SparkLauncher
-from app.core.runs.observation import MasterWord, Observation, ProcessWord
+from app.core.runs.observation import MasterWord, Observation, ProcessWord, ReportedProcess
 from app.core.runs.service import retention
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
@@ -63,9 +63,19 @@ PATHS: dict[str, type[msgspec.Struct]] = {
 
 @dataclass
 class Coordinators:
-    """They say of every id that it has the transaction open of which they are asked, and note what is ended."""
+    """They say of every id that it has the transaction open of which they are asked, and note what is ended. Every
+    group has every member.
+    """
 
     ended: set[str] = field(default_factory=set[str])
+    groups: set[str] = field(default_factory=set[str])
+
+    async def is_member(self, *_: object, **__: Any) -> bool:
+        return True
+
+    async def remove_member(self, _: object, group: str, __: str, **___: Any) -> bool:
+        self.groups.add(group)
+        return True
 
     async def describe_transaction(self, _: object, name: str, **__: Any) -> KnownTransaction:
         return KnownTransaction(name, 1, "Ongoing", 7, 3, 10_000, 0, frozenset({Partition("out", 0)}))
@@ -78,11 +88,17 @@ class Coordinators:
         return FencedProducer(7, 4)
 
 
+@dataclass
 class Gone:
-    """Spark, which says that every driver is gone."""
+    """Spark, which says that every driver is gone, and the host, on which the liar's processes have ended."""
+
+    run_id: str
 
     async def observe(self, *_: object) -> Observation:
         return Observation(process=ProcessWord.GONE, master=MasterWord.FINISHED)
+
+    async def ended_tasks(self, reported: list[ReportedProcess]) -> list[ReportedProcess]:
+        return [one for one in reported if one.run_id == self.run_id]
 
 
 @dataclass
@@ -214,8 +230,9 @@ async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
     loop = DeadTasks(
         unit_of_work=api_wiring.unit_of_work,
         brokers=cast(TransactionBrokers, coordinators),
-        launcher=cast(SparkLauncher, Gone()),
+        launcher=cast(SparkLauncher, Gone(world.run_id)),
         clock=PlaneClock(world.plane),
+        host="w1",
         where="w1",
     )
     liar = Liar(random.Random(seed), world.names())
@@ -229,6 +246,7 @@ async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
         await loop.turn()
         world.plane.pass_time(60)
     assert coordinators.ended <= {"fl.t.flights.0.0", "fl.t.flights.0.1"}
+    assert coordinators.groups <= {"flights-group"}
     watch = OffsetWatch(
         unit_of_work=api_wiring.unit_of_work, observations=api_wiring.observations, clock=api_wiring.clock
     )

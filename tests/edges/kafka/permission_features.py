@@ -204,6 +204,8 @@ async def end_dead(visitor: Visitor) -> str:
     await transactions.end_transaction(
         visitor.connection, "fl.nobody", producer_id=0, producer_epoch=0, timeout_s=_TIMEOUT_S
     )
+    await transactions.is_member(visitor.connection, visitor.group, "nobody", timeout_s=_TIMEOUT_S)
+    await transactions.remove_member(visitor.connection, visitor.group, "nobody", timeout_s=_TIMEOUT_S)
     return ""
 
 

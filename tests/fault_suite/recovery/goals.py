@@ -12,6 +12,8 @@ from app.core.pipelines.pipeline import GroupProtocol
 _SPARE_S = 3.0
 _DRAINED_S = 5.0
 _AFTER_NEW_ATTEMPT_S = 5.0
+# Once a server has removed the dead member.
+_REMOVED_S = {GroupProtocol.CLASSIC: 2.0, GroupProtocol.CONSUMER: 4.0}
 
 
 class Loss(StrEnum):
@@ -58,7 +60,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-def bound_s(loss: Loss, timeouts: Timeouts, *, new_attempt_s: float | None = None) -> float:
+def bound_s(loss: Loss, protocol: GroupProtocol, timeouts: Timeouts, *, new_attempt_s: float | None = None) -> float:
     """The goals for the time without records."""
     match loss:
         case Loss.DRAINED:
@@ -66,7 +68,7 @@ def bound_s(loss: Loss, timeouts: Timeouts, *, new_attempt_s: float | None = Non
         case Loss.EXECUTOR_KILLED:
             return max(timeouts.session_s + _SPARE_S, (new_attempt_s or 0.0) + _AFTER_NEW_ATTEMPT_S)
         case Loss.KILLED:
-            return timeouts.session_s + _SPARE_S
+            return _REMOVED_S[protocol]
         case Loss.KILLED_SERVER_AWAY:
             return max(timeouts.session_s, timeouts.transaction_s + timeouts.cleanup_s) + _SPARE_S
 

@@ -82,11 +82,12 @@ class Measuring:
             self._wait_until_it_flows(began)
             self._stage.plane.server.start()
         self._wait_until_calm()
+        protocol = self._stage.pipeline.definition.group_protocol
         measured = Measured(
             loss=loss,
-            protocol=self._stage.pipeline.definition.group_protocol,
+            protocol=protocol,
             standstill_s=round(self._standstills.by_kind.get(_KINDS[loss], 0.0), 2),
-            bound_s=round(bound_s(loss, self._timeouts, new_attempt_s=new_attempt_s), 2),
+            bound_s=round(bound_s(loss, protocol, self._timeouts, new_attempt_s=new_attempt_s), 2),
             new_attempt_s=None if new_attempt_s is None else round(new_attempt_s, 2),
             commit=git("rev-parse", "HEAD"),
             date=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -27,9 +27,10 @@ outputs. At the end each record must be in the sink once.
 
 """
 _BOUNDS = """
-The bound is the session timeout of the dead member. If its transaction had sent offsets, it is also the transaction
-timeout and the coordinator's next check, unless a server ends the transaction before. After an executor's kill it is
-the session timeout, or 5 s after the start of Spark's new attempt, if that is later.
+After a kill a server ends the transaction and removes the member. So the bound is 2 s in a classic group and 4 s under
+KIP-848. Without a server it is the session timeout of the dead member. If its transaction had sent offsets, it is also
+the transaction timeout and the coordinator's next check. After an executor's kill it is the session timeout, or 5 s
+after the start of Spark's new attempt, if that is later.
 """
 _NOTHING = "Nothing has been measured yet.\n"
 _STATIC = """

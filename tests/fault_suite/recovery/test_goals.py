@@ -17,22 +17,23 @@ TIMEOUTS = Timeouts(session_s=10, transaction_s=12, cleanup_s=1)
 
 
 @pytest.mark.parametrize(
-    ("loss", "new_attempt_s", "bound"),
+    ("loss", "new_attempt_s", "classic", "consumer"),
     [
-        (Loss.DRAINED, None, 5),
-        (Loss.KILLED, None, 13),
-        (Loss.KILLED_SERVER_AWAY, None, 16),
-        (Loss.EXECUTOR_KILLED, 4.0, 13),
-        (Loss.EXECUTOR_KILLED, 9.5, 14.5),
+        (Loss.DRAINED, None, 5, 5),
+        (Loss.KILLED, None, 2, 4),
+        (Loss.KILLED_SERVER_AWAY, None, 16, 16),
+        (Loss.EXECUTOR_KILLED, 4.0, 13, 13),
+        (Loss.EXECUTOR_KILLED, 9.5, 14.5, 14.5),
     ],
 )
-def test_a_loss_has_its_bound(loss: Loss, new_attempt_s: float | None, bound: float) -> None:
-    assert bound_s(loss, TIMEOUTS, new_attempt_s=new_attempt_s) == bound
+def test_a_loss_has_its_bound(loss: Loss, new_attempt_s: float | None, classic: float, consumer: float) -> None:
+    assert bound_s(loss, GroupProtocol.CLASSIC, TIMEOUTS, new_attempt_s=new_attempt_s) == classic
+    assert bound_s(loss, GroupProtocol.CONSUMER, TIMEOUTS, new_attempt_s=new_attempt_s) == consumer
 
 
 def test_where_the_session_is_longer_it_bounds_losses_without_a_fencing() -> None:
     timeouts = Timeouts(session_s=45, transaction_s=10, cleanup_s=10)
-    assert bound_s(Loss.KILLED_SERVER_AWAY, timeouts) == 48
+    assert bound_s(Loss.KILLED_SERVER_AWAY, GroupProtocol.CLASSIC, timeouts) == 48
 
 
 def measured(standstill_s: float) -> Measured:

@@ -11,12 +11,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.core.pipelines.tables import pipelines
+from app.core.runs.instance import ENDED
 from app.core.runs.lease_context import LeaseContext
 from app.core.runs.number_bounds import LARGEST
+from app.core.runs.observation import ReportedProcess
 from app.core.runs.series import RunSample, RunTotals
 from app.core.runs.store.lease_context import LEASE_CONTEXT, lease_context
 from app.core.runs.store.runs import checked_uuid, cursor_moment
-from app.core.runs.tables.runs import runs
+from app.core.runs.tables.runs import instances, runs
 from app.core.runs.tables.tasks import expired_totals, run_samples, task_attempts, task_events
 from app.core.runs.task import EventKind, TaskEventRecord, TaskRates, TaskReport, TaskState, TaskStatus, ZombieSighting
 from app.kit.db.store import DatabaseStore
@@ -144,21 +146,62 @@ class TaskStore(DatabaseStore):
         )
         return [TaskState(row.state) for row in rows]
 
-    async def producers_of_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
-        """Return, by task, the last report of its newest attempt that named a transactional id and its producer."""
+    async def left_by_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
+        """Return, by task, the last reports of two attempts, which may be the same.
+
+        They are the newest one that named a transactional id with its producer, and the newest one that named a member.
+        """
+        of_lease = _is_of(run_id, ordinal, lease)
+        newest = sa.select(_T.task, _T.attempt, _T.report).ext(postgresql.distinct_on(_T.task))
+        in_turn = (_T.task, _T.attempt.desc())
+        producers = newest.where(
+            of_lease,
+            _T.report["transactional_id"].as_string().is_not(None),
+            _T.report["producer_epoch"].as_string().is_not(None),
+        ).order_by(*in_turn)
+        members = newest.where(of_lease, _T.report["member_id"].as_string().is_not(None)).order_by(*in_turn)
+        found = {(row.task, row.attempt): row for one in (producers, members) for row in await self._db.rows(one)}
+        return [msgspec.convert(found[at].report, TaskReport) for at in sorted(found)]
+
+    async def report_of_attempt(
+        self, *, run_id: str, ordinal: int, lease: int, task: int, attempt: int
+    ) -> TaskReport | None:
+        """Return its last report; None before the first one."""
+        this = _is_of(run_id, ordinal, lease) & (_T.task == task) & (_T.attempt == attempt)
+        row = await self._db.row(sa.select(_T.report).where(this))
+        return None if row is None else msgspec.convert(row.report, TaskReport)
+
+    async def processes_on(self, host: str) -> list[ReportedProcess]:
+        """Return the process of the newest attempt of each task of live leases whose driver is on this host, too."""
         rows = await self._db.rows(
-            sa.select(_T.report)
-            .ext(postgresql.distinct_on(_T.task))
-            .where(
-                _T.run_id == run_id,
-                _T.ordinal == ordinal,
-                _T.lease == lease,
-                _T.report["transactional_id"].as_string().is_not(None),
-                _T.report["producer_epoch"].as_string().is_not(None),
+            sa.select(
+                _T.run_id,
+                _T.ordinal,
+                _T.lease,
+                _T.task,
+                _T.attempt,
+                _T.report["pid"].as_integer().label("pid"),
+                _T.report["sent_at_ms"].as_string().cast(sa.BigInteger).label("sent_at_ms"),
+                instances.c.application_id,
+                instances.c.log_path,
             )
-            .order_by(_T.task, _T.attempt.desc())
+            .ext(postgresql.distinct_on(_T.run_id, _T.ordinal, _T.lease, _T.task))
+            .join(
+                instances,
+                (instances.c.run_id == _T.run_id)
+                & (instances.c.ordinal == _T.ordinal)
+                & (instances.c.lease == _T.lease),
+            )
+            .where(
+                instances.c.state.not_in(sorted(ENDED)),
+                instances.c.host == host,
+                _T.report["host"].as_string() == host,
+            )
+            .order_by(_T.run_id, _T.ordinal, _T.lease, _T.task, _T.attempt.desc())
         )
-        return [msgspec.convert(row.report, TaskReport) for row in rows]
+        return [
+            ReportedProcess(**{name: getattr(row, name) for name in ReportedProcess.__struct_fields__}) for row in rows
+        ]
 
     async def reports_of_run(self, run_id: str) -> list[TaskReport]:
         """Return the last report of every stored attempt of every lease."""
@@ -293,6 +336,10 @@ class TaskStore(DatabaseStore):
             row.run_id: RunTotals(**{name: getattr(row, name) or 0 for name in RunTotals.__struct_fields__})
             for row in rows
         }
+
+
+def _is_of(run_id: str, ordinal: int, lease: int) -> sa.ColumnElement[bool]:
+    return (_T.run_id == run_id) & (_T.ordinal == ordinal) & (_T.lease == lease)
 
 
 def _event_row(event: TaskEventRecord) -> dict[str, Any]:

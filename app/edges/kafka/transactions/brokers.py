@@ -20,6 +20,7 @@ from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.transactions.client import TransactionClient
 from app.edges.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
+from app.edges.kafka.transactions.questions import DESCRIBE_GROUP
 from app.edges.kafka.transactions.searching import KafkaSearch
 from app.kit.errors import ActOutcomeUnknownError, NotFoundError, UnavailableError
 
@@ -146,6 +147,39 @@ class KafkaTransactions(ClusterConnector):
             client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt
         ) -> FencedProducer | NotEnded:
             answer = client.end(transactional_id, producer_id=producer_id, producer_epoch=producer_epoch)
+            if isinstance(answer, Refused):
+                raise _not_done(attempt, what, answer)
+            return answer
+
+        return await self._ask(connection, timeout_s, what, act)
+
+    async def is_member(
+        self, connection: Connection, group: str, member_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> bool:
+        what = f"describe the group {group}"
+
+        def ask(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> bool:
+            try:
+                members = client.describe(group).members
+            except errors.AuthorizationError as error:
+                raise attempt.refused(what, DESCRIBE_GROUP.refused(group, error).sentence) from error
+            return any(one.member_id == member_id for one in members)
+
+        return await self._ask(connection, timeout_s, what, ask)
+
+    async def remove_member(
+        self,
+        connection: Connection,
+        group: str,
+        member_id: str,
+        *,
+        reason: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> bool:
+        what = f"remove a member of the group {group}"
+
+        def act(client: TransactionClient, _: Mapping[str, str], attempt: ConnectionAttempt) -> bool:
+            answer = client.remove_member(group, member_id, reason=reason)
             if isinstance(answer, Refused):
                 raise _not_done(attempt, what, answer)
             return answer

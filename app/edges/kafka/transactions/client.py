@@ -15,6 +15,7 @@ from kafka.protocol.admin.transactions import (  # pyright: ignore[reportMissing
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
+from kafka.protocol.consumer.group import LeaveGroupRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.metadata.find_coordinator import (  # pyright: ignore[reportMissingTypeStubs]
     FindCoordinatorRequest,
@@ -37,6 +38,7 @@ from app.edges.kafka.transactions.questions import (
     DESCRIBE_TRANSACTIONS,
     END_TRANSACTION,
     INIT_PRODUCER_ID,
+    LEAVE_GROUP,
     LIST_TRANSACTIONS,
     known_transaction,
 )
@@ -53,6 +55,9 @@ _FENCING_END_FEATURE, _FENCING_END_LEVEL = "transaction.version", 2
 _PLAIN_END_VERSION = 3
 # As Kafka writes it where there is none.
 _NOBODYS_PRODUCER_ID = -1
+# Names members by their ids, several in a request (KIP-345); brokers from 2.4 on.
+_LEAVE_VERSION = 3
+_LONGEST_REASON = 255
 # No transaction begins with it. It is also the time for which the coordinator waits until its replicas have the new
 # epoch. After it the coordinator refuses, though its log has the epoch (KAFKA-16047; appendTransactionToLog in Kafka's
 # TransactionStateManager, 2.5 to 4.3). It equals the caller's time limit.
@@ -65,6 +70,7 @@ _Metadata: Any = MetadataRequest
 _Init: Any = InitProducerIdRequest
 _End: Any = EndTxnRequest
 _ApiVersions: Any = ApiVersionsRequest
+_Leave: Any = LeaveGroupRequest
 _LIST_BY_DURATION_VERSION = 1
 Described = Mapping[str, KnownTransaction | Refused | None]
 """By transactional id; None for an id that its coordinator does not know."""
@@ -74,6 +80,7 @@ _NO_LONGER_ITS = (
     errors.InvalidProducerIdMappingError,
     errors.InvalidTxnStateError,
 )
+_NOT_A_MEMBER = (errors.UnknownMemberIdError, errors.GroupIdNotFoundError)
 
 
 class TransactionClient(LeaderClient, GroupClient):
@@ -303,6 +310,35 @@ class TransactionClient(LeaderClient, GroupClient):
             raise error
         levels = {row.name: row.max_version_level for row in answer.finalized_features or ()}
         return levels.get(_FENCING_END_FEATURE, 0) >= _FENCING_END_LEVEL
+
+    def remove_member(self, group: str, member_id: str, *, reason: str) -> bool | Refused:
+        """Remove a dynamic member from its group; False if the group has no such member.
+
+        LeaveGroup names any dynamic member by its id, in both group protocols, without its generation. An unknown one
+        is refused without a change (UNKNOWN_MEMBER_ID).
+        Source: Kafka, GroupMetadataManager.classicGroupLeave and .classicGroupLeaveToConsumerGroup (3.9 to 4.3).
+        """
+        member = _Leave.MemberIdentity(member_id=member_id, group_instance_id=None, reason=reason[:_LONGEST_REASON])
+        while True:
+            answer = self._left(group, _Leave(group_id=group, members=[member], min_version=_LEAVE_VERSION))
+            error = error_of_answer(answer)
+            if error is None:
+                error = next((error_in(one.error_code) for one in answer.members), None)
+            if error is None:
+                return True
+            if isinstance(error, _NOT_A_MEMBER):
+                return False
+            if not is_transient(error) or self._attempt.is_over:
+                return LEAVE_GROUP.refused(group, error)
+            self._pause()
+
+    def _left(self, group: str, request: Any) -> Any:
+        """Return the answer of the group's coordinator, or the reason for none."""
+        try:
+            coordinator = self._manager.run(self._coordinator, group)
+        except errors.KafkaError as error:
+            return error
+        return self._from_each({coordinator: request})[coordinator]
 
     def _of_coordinator(self, transactional_id: str, request: Callable[[], Any]) -> Any:
         """Return the answer of the id's coordinator, or the reason for none; retried while it moves or loads."""

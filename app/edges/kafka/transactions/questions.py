@@ -34,6 +34,8 @@ LIST_TRANSACTIONS = Question("ListTransactions", "DESCRIBE on transactional ids"
 DESCRIBE_TRANSACTIONS = Question("DescribeTransactions", "DESCRIBE on the transactional id {of}")
 INIT_PRODUCER_ID = Question("InitProducerId", "WRITE on the transactional id {of}")
 END_TRANSACTION = Question("EndTxn", "WRITE on the transactional id {of}")
+DESCRIBE_GROUP = Question("DescribeGroups", "DESCRIBE on the group {of}")
+LEAVE_GROUP = Question("LeaveGroup", "READ on the group {of}")
 WRITE_MARKERS = Question("WriteTxnMarkers", "ALTER on the cluster (CLUSTER_ACTION before Kafka 3.8)")
 
 

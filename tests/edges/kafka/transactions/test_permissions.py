@@ -70,6 +70,34 @@ async def test_fencing_without_the_right_names_it(guarded: Scene) -> None:
     del producer
 
 
+async def test_removal_of_a_member_without_the_right_names_it(guarded: Scene) -> None:
+    group = unique_name("group")
+    forbid(guarded, ResourceType.GROUP, group, AclOperation.READ)
+
+    async def is_refused() -> bool:
+        try:
+            await guarded.brokers.remove_member(guarded.connection, group, "member")
+        except UnavailableError as error:
+            return f"GROUP_AUTHORIZATION_FAILED; it needs READ on the group {group}" in str(error)
+        return False
+
+    await wait_for_async(is_refused, 10, "the refusal to be told")
+
+
+async def test_check_of_a_member_without_the_right_names_it(guarded: Scene) -> None:
+    group = unique_name("group")
+    forbid(guarded, ResourceType.GROUP, group, AclOperation.DESCRIBE)
+
+    async def is_refused() -> bool:
+        try:
+            await guarded.brokers.is_member(guarded.connection, group, "member")
+        except UnavailableError as error:
+            return f"it needs DESCRIBE on the group {group}" in str(error)
+        return False
+
+    await wait_for_async(is_refused, 10, "the refusal to be told")
+
+
 async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guarded: Scene) -> None:
     """Brokers omit it from their answer without an error; only the journal has it, while it may be read."""
     topic = guarded.topic()
