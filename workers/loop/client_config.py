@@ -52,6 +52,9 @@ _BESIDE_RECORDS_BYTES = 16_384
 _RECORD_BYTES = range(1_000, 1_000_000_001)
 """The largest `message.max.bytes` of librdkafka; with a larger value no producer is made."""
 _HEARTBEATS_PER_SESSION = 4
+_LONGEST_HEARTBEAT_MS = 1_000
+"""A classic member learns of a rebalance by the answer to its heartbeat: after the loss of another member, its
+partitions wait as long."""
 STATISTICS_INTERVAL_MS = 500
 """librdkafka reports a producer's id and epoch only in statistics (rule 5 needs them), with the causes of slow
 deliveries."""
@@ -101,7 +104,9 @@ def _group_protocol(definition: PipelineDefinition) -> Config:
         "group.protocol": "classic",
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": definition.session_timeout_ms,
-        "heartbeat.interval.ms": max(1, definition.session_timeout_ms // _HEARTBEATS_PER_SESSION),
+        "heartbeat.interval.ms": max(
+            1, min(_LONGEST_HEARTBEAT_MS, definition.session_timeout_ms // _HEARTBEATS_PER_SESSION)
+        ),
     }
 
 

@@ -314,6 +314,11 @@ class TestClientConfig:
         assert consumer["partition.assignment.strategy"] == "cooperative-sticky"
         assert consumer["auto.offset.reset"] == "error"
 
+    @pytest.mark.parametrize(("session_ms", "heartbeat_ms"), [(2_000, 500), (4_000, 1_000), (45_000, 1_000), (1, 1)])
+    def test_classic_members_learn_of_a_rebalance_within_a_second(self, session_ms: int, heartbeat_ms: int) -> None:
+        consumer = consumer_config(specification(session_timeout_ms=session_ms))
+        assert consumer["heartbeat.interval.ms"] == heartbeat_ms
+
 
 @pytest.mark.parametrize("generation", [-1, 0, 41])
 def test_generation_is_read_from_the_serialized_group_metadata(generation: int) -> None:
