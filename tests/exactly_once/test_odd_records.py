@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import Message
 
 from app.core.pipelines.pipeline import (
     ErrorHandling,
@@ -30,7 +31,7 @@ from tests.support.topics import create_topic, delete_topics
 from tests.support.verifier import Found
 from workers.native.taking import why_objects
 from workers.transforms.build import build
-from workers.transforms.headers import UNREADABLE_NAME
+from workers.transforms.headers import UNREADABLE_NAME, readable
 from workers.transforms.user_code import sha256_of
 
 USUAL, ODD = 60, 3
@@ -108,6 +109,10 @@ def readable_name(name: bytes, number: int) -> str:
         return name.decode()
     except UnicodeDecodeError:
         return f"{UNREADABLE_NAME}{number}"
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    return readable(message) or []
 
 
 def seen(topic: str, found: Found) -> Seen:
@@ -195,7 +200,8 @@ class Case:
         good = [one for one in self.expected[:before] if not one.is_bad]
         for topic in (self.pipeline.sink, self.routed):
             wanted = [one.seen_in(topic) for one in good if topic in one.topics]
-            found = [seen(topic, record) for record in verifier.read_all(self.pipeline.bootstrap_servers, topic)]
+            records = verifier.read_all(self.pipeline.bootstrap_servers, topic, headers_of=headers_of)
+            found = [seen(topic, record) for record in records]
             if self.is_exact:
                 assert len(found) == len(wanted)
                 # Where the time of writing is expected, any time will do.

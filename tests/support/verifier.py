@@ -19,7 +19,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[rep
 
 from tests.support.quiet import QUIET
 from tests.support.waiting import wait_for
-from workers.transforms.headers import readable
 
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
 READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
@@ -27,6 +26,9 @@ _TIMEOUT_S = 30.0
 _COORDINATOR_MOVES = frozenset(
     {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
 )
+
+
+Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,17 @@ def audit(found: Iterable[Found], expected: Iterable[str], *, id_of: Callable[[b
     )
 
 
-def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Found]:
-    """Every record of the topic up to its end of now, partition by partition in order."""
+def read_all(
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    isolation: str = "read_committed",
+    headers_of: Callable[[Message], Headers] | None = None,
+) -> list[Found]:
+    """Every record of the topic up to its end of now, partition by partition in order.
+
+    headers_of: for records whose header names confluent-kafka cannot read.
+    """
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     ends = end_offsets(bootstrap_servers, topic, level)
     consumer = Consumer(
@@ -130,7 +141,7 @@ def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_commi
                         message.offset() or 0,
                         message.key(),
                         message.value(),
-                        _headers(message),
+                        (headers_of or _headers)(message),
                         message.timestamp()[1],
                     )
                 )
@@ -210,5 +221,6 @@ def _admin(bootstrap_servers: str) -> Any:
     return AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
 
 
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    return list(readable(message) or [])
+def _headers(message: Message) -> Headers:
+    headers: Any = message.headers() or []
+    return list(headers)

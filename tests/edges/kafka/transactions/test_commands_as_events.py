@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.core.blocked.dead_tasks import DeadEnd, DeadProducer
+from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, DeadTask
 from app.core.blocked.facts import KnownTransaction
 from app.core.blocked.service import operating
 from app.core.blocked.service.dead_tasks import end_what_is_left
@@ -120,21 +120,23 @@ async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_join
             pipeline="flights", kafka_cluster_id=cluster.kafka_cluster_id, ids=[(name, 0, 0)]
         )
         await uow.commit()
-    dead = DeadProducer(
+    producer = DeadProducer(transactional_id=name, producer_id=known.producer_id, producer_epoch=known.producer_epoch)
+    dead = DeadTask(
         pipeline="flights",
         run_id="r",
         ordinal=0,
         lease=1,
         task=0,
         attempt=0,
-        transactional_id=name,
-        producer_id=known.producer_id,
-        producer_epoch=known.producer_epoch,
+        producer=producer,
+        group="flights",
+        member_id=None,
         why="its process is gone",
     )
 
-    async def end() -> DeadEnd:
-        return (await end_what_is_left(database.unit_of_work, scene.brokers, cluster, dead, clock=SystemClock())).result
+    async def end() -> DeadEnd | None:
+        ended = await end_what_is_left(database.unit_of_work, scene.brokers, cluster, dead, clock=SystemClock())
+        return ended.transaction
 
     assert [await end(), await end()] == [DeadEnd.ENDED, DeadEnd.MOVED_ON]
     told = await kept(database)
