@@ -1,7 +1,7 @@
 """A function of an uploaded file over Arrow batches; a batch that fails is run again row by row.
 
-Batches and results are Arrow's, for messages as for records that C holds (workers/native/arrow.py): each builds batches
-of its records, and writes the rows that come back.
+The function runs on batches of Arrow for both kinds of records. Messages become batches here, and records that C holds in
+workers/native/arrow.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ASKS_FOR_HEADERS = "needs_headers"
 
 
 class Rows(NamedTuple):
-    """What the function returned, as the parts of `ArrowResults.rows`, in order.
+    """The rows that the function returned, in parts as `ArrowResults.rows` makes them, in order.
 
     failures: the errors of the records without rows, by index.
     """

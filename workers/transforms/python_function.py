@@ -52,7 +52,7 @@ class UserFunction:
             raise self._raised(error) from error
 
     def wrong(self, what: str, *, contents: str = "") -> UserFunctionError:
-        """The error of a result. what: begins with a verb. contents: may quote a record."""
+        """The error of a result. The text begins with a verb. contents: may quote a record."""
         return UserFunctionError(f"`{self._name}` in {self.file_name} {what}", contents=contents[:MAX_CONTENTS])
 
     def _raised(self, error: BaseException) -> UserFunctionError:
