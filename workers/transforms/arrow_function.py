@@ -1,7 +1,7 @@
 """A function of an uploaded file over Arrow batches; a batch that fails is run again row by row.
 
-The function runs on batches of Arrow for both kinds of records. Messages become batches here, and records that C holds in
-workers/native/arrow.py.
+The function runs on batches of Arrow for both kinds of records. Messages become batches here, and records that C holds
+in workers/native/arrow.py.
 """
 
 from __future__ import annotations
