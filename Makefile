@@ -100,10 +100,11 @@ spark-wheel: $(STAMP) | $(UV) ## The package fenceline-spark with its jar, into 
 native: | $(UV) ## Build the native lane for all platforms, by Zig's C compiler (ARGS=--check: compare it with what is there)
 	$(UV) run --no-project --quiet --with ziglang==$(ZIG) --with pip==$(PIP) python workers/native/build.py $(ARGS)
 
-# gcc, since Zig has no runtime of the address sanitizer. It must be the first library of the process.
+# gcc, since Zig has no runtime of the address sanitizer. It must be the first library of the process, and sees memory of
+# Python's objects only if each has its own.
 sanitized: $(STAMP) ## The tests of the C part with the address sanitizer and the one for undefined behaviour (ARGS=…)
 	$(MAKE) native ARGS="--sanitized $(CURDIR)/build/sanitized.so"
-	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 FENCELINE_TEST_SANITIZED=build/sanitized.so \
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc FENCELINE_TEST_SANITIZED=build/sanitized.so \
 	  $(BIN)/pytest -p tests.workers.native.sanitized --ignore tests/workers/native/test_library.py tests/workers/native $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import-linter, and the texts (docs/glossary.md)

@@ -40,9 +40,15 @@ HOUR_MS = 3_600_000
 SOURCE = {"max.message.bytes": "8000000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 DEAD = {"max.message.bytes": "8000000"}
 SOURCE_CODE = (
-    "def one(record):\n    return record\n\n\ndef each(records):\n    return [[record] for record in records]\n"
+    "def one(record):\n    return record\n\n\ndef each(records):\n    return [[record] for record in records]\n\n\n"
+    "def rows(batch):\n    return batch.select(['value'])\n"
 )
-TRANSFORMS = ["identity", "steps", "python", "python-batch"]
+TRANSFORMS = ["identity", "steps", "python", "python-batch", "python-arrow"]
+FUNCTIONS = {
+    "python": ("one", PythonScope.RECORD),
+    "python-batch": ("each", PythonScope.BATCH),
+    "python-arrow": ("rows", PythonScope.ARROW),
+}
 Seen = tuple[str, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int | None]
 
 
@@ -53,13 +59,8 @@ def transform_of(kind: str, *, routed: str) -> Transform:
         case "steps":
             return Steps(steps=(Route(field="r", operator=StepOperator.EXISTS, topic=routed),))
         case _:
-            is_batch = kind == "python-batch"
-            return PythonFunction(
-                function="each" if is_batch else "one",
-                scope=PythonScope.BATCH if is_batch else PythonScope.RECORD,
-                file_name="pass.py",
-                sha256=sha256_of(SOURCE_CODE),
-            )
+            function, scope = FUNCTIONS[kind]
+            return PythonFunction(function=function, scope=scope, file_name="pass.py", sha256=sha256_of(SOURCE_CODE))
 
 
 class Expected:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 BUILT = FOLDER / "built"
-SOURCES = ("records.c", "stepped.c", "steps.c", "fields.c", "json.c")
+SOURCES = ("records.c", "arrow.c", "stepped.c", "steps.c", "fields.c", "json.c")
 JSON_READER = ("yyjson", "4.0.6", "fcd4dc15c1e39a30bf9fa85d56903029111506860fc3080ab0d81c6c6dacaa8c")
 """The source package with yyjson 0.10.0, its version and its SHA-256 (docs/adr/0034)."""
 TARGETS = {

@@ -14,10 +14,12 @@ from app.core.clusters.partition import Partition
 from workers.loop.errors import LoopError
 from workers.loop.records.polled import Records
 from workers.loop.records.writing import UnfitError, enqueue
+from workers.native.arrow import ArrowRows
 from workers.native.batch import Batch, Run, offered
 from workers.native.library import NativeLibrary, RecordFacts
 from workers.native.stepping import NativeSteps, Stepped
 from workers.transforms import Transform
+from workers.transforms.arrow_function import ArrowTransform
 from workers.transforms.carrying import TimestampError
 from workers.transforms.headers import UNREADABLE_NAME, HeaderNameError, Headers
 from workers.transforms.steps import StepsTransform
@@ -116,7 +118,9 @@ class HeldRecords:
 
         enqueue(producer, len(self), offer, topics=lambda _: topic, room_within_s=room_within_s)
 
-    def stepped(self, transform: Transform) -> Stepped | None:
+    def stepped(self, transform: Transform) -> Stepped | ArrowRows | None:
+        if isinstance(transform, ArrowTransform):
+            return ArrowRows.of(self._library, self._batch, self._runs, transform)
         steps = self._steps_of(transform) if isinstance(transform, StepsTransform) else None
         return None if steps is None else steps.run(self._batch, _joined(self._runs), self._few)
 

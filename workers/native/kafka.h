@@ -63,6 +63,8 @@ enum { FLAG_COPY = 2, ANY_PARTITION = -1, NO_TIMESTAMP = 0, NO_MEMORY = -198, WR
   F(int, message_headers, (const rd_kafka_message_t *, rd_kafka_headers_t **))                                         \
   F(rd_kafka_headers_t *, headers_copy, (const rd_kafka_headers_t *))                                                  \
   F(void, headers_destroy, (rd_kafka_headers_t *))                                                                     \
+  F(rd_kafka_headers_t *, headers_new, (size_t))                                                                       \
+  F(int, header_add, (rd_kafka_headers_t *, const char *, ptrdiff_t, const void *, ptrdiff_t))                         \
   F(int, message_detach_headers, (rd_kafka_message_t *, rd_kafka_headers_t **))                                        \
   F(void, message_set_headers, (rd_kafka_message_t *, rd_kafka_headers_t *))                                           \
   F(size_t, header_cnt, (const rd_kafka_headers_t *))                                                                  \
@@ -99,7 +101,7 @@ typedef struct {
   int64_t count, run_count, trouble_count, run_room;
 } fl_batch;
 
-/* A value for the producer, which copies it. NULL: a tombstone. */
+/* A value or key for the producer, which copies it. NULL: a tombstone, or no key. */
 typedef struct {
   const void *bytes;
   size_t count;
@@ -111,6 +113,10 @@ typedef struct {
  */
 int32_t fl_enqueue(rd_kafka_t *producer, rd_kafka_topic_t *topic, int32_t partition, rd_kafka_message_t *record,
                    fl_value value, int64_t timestamp_ms, int is_last);
+
+/* Enqueue a record of these parts. Return the client's error, or 0: then the client has taken the headers over. */
+int32_t fl_produce(rd_kafka_t *producer, rd_kafka_topic_t *topic, int32_t partition, fl_value key, fl_value value,
+                   rd_kafka_headers_t *headers, int64_t timestamp_ms);
 
 #define PUBLIC __attribute__((visibility("default")))
 

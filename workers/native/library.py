@@ -104,6 +104,41 @@ class StepsFacts(Structure):
     _fields_ = (("slots", POINTER(Slot)), ("count", c_int64), ("topic_count", c_int64), ("text", c_void_p))
 
 
+class Buffer(Structure):
+    """`fl_buffer` of arrow.c."""
+
+    _fields_ = (("bytes", c_void_p), ("size", c_int64))
+
+
+class Strings(Structure):
+    """`fl_strings` of arrow.c."""
+
+    _fields_ = (("validity", Buffer), ("offsets", Buffer), ("data", Buffer), ("first", c_int64))
+
+
+class Columns(Structure):
+    """`fl_columns` of arrow.c."""
+
+    _fields_ = (
+        *(
+            (name, Buffer)
+            for name in ("numbers", "offsets", "partitions", "topics", "timestamps", "times_there", "lists")
+        ),
+        *((name, Strings) for name in ("keys", "values", "names", "contents")),
+    )
+
+
+class RowFacts(Structure):
+    """`fl_rows` of arrow.c."""
+
+    _fields_ = (
+        ("count", c_int64),
+        ("topic_count", c_int64),
+        *((name, Buffer) for name in ("records", "timestamps", "topics")),
+        *((name, Strings) for name in ("values", "keys", "lists", "names", "contents")),
+    )
+
+
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "fl_load": (c_char_p, (c_char_p,)),
     "fl_version": (c_int, ()),
@@ -129,6 +164,12 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "fl_steps_give": (
         c_int64,
         (POINTER(StepsFacts), c_void_p, POINTER(c_char_p), POINTER(BatchFacts), c_int, POINTER(c_int32)),
+    ),
+    "fl_arrow_sizes": (c_int64, (POINTER(BatchFacts), POINTER(c_int64), c_int64, c_int, POINTER(c_int64))),
+    "fl_arrow_read": (c_int64, (POINTER(BatchFacts), POINTER(c_int64), c_int64, POINTER(Columns), c_int64)),
+    "fl_arrow_give": (
+        c_int64,
+        (c_void_p, POINTER(c_char_p), POINTER(BatchFacts), POINTER(RowFacts), c_int64, POINTER(c_int32)),
     ),
     "fl_copy": (c_int64, (POINTER(BatchFacts), c_int64, c_int64, POINTER(RecordFacts), c_void_p, c_int64)),
 }

@@ -204,14 +204,8 @@ PUBLIC int64_t fl_untimed(const fl_batch *batch, int64_t begin, int64_t end, int
   return found;
 }
 
-int32_t fl_enqueue(rd_kafka_t *producer, rd_kafka_topic_t *topic, int32_t partition, rd_kafka_message_t *record,
-                   fl_value value, int64_t timestamp_ms, int is_last) {
-  rd_kafka_headers_t *headers = NULL;
-  if (is_last) {
-    if (rd_message_detach_headers(record, &headers) != 0) headers = NULL;
-  } else if (rd_message_headers(record, &headers) == 0) {
-    headers = rd_headers_copy(headers);
-  }
+int32_t fl_produce(rd_kafka_t *producer, rd_kafka_topic_t *topic, int32_t partition, fl_value key, fl_value value,
+                   rd_kafka_headers_t *headers, int64_t timestamp_ms) {
   rd_kafka_vu_t values[7];
   values[0].vtype = VALUE_RKT;
   values[0].u.rkt = topic;
@@ -223,19 +217,32 @@ int32_t fl_enqueue(rd_kafka_t *producer, rd_kafka_topic_t *topic, int32_t partit
   values[3].u.mem.ptr = (void *)value.bytes;
   values[3].u.mem.size = value.count;
   values[4].vtype = VALUE_KEY;
-  values[4].u.mem.ptr = record->key;
-  values[4].u.mem.size = record->key_len;
+  values[4].u.mem.ptr = (void *)key.bytes;
+  values[4].u.mem.size = key.count;
   values[5].vtype = VALUE_TIMESTAMP;
   values[5].u.i64 = timestamp_ms;
   values[6].vtype = VALUE_HEADERS;
   values[6].u.headers = headers;
   rd_kafka_error_t *error = rd_produceva(producer, values, headers == NULL ? 6 : 7);
   if (error == NULL) return 0;
-  /* Only a producer that takes the record takes its headers over. */
-  if (headers != NULL && is_last) rd_message_set_headers(record, headers);
-  if (headers != NULL && !is_last) rd_headers_destroy(headers);
   int32_t code = rd_error_code(error);
   rd_error_destroy(error);
+  return code;
+}
+
+int32_t fl_enqueue(rd_kafka_t *producer, rd_kafka_topic_t *topic, int32_t partition, rd_kafka_message_t *record,
+                   fl_value value, int64_t timestamp_ms, int is_last) {
+  rd_kafka_headers_t *headers = NULL;
+  if (is_last) {
+    if (rd_message_detach_headers(record, &headers) != 0) headers = NULL;
+  } else if (rd_message_headers(record, &headers) == 0) {
+    headers = rd_headers_copy(headers);
+  }
+  fl_value key = {record->key, record->key_len};
+  int32_t code = fl_produce(producer, topic, partition, key, value, headers, timestamp_ms);
+  /* Only a producer that takes the record takes its headers over. */
+  if (code != 0 && headers != NULL && is_last) rd_message_set_headers(record, headers);
+  if (code != 0 && headers != NULL && !is_last) rd_headers_destroy(headers);
   return code;
 }
 

@@ -14,7 +14,15 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer
 
 from app.core.clusters.partition import Partition
-from app.core.pipelines.pipeline import Condition, Identity, PipelineDefinition, ProcessingGuarantee, Steps
+from app.core.pipelines.pipeline import (
+    Condition,
+    Identity,
+    PipelineDefinition,
+    ProcessingGuarantee,
+    PythonFunction,
+    PythonScope,
+    Steps,
+)
 from workers.loop.errors import FatalError
 from workers.loop.records.polled import MessageSource, PolledError, PolledMessages, Records, RecordSource, sorted_out
 from workers.native.batch import Batch
@@ -139,6 +147,8 @@ def why_objects(definition: PipelineDefinition, *, may_be_native: bool) -> str |
         case Steps():
             if isinstance(next(iter(definition.transform.steps), None), Condition):
                 return "its first step is a condition"
+        case PythonFunction(scope=PythonScope.ARROW):
+            pass
         case _:
             return "its function takes Python objects"
     library = native_library()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from app.core.pipelines.pipeline import DataframeQuery, Identity, PythonFunction, Steps, Transform
+from app.core.pipelines.pipeline import DataframeQuery, Identity, PythonFunction, PythonScope, Steps, Transform
 from workers import transforms
 from workers.transforms import TransformError
+from workers.transforms.arrow_function import ArrowTransform
 from workers.transforms.identity import IdentityTransform
 from workers.transforms.python_function import PythonTransform
 from workers.transforms.steps import StepsTransform
@@ -30,6 +31,7 @@ def build(transform: Transform, *, source: str | None, sink_topic: str) -> trans
                 raise TransformError(
                     f"the text of {transform.file_name} did not come with the run; start the run again"
                 )
-            return PythonTransform(transform, source=source)
+            is_arrow = transform.scope is PythonScope.ARROW
+            return (ArrowTransform if is_arrow else PythonTransform)(transform, source=source)
         case DataframeQuery():
             raise TransformError("a transform of kind dataframe is a query of the driver, not of a task")

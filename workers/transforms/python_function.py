@@ -16,6 +16,7 @@ from workers.transforms.user_code import load_function, place_of, sha256_of, tex
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _NO_TIMESTAMP = -1
+_RUST = "pyo3_runtime"
 MAX_CONTENTS = 500
 _MAX_TIMESTAMP_MS = (1 << 63) - 1
 
@@ -24,10 +25,8 @@ class UserFunctionError(RecordError):
     """The function raised for a record, or returned something else than outputs; the message has the file's line."""
 
 
-class PythonTransform:
-    """Calls the function on each record or batch and checks everything that comes back."""
-
-    is_identity = False
+class UserFunction:
+    """The function of an uploaded file. An error of a call is a UserFunctionError that names the file's line."""
 
     def __init__(self, transform: PythonFunction, *, source: str) -> None:
         """Raises TransformError when the text is not the revision's, does not import or lacks the function."""
@@ -37,9 +36,38 @@ class PythonTransform:
                 f"{transform.file_name} is not the file of this revision: its SHA-256 is {found}, "
                 f"the revision names {transform.sha256}. Upload the file again as a new revision."
             )
-        self._file_name = transform.file_name
+        self.file_name = transform.file_name
         self._name = transform.function
-        self._function = load_function(source, function=transform.function, file_name=transform.file_name)
+        self.function = load_function(source, function=transform.function, file_name=transform.file_name)
+
+    def __call__(self, argument: object) -> object:
+        try:
+            return cast(object, self.function(argument))
+        except (Exception, SystemExit) as error:
+            raise self._raised(error) from error
+        except BaseException as error:
+            # A panic in a library in Rust, such as polars, is no Exception.
+            if type(error).__module__ != _RUST:
+                raise
+            raise self._raised(error) from error
+
+    def wrong(self, what: str, *, contents: str = "") -> UserFunctionError:
+        """The error of a result. The text begins with a verb. contents: may quote a record."""
+        return UserFunctionError(f"`{self._name}` in {self.file_name} {what}", contents=contents[:MAX_CONTENTS])
+
+    def _raised(self, error: BaseException) -> UserFunctionError:
+        return UserFunctionError(f"{self.file_name}, {place_of(error, self.file_name)}", contents=text_of(error))
+
+
+class PythonTransform:
+    """Calls the function on each record or batch and checks everything that comes back."""
+
+    is_identity = False
+
+    def __init__(self, transform: PythonFunction, *, source: str) -> None:
+        """Raises TransformError as UserFunction."""
+        self._run = UserFunction(transform, source=source)
+        self._wrong = self._run.wrong
         self._is_batch = transform.scope is PythonScope.BATCH
         self._sources: set[str] = set()
 
@@ -91,14 +119,6 @@ class PythonTransform:
     def _call_batch_of_one(self, record: Record) -> list[Output]:
         return self._call_batch([record])[0]
 
-    def _run(self, argument: Record | list[Record]) -> object:
-        try:
-            return cast(object, self._function(argument))
-        except (Exception, SystemExit) as error:
-            raise UserFunctionError(
-                f"{self._file_name}, {place_of(error, self._file_name)}", contents=text_of(error)
-            ) from error
-
     def _outputs(self, returned: object, wanted: str) -> list[Output]:
         if not isinstance(returned, list | tuple):
             raise self._wrong(f"returned {_name_of(returned)}; it must return {wanted}")
@@ -113,7 +133,7 @@ class PythonTransform:
             raise self._wrong(f"returned a Record whose value is {_name_of(value)}; it must be bytes or None")
         if not _is_bytes(key):
             raise self._wrong(f"returned a Record whose key is {_name_of(key)}; it must be bytes or None")
-        if topic is not None and not (_is_text(topic) and _TOPIC.fullmatch(topic) and topic not in (".", "..")):
+        if topic is not None and not (_is_text(topic) and is_topic_name(topic)):
             raise self._wrong("returned a Record whose topic is not a topic's name", contents=repr(topic))
         if topic in self._sources:
             raise self._wrong(f"returned a Record for {topic!r}, which this pipeline reads: that would never end")
@@ -143,9 +163,6 @@ class PythonTransform:
                     )
         return checked or None
 
-    def _wrong(self, what: str, *, contents: str = "") -> UserFunctionError:
-        return UserFunctionError(f"`{self._name}` in {self._file_name} {what}", contents=contents[:MAX_CONTENTS])
-
 
 def _processed(found: Iterable[tuple[int, list[Output]]], failures: list[Failure]) -> Processed:
     """Join the outputs of each record, by its index."""
@@ -157,17 +174,26 @@ def _processed(found: Iterable[tuple[int, list[Output]]], failures: list[Failure
     return Processed(outputs, failures, inputs)
 
 
-def _record(message: Message) -> Record:
+def timestamp_of(message: Message) -> int | None:
+    """Milliseconds since 1970; None for a record without a timestamp."""
     kind, timestamp_ms = message.timestamp()
+    return None if kind == TIMESTAMP_NOT_AVAILABLE or timestamp_ms == _NO_TIMESTAMP else timestamp_ms
+
+
+def _record(message: Message) -> Record:
     headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
     return Record(
         message.value(),
         message.key(),
         () if headers is None else tuple(headers),
-        None if kind == TIMESTAMP_NOT_AVAILABLE or timestamp_ms == _NO_TIMESTAMP else timestamp_ms,
+        timestamp_of(message),
         None,
         Origin(message.topic() or "", message.partition() or 0, message.offset() or 0),
     )
+
+
+def is_topic_name(name: str) -> bool:
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def _is_header_name(name: str) -> bool:

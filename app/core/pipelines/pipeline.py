@@ -110,13 +110,15 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="st
 class PythonScope(StrEnum):
     RECORD = "record"
     BATCH = "batch"
+    ARROW = "arrow"
 
 
 class PythonFunction(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="python"):
     """A function in an uploaded file; the file's SHA-256 is part of the revision and checked on the executor.
 
     `record` scope: `f(record: Record) -> Record | list[Record] | None`;
-    `batch` scope: `f(records: list[Record]) -> list[list[Record]]`, one list of outputs for each input.
+    `batch` scope: `f(records: list[Record]) -> list[list[Record]]`, one list of outputs for each input;
+    `arrow` scope: `f(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch | pyarrow.Table`, a row for each output.
     """
 
     function: str

@@ -33,8 +33,9 @@ from app.core.pipelines.pipeline import (
 from app.core.pipelines.pipeline_checks import check
 from app.core.pipelines.pipeline_file import read
 from app.core.transforms import python_transforms
-from tests.support.messages import json_messages
+from tests.support.messages import a_message, json_messages
 from workers.loop.records.failures import HEADER_PREFIX, dead_letter
+from workers.transforms.arrow_function import ArrowTransform
 from workers.transforms.build import build
 from workers.transforms.python_function import PythonTransform
 from workers.transforms.user_code import sha256_of
@@ -103,7 +104,7 @@ def test_the_bounds_of_files_are_as_written() -> None:
 
 def test_there_are_examples() -> None:
     assert len(YAML) == 4
-    assert len(PYTHON) == 1
+    assert len(PYTHON) == 3
 
 
 @pytest.mark.parametrize("example", YAML)
@@ -131,12 +132,36 @@ def test_the_example_of_steps_does_what_its_topics_say() -> None:
 
 
 def test_the_example_in_python_keeps_late_flights() -> None:
-    (source,) = PYTHON
+    source = PYTHON[0]
     transform = PythonFunction(function="delayed", file_name="delayed.py", sha256=sha256_of(source))
     processed = PythonTransform(transform, source=source).process(
         json_messages({"id": 1, "arr_delay": 20}, {"id": 2, "arr_delay": None}, {"id": 3, "arr_delay": 2})
     )
     assert [output.value for output in processed.outputs] == [b'{"id":1,"delay":20}']
+
+
+LONG = b" " * 1001
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "expected"),
+    [
+        (PYTHON[1], "delayed", [(b'{"id":1,"delay":20.0}', None)]),
+        (
+            PYTHON[2],
+            "routed",
+            [(b'{"id":1,"arr_delay":20}', None), (b'{"id":2}', None), (LONG, "flights-large")],
+        ),
+    ],
+)
+def test_the_examples_over_arrow_batches(source: str, function: str, expected: list[tuple[bytes, str | None]]) -> None:
+    """The last record is no JSON, which fails the first example's batch, and alone is bad."""
+    definition = PythonFunction(function=function, scope=PythonScope.ARROW, file_name="f.py", sha256=sha256_of(source))
+    values = (b'{"id":1,"arr_delay":20}', b'{"id":2}', LONG)
+    messages = [a_message(value, offset=offset) for offset, value in enumerate(values)]
+    processed = ArrowTransform(definition, source=source).process(messages)
+    assert [(output.value, output.topic) for output in processed.outputs] == expected
+    assert [failure.index for failure in processed.failures] == ([2] if function == "delayed" else [])
 
 
 def test_the_headers_of_a_dead_letter_and_the_limits_are_as_written() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.core.pipelines.pipeline import PythonFunction
+from app.core.pipelines.pipeline import PythonFunction, PythonScope
 from app.core.transforms.python_transforms import check_python_transform
 from app.kit.errors import Problem
 from tests.support.waiting import wait_for
@@ -40,6 +40,14 @@ async def answers(expression: str) -> bool:
 async def test_a_sound_file_has_no_problems() -> None:
     assert await check(SOUND) == []
     assert await check(f"from workers.transforms.record import Record\nprint('x' * 1_000_000)\n{SOUND}") == []
+
+
+async def test_a_file_over_arrow_batches_is_checked_with_its_libraries() -> None:
+    """They start threads and reserve memory."""
+    imports = "import polars\nimport pyarrow\nimport pyarrow.compute\n"
+    source = f"{imports}def f(batch): return polars.from_arrow(batch).to_arrow()\n"
+    transform = PythonFunction(function="f", scope=PythonScope.ARROW, file_name="mine.py", sha256=sha256_of(source))
+    assert await check_python_transform(transform, source=source) == []
 
 
 async def test_a_file_is_never_imported_into_the_server() -> None:

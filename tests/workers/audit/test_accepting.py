@@ -16,6 +16,8 @@ from app.core.pipelines.pipeline import (
     FailurePolicy,
     FileSink,
     Filter,
+    PythonFunction,
+    PythonScope,
     SchemaConflict,
     StepOperator,
     Steps,
@@ -24,6 +26,7 @@ from tests.support.audited_files import a_file_specification
 from workers.audit.accepting import FileAcceptance
 from workers.audit.expecting import Expectations, Fate
 from workers.transforms import Output
+from workers.transforms.user_code import sha256_of
 
 BY_USER = FileSink(root="file:///data", partition_by=(ByField(name="user", field="user"),))
 BY_DAY = FileSink(root="file:///data", partition_by=(ByDate(name="day"),))
@@ -97,3 +100,14 @@ def test_records_that_steps_drop_are_in_no_file() -> None:
     late = Steps(steps=(Filter(field="delay", operator=StepOperator.GT, value=10),))
     assert expected(b'{"id": "a", "delay": 11}', transform=late) == (Fate.WRITTEN, [(0, b"a")])
     assert expected(b'{"id": "a", "delay": 9}', transform=late) == (Fate.DROPPED, [])
+
+
+def test_a_function_over_arrow_batches_is_applied_to_one_record() -> None:
+    source = (
+        "import pyarrow.compute as pc\n\n\ndef f(batch):\n"
+        "    return batch.filter(pc.not_equal(batch['value'], b'{}')).select(['value', 'offset', 'partition'])\n"
+    )
+    transform = PythonFunction(function="f", scope=PythonScope.ARROW, file_name="f.py", sha256=sha256_of(source))
+    changes: dict[str, Any] = {"transform": transform, "transform_source": source}
+    assert expected(b'{"id":"1"}', **changes)[0] is Fate.WRITTEN
+    assert expected(b"{}", **changes)[0] is Fate.DROPPED

@@ -15,7 +15,7 @@ from tests.conftest import MakeTopic
 from tests.support.json_cases import SINK, JsonCases
 from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
-from workers.native.library import NativeLibrary, RecordFacts, native_library
+from workers.native.library import Buffer, Columns, NativeLibrary, RecordFacts, RowFacts, Strings, native_library
 from workers.native.stepping import NativeSteps, definition_of
 from workers.transforms.steps import StepsTransform
 
@@ -33,16 +33,25 @@ STEPS = [
 class Calls:
     """Calls of every function that takes numbers, with numbers in and out of range."""
 
-    def __init__(self, library: NativeLibrary, consumer: Consumer, producer: Producer, topic: str, rng: random.Random):
+    def __init__(
+        self,
+        library: NativeLibrary,
+        consumer: Consumer,
+        producer: Producer,
+        roomy: Producer,
+        topic: str,
+        rng: random.Random,
+    ):
         self._calls, self._rng, self._topic = library.calls, rng, topic
-        self._producer = library.handle(producer)
+        self._producer, self._roomy = library.handle(producer), library.handle(roomy)
         self._source = self._calls.fl_source_new(library.handle(consumer))
         self._steps = NativeSteps(library, StepsTransform(STEPS, sink_topic=SINK))
         self._batches: list[Any] = []
-        self.taken = 0
+        self._kept: list[Any] = []
+        self.taken = self.given = 0
 
     def add(self) -> None:
-        self._calls.fl_source_add(self._source, self._topic.encode(), self._rng.choice([0, 0, 1, 7]))
+        self._calls.fl_source_add(self._source, self._topic.encode(), self._rng.choice([0, 0, 1]))
 
     def remove(self) -> None:
         self._calls.fl_source_remove(self._source, self._number())
@@ -87,6 +96,77 @@ class Calls:
             # Again after its end, too: nothing is left then.
             self._calls.fl_steps_give(self._steps.pointer, self._producer, names, batch, 0, ctypes.byref(code))
 
+    def read_columns(self) -> None:
+        """Into rooms that are as large as the records need, or a little smaller or larger."""
+        batch, begin, end = self._span()
+        spans = (ctypes.c_int64 * 6)(begin, end, self._number(), *self._span()[1:], 0)
+        count, with_headers, sizes = self._rng.choice([0, 1, 2]), self._rng.choice([0, 1]), (ctypes.c_int64 * 5)()
+        rows = self._calls.fl_arrow_sizes(batch, spans, count, with_headers, sizes)
+        keys, values, names, contents, headers = sizes
+        rows = max(0, rows + self._rng.choice([-1, 0, 0, 0, 1]))
+        columns = Columns()
+        for name, width in (("numbers", 8), ("offsets", 8), ("partitions", 4), ("topics", 4), ("timestamps", 8)):
+            setattr(columns, name, self._room(rows * width))
+        columns.times_there = self._room((rows + 7) // 8)
+        columns.keys, columns.values = self._strings(rows, keys), self._strings(rows, values)
+        if with_headers or self._rng.random() < 0.3:
+            columns.lists = self._room(4 * (rows + 1))
+            columns.names, columns.contents = self._strings(headers, names), self._strings(headers, contents)
+        most = headers if self._rng.random() < 0.8 else self._number()
+        self._calls.fl_arrow_read(batch, spans, count, ctypes.byref(columns), most)
+
+    def give_rows(self) -> None:
+        """Rows whose numbers are mostly right, so that many are given."""
+        rng, batches = self._rng, [self._span()[0] for _ in range(9)]
+        # Most batches are empty.
+        batch = max(batches, key=lambda one: one.contents.count)
+        count = rng.choice([0, 1, 9, 9])
+        rows = RowFacts(rng.choice([count] * 20 + [count - 1, -1, 2**62]), 2)
+        records = [rng.choice([at % max(1, batch.contents.count)] * 30 + [self._number()]) for at in range(count)]
+        rows.records, rows.timestamps = self._numbers(records, 8), self._numbers([5] * count, 8)
+        if rng.random() < 0.5:
+            rows.topics = self._numbers([rng.choice([-1, 0, 1] * 10 + [-2, 2, 2**30]) for _ in range(count)], 4)
+        rows.values = self._written(count)
+        if rng.random() < 0.5:
+            rows.keys = self._written(count)
+        if rng.random() < 0.5:
+            rows.lists, rows.names, rows.contents = self._written(count), self._written(9), self._written(9)
+            rows.lists.data = Buffer(None, 9)
+        topics, code = (ctypes.c_char_p * 3)(b"out", b"one", b"two"), ctypes.c_int32()
+        begin = rng.choice([0] * 9 + [self._number()])
+        self.given += self._calls.fl_arrow_give(
+            self._rng.choice([self._producer, self._roomy]),
+            topics,
+            batch,
+            ctypes.byref(rows),
+            begin,
+            ctypes.byref(code),
+        )
+
+    def _room(self, size: int) -> Buffer:
+        """A buffer of its own memory, so that the sanitizer sees any byte beside it."""
+        size = max(0, size - self._rng.choice([0] * 90 + [1, 9]))
+        self._kept = [*self._kept[-60:], ctypes.create_string_buffer(size) if size else None]
+        return Buffer(ctypes.addressof(self._kept[-1]) if size else None, size)
+
+    def _numbers(self, numbers: list[int], width: int) -> Buffer:
+        room = self._room(len(numbers) * width)
+        content = b"".join((number % 2 ** (8 * width)).to_bytes(width, "little") for number in numbers)
+        ctypes.memmove(room.bytes or 0, content, room.size)
+        return room
+
+    def _strings(self, count: int, size: int) -> Strings:
+        return Strings(self._room((count + 7) // 8), self._room(4 * (count + 1)), self._room(size), 0)
+
+    def _written(self, count: int) -> Strings:
+        """Strings of one byte each, or with an offset that is out of range."""
+        first = self._rng.choice([0] * 20 + [3, self._number()])
+        offsets = [self._rng.choice([at] * 90 + [self._number()]) for at in range(count + 1)]
+        validity = (
+            self._numbers([self._rng.randrange(256) for _ in range(2)], 1) if self._rng.random() < 0.5 else Buffer()
+        )
+        return Strings(validity, self._numbers(offsets, 4), self._room(count), first)
+
     def try_value(self) -> None:
         value = JsonCases(self._rng).value()
         self._calls.fl_steps_try(self._steps.pointer, value, self._rng.choice([-1, len(value), len(value) // 2]))
@@ -124,8 +204,8 @@ class Calls:
             self.take()
         batch = self._rng.choice(self._batches)
         count = batch.contents.count
-        one, other = self._rng.randint(-2, count + 2), self._rng.randint(-2, count + 2)
-        spans = [(one, other), (min(one, other), max(one, other)), (-1_000, other), (0, count)]
+        begin, end = self._rng.randint(-2, count + 2), self._rng.randint(-2, count + 2)
+        spans = [(begin, end), (min(begin, end), max(begin, end)), (-1_000, end), (0, count)]
         begin, end = self._rng.choice(spans)
         return batch, begin, end
 
@@ -133,25 +213,29 @@ class Calls:
 def test_no_order_of_calls_and_no_number_harms_the_process(
     kafka: KafkaCluster, make_topic: MakeTopic, rng: random.Random, seed: int
 ) -> None:
-    """Control: records were taken, so that the calls had something to work on."""
+    """Controls: records were taken, and rows given, so that the calls had something to work on."""
     library = native_library()
     assert isinstance(library, NativeLibrary), library
     print(f"calls drawn with --seed {seed}")  # noqa: T201 - pytest shows it where the test fails
-    topic = make_topic()
+    # A partition that does not exist has an error in its queue, for which `fl_take` runs a callback of the client.
+    topic = make_topic(partitions=2)
     settings = {"bootstrap.servers": kafka.bootstrap_servers, **QUIET}
     writer, cases = Producer(settings), JsonCases(rng)
     for _ in range(RECORDS):
         headers: list[tuple[str, str | bytes | None]] | None = rng.choice([None, [], [("a", b"1"), ("", None)]])
-        writer.produce(topic, value=rng.choice([None, cases.value()]), key=rng.choice([None, b"k"]), headers=headers)
+        value, key = rng.choice([None, cases.value()]), rng.choice([None, b"k"])
+        writer.produce(topic, value=value, key=key, partition=0, headers=headers)
     assert writer.flush(30) == 0
     consumer = Consumer({**settings, "group.id": unique_name("calls"), "auto.offset.reset": "earliest"})
     producer = Producer({**settings, "queue.buffering.max.messages": 50, "message.timeout.ms": 2_000})
-    calls = Calls(library, consumer, producer, topic, rng)
+    roomy = Producer({**settings, "message.timeout.ms": 2_000})
+    calls = Calls(library, consumer, producer, roomy, topic, rng)
     calls.add()
     consumer.assign([TopicPartition(topic, 0, 0)])
     kinds: list[Callable[[], None]] = [
         *(calls.add, calls.remove, calls.forward, calls.take, calls.take, calls.release, calls.copy, calls.untimed),
         *(calls.give, calls.run, calls.run, calls.try_value, calls.define),
+        *(calls.read_columns, calls.read_columns, calls.give_rows, calls.give_rows),
     ]
     for number in range(CALLS):
         if number % 300 == 0:
@@ -159,7 +243,9 @@ def test_no_order_of_calls_and_no_number_harms_the_process(
             calls.forward()
         rng.choice(kinds)()
     calls.close()
-    producer.purge()
-    producer.flush(10)
+    for one in (producer, roomy):
+        one.purge()
+        one.flush(10)
     consumer.close()
     assert calls.taken > RECORDS / 2
+    assert calls.given > 10

@@ -87,11 +87,14 @@ def test_structures_have_the_sizes_that_c_asserts() -> None:
     structures = (library.RunFacts, library.Trouble, library.BatchFacts, library.RecordFacts, library.Slot)
     assert list(map(ctypes.sizeof, structures)) == [56, 32, 64, 48, 32]
     assert library.StepsFacts.text.offset == 24
+    of_arrow = (library.Strings, library.Columns, library.RowFacts)
+    assert list(map(ctypes.sizeof, of_arrow)) == [56, 336, 344]
 
 
 STEPS = Steps(steps=(Project(fields=("a",)),))
 CHECKED = Steps(steps=(Condition(expression="true"), *STEPS.steps))
 FUNCTION = PythonFunction(function="f", scope=PythonScope.RECORD, file_name="f.py", sha256="0" * 64)
+OVER_ARROW = PythonFunction(function="f", scope=PythonScope.ARROW, file_name="f.py", sha256="0" * 64)
 SOURCES: list[tuple[dict[str, Any], bool, str]] = [
     ({}, True, "native"),
     ({"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}, True, "native"),
@@ -103,6 +106,7 @@ SOURCES: list[tuple[dict[str, Any], bool, str]] = [
         "python: `at_least_once` needs a report for each record",
     ),
     ({"transform": CHECKED}, True, "python: its first step is a condition"),
+    ({"transform": OVER_ARROW}, True, "native"),
     ({"transform": FUNCTION}, True, "python: its function takes Python objects"),
 ]
 

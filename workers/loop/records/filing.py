@@ -65,7 +65,10 @@ class Filing(Processing):
     ) -> None:
         bytes_out = count = 0
         verification = sink.verification
-        for index, its in groupby(zip(processed.inputs or (), processed.outputs, strict=True), _first):
+        # A function over Arrow batches may return rows in another order; a file has the records in theirs.
+        for index, its in groupby(
+            sorted(zip(processed.inputs or (), processed.outputs, strict=True), key=_first), _first
+        ):
             message = messages[index]
             try:
                 filed = [dated(output, message) for _index, output in its]

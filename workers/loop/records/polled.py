@@ -65,14 +65,14 @@ class Records(Writable, Protocol):
         ...
 
     def stepped(self, transform: Transform) -> Stepped | None:
-        """Run the transform without objects; None: it is not one of steps, or these records are objects."""
+        """Run the transform without objects; None: it needs them, or these records are objects."""
         ...
 
 
 class Stepped(Writable, Protocol):
-    """The outputs of steps. Valid until the next poll.
+    """The outputs of a transform without objects. Valid until the next poll.
 
-    failures: the errors of the records that have none, by index. topics: the routed ones that have outputs.
+    failures: the errors of the records that have none, by index. topics: those beside the sink that have outputs.
     """
 
     failures: dict[int, Exception]

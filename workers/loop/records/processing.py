@@ -114,7 +114,7 @@ class Processing:
         return {**failed, **bad}
 
     def _write_stepped(self, stepped: Stepped, producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
-        """Write the outputs of steps; return the errors of the records without outputs, by index."""
+        """Write outputs that are no objects; return the errors of the records without outputs, by index."""
         topics = stepped.topics
         refused = stepped.refuse(self._topics.unwritable(topics)) if topics else {}
         if len(stepped):

@@ -62,7 +62,11 @@ FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     **file_sink_form.CHOICES,
     **dataframe_form.CHOICES,
     "allows_drills": [("false", "not allowed"), ("true", "allowed: its instances may be frozen and killed")],
-    "transform.scope": [(PythonScope.RECORD, "one record at a time"), (PythonScope.BATCH, "a batch at a time")],
+    "transform.scope": [
+        (PythonScope.RECORD, "one record at a time"),
+        (PythonScope.BATCH, "a batch at a time"),
+        (PythonScope.ARROW, "an Arrow batch at a time, for pyarrow and polars"),
+    ],
     "step.op": [
         ("filter", "filter: keep if"),
         ("condition", "condition: keep if (CEL)"),
