@@ -15,6 +15,8 @@ typedef struct rd_kafka_topic_s rd_kafka_topic_t;
 typedef struct rd_kafka_queue_s rd_kafka_queue_t;
 typedef struct rd_kafka_headers_s rd_kafka_headers_t;
 typedef struct rd_kafka_error_s rd_kafka_error_t;
+typedef struct rd_kafka_conf_s rd_kafka_conf_t;
+typedef void error_cb_t(rd_kafka_t *, int, const char *, void *);
 
 typedef struct {
   int err;
@@ -52,6 +54,9 @@ enum { FLAG_COPY = 2, ANY_PARTITION = -1, NO_TIMESTAMP = 0, NO_MEMORY = -198, WR
   F(int, version, (void))                                                                                              \
   F(int, type, (const rd_kafka_t *))                                                                                   \
   F(int, last_error, (void))                                                                                           \
+  F(const rd_kafka_conf_t *, conf, (rd_kafka_t *))                                                                     \
+  F(int, conf_get, (const rd_kafka_conf_t *, const char *, char *, size_t *))                                          \
+  F(void, conf_set_error_cb, (rd_kafka_conf_t *, error_cb_t *))                                                        \
   F(rd_kafka_queue_t *, queue_new, (rd_kafka_t *))                                                                     \
   F(void, queue_destroy, (rd_kafka_queue_t *))                                                                         \
   F(rd_kafka_queue_t *, queue_get_partition, (rd_kafka_t *, const char *, int32_t))                                    \

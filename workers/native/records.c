@@ -50,7 +50,37 @@ PUBLIC int fl_version(void) { return rd_version(); }
 /* The client's type in librdkafka: 0 a producer, 1 a consumer. */
 PUBLIC int fl_type(const rd_kafka_t *client) { return rd_type(client); }
 
+/*
+ * A client also puts errors of a partition into its queue, such as the deletion of its topic, and calls the error
+ * callback for them (2.16.0, rd_kafka_toppar_enq_error). confluent-kafka's callback ends the process outside of its own
+ * calls (CallState_get). So a source replaces it by one that passes on all errors but these: the loop asks the brokers
+ * for deleted topics itself, and confluent-kafka without an `error_cb` of its user drops them, too.
+ */
+static _Thread_local int is_taking;
+static error_cb_t *passed_on;
+
+static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque) {
+  if (!is_taking && passed_on != NULL) passed_on(client, error, reason, opaque);
+}
+
+/* Replace the client's error callback. Return 0 if there is none to pass on to. */
+static int replace_error_cb(rd_kafka_t *client) {
+  char text[32] = "";
+  size_t bytes = sizeof text;
+  const rd_kafka_conf_t *conf = rd_conf(client);
+  if (rd_conf_get(conf, "error_cb", text, &bytes) != 0) return 0;
+  uintptr_t found = (uintptr_t)strtoull(text, NULL, 16);
+  if (found == (uintptr_t)on_error) return 1;
+  /* All clients of confluent-kafka have the same one. */
+  if (found == 0 || (passed_on != NULL && (uintptr_t)passed_on != found)) return 0;
+  passed_on = (error_cb_t *)found;
+  rd_conf_set_error_cb((rd_kafka_conf_t *)conf, on_error);
+  return 1;
+}
+
+/* Make a source. NULL: there is no memory, or the client is not laid out as expected. */
 PUBLIC fl_source *fl_source_new(rd_kafka_t *consumer) {
+  if (!replace_error_cb(consumer)) return NULL;
   fl_source *source = calloc(1, sizeof *source);
   if (source == NULL) return NULL;
   source->client = consumer;
@@ -186,7 +216,9 @@ PUBLIC fl_batch *fl_take(fl_source *source, int64_t most, int timeout_ms) {
   }
   fl_batch *batch = calloc(1, sizeof *batch);
   if (batch == NULL || most < 1) return batch;
+  is_taking = 1;
   ptrdiff_t found = rd_consume_batch_queue(source->queue, timeout_ms, source->taken, (size_t)most);
+  is_taking = 0;
   if (found <= 0) return batch;
   size_t sorted = sort(batch, source->taken, (size_t)found);
   if (sorted == (size_t)found) return batch;

@@ -60,7 +60,7 @@ class NativeSource:
         if self._queue is None:
             self._queue = calls.fl_source_new(self._library.handle(self._consumer))
             if self._queue is None:
-                raise MemoryError("there is no memory for a queue of records")
+                raise FatalError("C cannot make a queue for this client: no memory, or another layout")
         self.given_up(partitions)
         for partition in partitions:
             number = calls.fl_source_add(self._queue, partition.topic.encode(), partition.partition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import threading
+import time
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from app.edges.kafka.raw_fetch import read_logs
 from tests.conftest import MakeTopic
 from tests.support.odd_records import OddRecord, drawn, json_objects, now_ms, records, values, write_raw
 from tests.support.quiet import QUIET
-from tests.support.topics import unique_name
+from tests.support.topics import delete_topics, unique_name
 from tests.support.waiting import wait_for
 from workers.loop.errors import AbortableError, LoopError, RefusedError
 from workers.loop.records.polled import MessageSource, PolledMessages, Records, RecordSource
@@ -280,3 +281,37 @@ def test_consumer_closes_while_records_are_still_referred_to(both: Both) -> None
         held.messages()
     del held
     gc.collect()
+
+
+def test_deletion_of_a_topic_does_not_end_the_process(
+    kafka: KafkaCluster, library: NativeLibrary, make_topic: MakeTopic
+) -> None:
+    """The client puts that error into the partition's queue, and confluent-kafka's callback for it must not run there.
+
+    Control: the callback of another client in this process, whose error comes in confluent-kafka's own poll, still runs.
+    """
+    topic, told = make_topic(), []
+    settings = {"topic.metadata.refresh.interval.ms": 500, "topic.metadata.propagation.max.ms": 500}
+    consumer = consumer_of(kafka, **settings)
+    other = consumer_of(kafka, **settings, error_cb=lambda error: told.append(error.name()))
+    source = NativeSource(consumer, library)
+    beside = NativeSource(other, library)
+    begin(consumer, source, topic, 1)
+    beside.assigned([])
+    other.assign([TopicPartition(topic, 0, 0)])
+    source.poll(1, 1.0)
+    delete_topics(kafka.bootstrap_servers, [topic])
+
+    def is_told() -> bool:
+        source.poll(10, 0.1)
+        other.consume(10, 0.1)
+        return bool(told)
+
+    wait_for(is_told, 30, lambda: "the error of the deleted topic")
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:
+        assert source.poll(10, 0.1)[1] == []
+    source.close()
+    beside.close()
+    consumer.close()
+    other.close()
