@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,7 +11,7 @@ from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.launcher import Submitted
 from app.core.runs.loops.reconciler import Reconciler
-from app.core.runs.observation import MasterWord, Observation, ProcessWord
+from app.core.runs.observation import MasterWord, Observation, ProcessWord, ReportedProcess
 from app.core.wire.specification import InstanceSpecification
 from app.kit.errors import UnavailableError
 from tests.support.control_plane import ControlPlane, PlaneClock
@@ -43,6 +44,10 @@ class RecordingSpark:
 
     async def observe(self, instance: Instance, definition: PipelineDefinition) -> Observation:
         return self.seen.get(instance.ordinal, ALIVE)
+
+    async def ended_tasks(self, reported: Collection[ReportedProcess]) -> list[ReportedProcess]:  # noqa: ARG002
+        """No task has a process here."""
+        return []
 
     async def stop(self, instance: Instance) -> None:
         self.stopped.append(instance.ordinal)

@@ -63,7 +63,7 @@ class Scene:
     def stepped(self, held: Records) -> Stepped:
         assert isinstance(held, HeldRecords)
         found = held.stepped(self.transform)
-        assert found is not None
+        assert isinstance(found, Stepped)
         return found
 
     def write(self, make: Any, **settings: Any) -> None:
