@@ -45,7 +45,7 @@ class RecordingSpark:
     async def observe(self, instance: Instance, definition: PipelineDefinition) -> Observation:
         return self.seen.get(instance.ordinal, ALIVE)
 
-    async def ended_tasks(self, reported: Collection[ReportedProcess]) -> list[ReportedProcess]:  # noqa: ARG002
+    async def ended_tasks(self, reported: Collection[ReportedProcess]) -> list[ReportedProcess]:
         """No task has a process here."""
         return []
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from app.core.clusters.partition import Partition
 from app.core.journals.record_batch import RecordBatch, read_records
@@ -288,12 +288,13 @@ def test_deletion_of_a_topic_does_not_end_the_process(
 ) -> None:
     """The client puts that error into the partition's queue, and confluent-kafka's callback for it must not run there.
 
-    Control: the callback of another client in this process, whose error comes in confluent-kafka's own poll, still runs.
+    Control: the callback of another client here, whose error comes in confluent-kafka's own poll, still runs.
     """
-    topic, told = make_topic(), []
+    topic = make_topic()
+    told: list[KafkaError] = []
     settings = {"topic.metadata.refresh.interval.ms": 500, "topic.metadata.propagation.max.ms": 500}
     consumer = consumer_of(kafka, **settings)
-    other = consumer_of(kafka, **settings, error_cb=lambda error: told.append(error.name()))
+    other = consumer_of(kafka, **settings, error_cb=told.append)
     source = NativeSource(consumer, library)
     beside = NativeSource(other, library)
     begin(consumer, source, topic, 1)
