@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("fenceline")
 
 pytest_plugins = ("tests.support.fixtures",)
 TIMED = Path(__file__).parent / "results" / SECONDS
-MORE_S = 1500.0
+MORE_S = 1200.0
 """About how long `make test-more` takes, by what its tests took when they were last timed."""
 
 
