@@ -18,7 +18,7 @@ from tests.conftest import MakeTopic
 from tests.support.topics import unique_name
 
 LOOP_IN_AN_EMPTY_ENVIRONMENT = """\
-import importlib, pkgutil, sys, threading
+import importlib, os, pkgutil, sys, threading
 from confluent_kafka import Consumer, Producer
 
 import app, workers
