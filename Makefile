@@ -97,7 +97,7 @@ spark-wheel: $(STAMP) | $(UV) ## The package fenceline-spark with its jar, into 
 	$(UV) build --quiet --wheel --out-dir dist workers/dataframes
 
 # The wheel of Zig is 100 MB, so that nobody else needs it.
-native: | $(UV) ## Build the native lane for all platforms, by Zig's C compiler (ARGS=--check: compare it with what is there)
+native: | $(UV) ## Build the native records for all platforms, by Zig's C compiler (ARGS=--check: compare it with what is there)
 	$(UV) run --no-project --quiet --with ziglang==$(ZIG) --with pip==$(PIP) python workers/native/build.py $(ARGS)
 
 # gcc, since Zig has no runtime of the address sanitizer. It must be the first library of the process, and sees memory of

@@ -119,10 +119,10 @@ class NativeSource:
         self._is_closed = True
         for batch in list(self._batches):
             batch.free()
-        lane, self._queue = self._queue, None
+        queue, self._queue = self._queue, None
         self._numbers.clear()
-        if lane is not None:
-            self._library.calls.fl_source_free(lane)
+        if queue is not None:
+            self._library.calls.fl_source_free(queue)
 
 
 def source_for(consumer: Consumer, definition: PipelineDefinition, *, may_be_native: bool) -> RecordSource:
