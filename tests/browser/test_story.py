@@ -94,7 +94,8 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     # Started: from here on nothing is reloaded.
     page.get_by_text("Start…").click()
     page.locator("#act-start").get_by_label("Reason").fill("the browser test")
-    page.get_by_role("button", name="Start", exact=True).click()
+    with page.expect_event("load"):  # the answer to the form is a new document
+        page.get_by_role("button", name="Start", exact=True).click()
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("running", timeout=UP_WITHIN_MS)
     flights.start()
@@ -142,7 +143,8 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     page.goto("/pipelines/delayed-flights")
     page.get_by_text("Drain…").click()
     page.locator("#act-drain").get_by_label("Reason").fill("seen enough")
-    page.get_by_role("button", name="Drain", exact=True).click()
+    with page.expect_event("load"):  # the answer to the form is a new document
+        page.get_by_role("button", name="Drain", exact=True).click()
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("stopped", timeout=60_000)
     assert page.evaluate("window.untouched") is True, "the page was reloaded"

@@ -253,16 +253,17 @@
   const here = placesRow?.querySelector("[aria-current]");
   if (here) placesRow.scrollLeft = here.offsetLeft - (placesRow.clientWidth - here.offsetWidth) / 2;
 
-  // Forms with a slow answer show that they wait.
+  // Forms with a slow answer show that they wait. What they wait for is kept here: a morph of the form removes attributes.
+  const waiting = new WeakSet();
   document.addEventListener("submit", (event) => {
-    const form = event.target;
-    if (!form.dataset.meanwhile || form.dataset.since) return;
-    form.dataset.since = Date.now();
+    const form = event.target, { meanwhile } = form.dataset, since = Date.now();
+    if (!meanwhile || waiting.has(form)) return;
+    waiting.add(form);
     const note = document.createElement("p");
     note.className = "notice";
     note.setAttribute("role", "status");
     const tell = () => {
-      note.textContent = `${form.dataset.meanwhile}, ${Math.round((Date.now() - form.dataset.since) / 1000)} s …`;
+      note.textContent = `${meanwhile}, ${Math.round((Date.now() - since) / 1000)} s …`;
       (form.querySelector(".form-foot") ?? form).append(note);  // A frame of the page's stream takes away what the server did not send.
     };
     tell();
@@ -271,7 +272,7 @@
     addEventListener("pageshow", () => {
       clearInterval(ticking);
       note.remove();
-      delete form.dataset.since;
+      waiting.delete(form);
     }, { once: true });
   });
 
