@@ -127,7 +127,7 @@ build/quix/.installed: requirements/quix.lock | $(STAMP)
 	@$(UV) pip sync --quiet --python build/quix/bin/python --require-hashes requirements/quix.lock
 	@touch $@
 
-bench: $(STAMP) build/quix/.installed ## The benchmark of the loop and its peers, and its report (QUICK=1: the first three rows; ARGS=…)
+bench: $(STAMP) build/quix/.installed ## The benchmark of the loop and its peers, and its report (QUICK=1: the first three rows and JSON; ARGS=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(ARGS)
 	$(if $(QUICK),,$(BIN)/python -m bench.dataframes)

@@ -122,6 +122,13 @@ OTHERS = (
     Meeting("lz4", Work(compression="lz4"), (*_OURS, SINK, QUIX), 1_300_000, rounds=3),
     Meeting("headers on every record", Work(headers=2), (V2, STREAMS), 1_000_000, rounds=3),
     Meeting("a Python function on JSON", Work(job=Job.FUNCTION), (V2, QUIX), 600_000, rounds=3),
+    Meeting(
+        "a polars function on Arrow batches",
+        Work(job=Job.ARROW),
+        (V2, QUIX),
+        1_300_000,
+        goals=(Goal("a polars function vs a Python function in Quix Streams", V2, QUIX, 8.0),),
+    ),
 )
 MEETINGS = (MAIN, DEFAULTS, JSON, *OTHERS)
 

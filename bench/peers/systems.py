@@ -82,7 +82,7 @@ def fenceline(guarantee: ProcessingGuarantee, *, in_spark: bool) -> Start:
             producer_overrides={} if work.compression == "none" else {"compression.type": work.compression},
             spark=SparkSettings(master=place.spark.master_url),
         )
-        text = _FUNCTIONS.read_text(encoding="utf-8") if work.job is Job.FUNCTION else None
+        text = _FILES[work.job].read_text(encoding="utf-8") if work.job in _FILES else None
         if in_spark:
             with spark_instance(place.bootstrap_servers, chosen, place.spark, place.folder, transform_source=text):
                 yield _nothing
@@ -97,7 +97,7 @@ def _nothing() -> None:
     """Spark starts again what ends."""
 
 
-_FUNCTIONS = PROGRAMS / "functions.py"
+_FILES = {Job.FUNCTION: PROGRAMS / "functions.py", Job.ARROW: PROGRAMS / "arrow_functions.py"}
 
 
 def _transform(job: Job) -> Transform:
@@ -111,12 +111,12 @@ def _transform(job: Job) -> Transform:
                     Project(fields=("id", "carrier")),
                 )
             )
-        case Job.FUNCTION:
+        case Job.FUNCTION | Job.ARROW:
             return PythonFunction(
                 function="delay_in_hours",
-                scope=PythonScope.BATCH,
-                file_name=_FUNCTIONS.name,
-                sha256=sha256_of(_FUNCTIONS.read_text(encoding="utf-8")),
+                scope=PythonScope.ARROW if job is Job.ARROW else PythonScope.BATCH,
+                file_name=_FILES[job].name,
+                sha256=sha256_of(_FILES[job].read_text(encoding="utf-8")),
             )
 
 

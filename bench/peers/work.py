@@ -29,6 +29,7 @@ class Job(StrEnum):
     IDENTITY = "identity"
     FILTER = "filter and project"
     FUNCTION = "a Python function"
+    ARROW = "a polars function"
 
 
 class Work(NamedTuple):
