@@ -101,7 +101,7 @@ def measured_server(folder: Path) -> Generator[MeasuredServer]:
         KafkaCluster.start(overrides=TEST_BROKER_SETTINGS, jvm=Jvm(heap_mb=512, quick_start=False)) as kafka,
         EmbeddedPostgres.start() as postgres,
     ):
-        _count_statements(postgres)
+        count_statements(postgres)
         prepare(kafka.bootstrap_servers)
         process = ServerProcess(
             state_dir=folder / "state",
@@ -123,7 +123,7 @@ def measured_server(folder: Path) -> Generator[MeasuredServer]:
             process.end_drivers()
 
 
-def _count_statements(postgres: EmbeddedPostgres) -> None:
+def count_statements(postgres: EmbeddedPostgres) -> None:
     """Postgres' own extension counts them; it must be there when Postgres starts."""
     with psycopg.connect(_plain(postgres.url), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")

@@ -24,6 +24,7 @@ from app.core.observing.journals import AdminAnswers, FetchOutcome, LogAnswer, S
 from app.edges.kafka import coordinated_groups, open_transactions
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
+from app.edges.kafka.fetch_session import FetchSession, SessionRequest
 from app.edges.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.edges.kafka.raw_fetch import EARLIEST, FetchIsolation, RawFetcher, offset_after
 from app.kit.errors import UnavailableError
@@ -33,6 +34,8 @@ from app.kit.words import duration_s
 _LONG_POLL_MS = 300
 # The shortest interval of requests to a leader under load, for fewer and fuller answers.
 _PACE_S = 0.02
+# A leader names only partitions with something new; for the others, its answers count as often as this.
+_TELL_ALL_S = 0.5
 _AFTER_FAILURE_S = 0.2
 _ASK_FOR_LEADERS_S = 0.2
 _LOOK_FOR_LEADERS_MS = 100
@@ -85,8 +88,13 @@ class JournalTail(RawFetcher):
         super().__init__(resolved, attempt)
         self._timeout_s = timeout_s
         self._positions: dict[Partition, int] = {}
-        # The leader that reported the end of its log at the newest request.
-        self._at_end: dict[Partition, tuple[int, float]] = {}
+        # The high watermark, and the leader that reported it, if the partition is read to it.
+        self._ends: dict[Partition, int] = {}
+        self._at_end: dict[Partition, int] = {}
+        self._sessions: defaultdict[int, FetchSession] = defaultdict(FetchSession)
+        # When each leader was sent the newest request that it has answered; and when all of its partitions were told.
+        self._asked_at: dict[int, float] = {}
+        self._told_at: dict[int, float] = {}
         self._in_flight: set[int] = set()
         self._not_before: dict[int, float] = {}
         self._answered: SimpleQueue[_LeaderAnswer] = SimpleQueue()
@@ -124,6 +132,7 @@ class JournalTail(RawFetcher):
     def leave(self, topic: str) -> None:
         for at in [at for at in self._positions if at.topic == topic]:
             del self._positions[at]
+            self._ends.pop(at, None)
 
     def poll(self, *, timeout_s: float) -> list[LogAnswer]:
         until = time.monotonic() + timeout_s
@@ -207,13 +216,13 @@ class JournalTail(RawFetcher):
         for broker_id, positions in led.items():
             if broker_id not in self._in_flight and self._not_before.get(broker_id, 0.0) <= now:
                 self._in_flight.add(broker_id)
-                self._manager.call_soon(self._ask, broker_id, positions)
+                self._manager.call_soon(self._ask, broker_id, positions, self._sessions[broker_id].request(positions))
 
-    async def _ask(self, broker_id: int, positions: dict[Partition, int]) -> None:
+    async def _ask(self, broker_id: int, positions: dict[Partition, int], session: SessionRequest) -> None:
         sent_at = time.monotonic()
         message, problem = None, None
         try:
-            request = self._request(positions, _LONG_POLL_MS, FetchIsolation.READ_UNCOMMITTED)
+            request = self._request(session.positions, _LONG_POLL_MS, FetchIsolation.READ_UNCOMMITTED, session=session)
             message = await self._sent_to(request, broker_id, _LONG_POLL_MS + self._timeout_s * 1000)
         except Exception as error:  # noqa: BLE001 - raised by the polling thread
             problem = error
@@ -225,31 +234,49 @@ class JournalTail(RawFetcher):
             with reading_answers():
                 return self._taken(answer)
         except errors.KafkaProtocolError as error:
+            self._sessions[answer.broker_id].failed()
             self._note_failure(answer.broker_id, str(error))
             return []
 
     def _taken(self, answer: _LeaderAnswer) -> list[LogAnswer]:
         self._in_flight.discard(answer.broker_id)
         error = answer.error
+        session = self._sessions[answer.broker_id]
         if error is None and answer.message.error_code != 0:
             error = error_of(answer.message.error_code, f"the fetch from broker {answer.broker_id}")
         if error is not None:
+            session.failed()
             if not isinstance(error, errors.KafkaError):
                 raise error
             if isinstance(error, (errors.AuthorizationError, errors.SaslAuthenticationFailedError)):
                 raise failure(self._attempt, "serve their journals", error) from error
             self._note_failure(answer.broker_id, str(error) or type(error).__name__)
             return []
+        session.answered(int(answer.message.session_id))
         self._heard_at = time.monotonic()
+        named: set[Partition] = set()
         found: list[LogAnswer] = []
         for topic in answer.message.responses:
             for part in topic.partitions:
                 at = Partition(topic.topic, part.partition_index)
+                named.add(at)
                 # A partition that was left or has moved meanwhile is not followed any more.
                 if self._positions.get(at) == answer.positions.get(at):
                     found += self._heard(at, part, answer)
         self._not_before[answer.broker_id] = answer.sent_at + (_PACE_S if found else 0.0)
-        return found
+        self._asked_at[answer.broker_id] = answer.sent_at
+        return found + self._unchanged(answer, named)
+
+    def _unchanged(self, answer: _LeaderAnswer, named: Collection[Partition]) -> list[LogAnswer]:
+        """Tell from time to time that the leader has answered for its other partitions, too."""
+        if answer.heard_at - self._told_at.get(answer.broker_id, 0.0) < _TELL_ALL_S:
+            return []
+        self._told_at[answer.broker_id] = answer.heard_at
+        return [
+            LogAnswer(FetchOutcome.READ, at.topic, at.partition, (), offset, self._ends[at], "", answer.broker_id)
+            for at, offset in answer.positions.items()
+            if at not in named and at in self._ends and self._positions.get(at) == offset
+        ]
 
     def _heard(self, at: Partition, part: Any, answer: _LeaderAnswer) -> list[LogAnswer]:
         code: int = part.error_code
@@ -258,6 +285,7 @@ class JournalTail(RawFetcher):
             next_offset = offset_after(batches, answer.positions[at])
             self._positions[at] = next_offset
             end: int = part.high_watermark
+            self._ends[at] = end
             stamp = self._stamp(at, batches, answer, is_at_end=next_offset >= end)
             return [
                 LogAnswer(
@@ -267,6 +295,7 @@ class JournalTail(RawFetcher):
         if code == _OFFSET_OUT_OF_RANGE:
             start = self._earliest(at)
             self._positions[at] = start
+            self._ends.pop(at, None)
             return [LogAnswer(FetchOutcome.GONE, at.topic, at.partition, (), start, -1)]
         error = error_of(code, str(at))
         if code in _NOT_ALLOWED:
@@ -286,11 +315,15 @@ class JournalTail(RawFetcher):
         """Report a new record at a leader that had reported the end of its log before."""
         before = self._at_end.pop(at, None)
         if is_at_end:
-            self._at_end[at] = (answer.broker_id, answer.sent_at)
-        if before is None or before[0] != answer.broker_id:
+            self._at_end[at] = answer.broker_id
+        if before != answer.broker_id or answer.broker_id not in self._asked_at:
             return None
         stamps = [batch.max_timestamp_ms for batch in batches if isinstance(batch, RecordBatch)]
-        return Stamp(max(stamps), before[1], answer.heard_at) if stamps and max(stamps) >= 0 else None
+        return (
+            Stamp(max(stamps), self._asked_at[answer.broker_id], answer.heard_at)
+            if stamps and max(stamps) >= 0
+            else None
+        )
 
     def _earliest(self, at: Partition) -> int:
         self._attempt = ConnectionAttempt(self._attempt.address, self._timeout_s)

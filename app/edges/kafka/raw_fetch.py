@@ -18,6 +18,7 @@ from app.core.clusters.partition import Partition
 from app.core.journals.log_look import AbortedTransaction
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
 from app.edges.kafka.attempt import ConnectionAttempt
+from app.edges.kafka.fetch_session import SessionRequest
 from app.edges.kafka.raw_client import RawClient, error_of, errors, failure, is_transient, reading_answers
 from app.edges.kafka.raw_connections import MalformedAnswerError
 from app.kit.errors import UnavailableError
@@ -33,6 +34,7 @@ _PARTITION_MAX_BYTES = 1 << 20
 _MAX_BYTES = 4 << 20
 _RETRY_S = 0.05
 _LAST_OFFSET = 2**63 - 1
+_WITHOUT_SESSION = SessionRequest(0, -1, {}, ())
 
 FetchMessage: Any = FetchRequest
 ListOffsetsMessage: Any = ListOffsetsRequest
@@ -203,8 +205,18 @@ class RawFetcher(RawClient):
         self.last_failure = str(error)
         return False
 
-    def _request(self, positions: Mapping[Partition, int], max_wait_ms: int, isolation: FetchIsolation) -> Any:
+    def _request(
+        self,
+        positions: Mapping[Partition, int],
+        max_wait_ms: int,
+        isolation: FetchIsolation,
+        *,
+        session: SessionRequest = _WITHOUT_SESSION,
+    ) -> Any:
         topic = FetchMessage.FetchTopic
+        forgotten: defaultdict[str, list[int]] = defaultdict(list)
+        for at in session.forgotten:
+            forgotten[at.topic].append(at.partition)
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
         for at, offset in positions.items():
             by_topic[at.topic].append(
@@ -222,11 +234,12 @@ class RawFetcher(RawClient):
             min_bytes=1,
             max_bytes=_MAX_BYTES,
             isolation_level=isolation,
-            # No incremental fetch session: each request is complete.
-            session_id=0,
-            session_epoch=-1,
+            session_id=session.session_id,
+            session_epoch=session.epoch,
             topics=[topic(topic=name, partitions=wanted) for name, wanted in by_topic.items()],
-            forgotten_topics_data=[],
+            forgotten_topics_data=[
+                FetchMessage.ForgottenTopic(topic=name, partitions=numbers) for name, numbers in forgotten.items()
+            ],
             rack_id="",
             min_version=_FETCH_VERSION,
             max_version=_FETCH_VERSION,
