@@ -42,7 +42,7 @@ The outermost folder that fits decides. Four products are commands as a whole: e
 """
 
 PURE = (
-    "access", "back_off", "clock", "errors", "locks", "moments", "page", "patience", "printable", "storable",
+    "access", "back_off", "changes", "clock", "errors", "locks", "moments", "page", "patience", "printable", "storable",
     "store_failures", "utf8_locale", "words",
 )  # fmt: skip
 """The modules of kit that any role may import."""

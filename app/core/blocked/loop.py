@@ -72,6 +72,8 @@ class DeadTasks:
     Also check attempts of live leases that their own driver reports as dead, or whose process on this host has ended.
     """
 
+    wakes = frozenset({"run"})
+
     def __init__(
         self,
         *,
@@ -85,6 +87,7 @@ class DeadTasks:
     ) -> None:
         self.name = f"dead tasks of {where}"
         self.period_s = period_s
+        self.is_idle = False
         self._unit_of_work = unit_of_work
         self._brokers = brokers
         self._launcher = launcher
@@ -130,6 +133,7 @@ class DeadTasks:
             ended = {_lease(one): one for one in await uow.of(InstanceStore).ended_since(now - LOOKED_AFTER_FOR)}
             reported = await uow.of(TaskStore).processes_on(self._host)
         self._notice(await self._launcher.ended_tasks(reported), now)
+        self.is_idle = not (ended or reported or self._heard)
         self._done = {lease: at for lease, at in self._done.items() if lease in ended}
         self._again = {lease: when for lease, when in self._again.items() if lease in ended}
         self._forget(now)

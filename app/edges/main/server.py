@@ -131,7 +131,7 @@ class Server:
         for product in PRODUCTS:
             parts.update(product.parts(self._parts))
         self._running = self._loops()
-        self._supervisor = Supervisor(self._running, locks=AdvisoryLocks(database.url))
+        self._supervisor = Supervisor(self._running, locks=AdvisoryLocks(database.url), changes=self._changes)
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
             settings=settings,

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from app.kit.back_off import BackOff
+from app.kit.changes import Changes, Subscription
 from app.kit.errors import FencelineError
 from app.kit.locks import NamedLocks
 
 log = logging.getLogger(__name__)
 
 LONGEST_BACK_OFF_S = 30.0
+IDLE_S = 5.0
+"""The longest pause of a loop without work, and the delay of its work when a notice was lost."""
 
 
 class Loop(Protocol):
@@ -47,6 +51,20 @@ class ClosedLoop(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class IdleLoop(Protocol):
+    """A loop that knows that it has nothing to do before its tables change.
+
+    is_idle: after its newest turn. wakes: the nouns of the notices (UnitOfWork.notify) of such a change.
+    """
+
+    @property
+    def is_idle(self) -> bool: ...
+
+    @property
+    def wakes(self) -> frozenset[str]: ...
+
+
 class LoopState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
@@ -66,7 +84,7 @@ class Supervisor:
     """Runs every loop until `run` is cancelled.
 
     Args:
-        rest: sleeps between two turns; may return early when something has changed (app/edges/db/changes.py).
+        changes: ends the long pause of a loop without work; None: no loop has one.
     """
 
     def __init__(
@@ -74,12 +92,12 @@ class Supervisor:
         loops: Sequence[Loop],
         *,
         locks: NamedLocks,
-        rest: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        changes: Changes | None = None,
         first_back_off_s: float = 1.0,
     ) -> None:
         self._loops = list(loops)
         self._locks = locks
-        self._rest = rest
+        self._changes = changes
         self._back_off_after = BackOff(first_back_off_s, LONGEST_BACK_OFF_S)
         self._health = {loop.name: LoopHealth(name=loop.name, state=LoopState.WAITING) for loop in loops}
 
@@ -107,12 +125,22 @@ class Supervisor:
 
     async def _hold_and_turn(self, loop: Loop) -> None:
         self._note(loop, state=LoopState.WAITING)
-        async with self._locks.hold(loop.name) as lock:
+        async with self._locks.hold(loop.name) as lock, self._woken(loop) as woken:
             loop.interrupted()
             while await lock.is_held():
                 await loop.turn()
                 self._note(loop, state=LoopState.RUNNING, failures_in_a_row=0, last_error=None)
-                await self._rest(loop.period_s)
+                await asyncio.sleep(loop.period_s)
+                if woken is not None and isinstance(loop, IdleLoop) and loop.is_idle:
+                    await woken.wait(timeout_s=IDLE_S)
+
+    @asynccontextmanager
+    async def _woken(self, loop: Loop) -> AsyncGenerator[Subscription | None]:
+        if self._changes is None or not isinstance(loop, IdleLoop):
+            yield None
+            return
+        async with self._changes.subscribe(lambda notice: notice.partition(":")[0] in loop.wakes) as subscription:
+            yield subscription
 
     async def _back_off(self, loop: Loop, error: str) -> None:
         loop.interrupted()

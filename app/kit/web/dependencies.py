@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
 
 from app.kit.access import Principal
+from app.kit.changes import Changes
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.kit.settings import Settings
@@ -19,20 +19,6 @@ from app.kit.web.security.cookies import session_secret
 from app.kit.web.security.login_limit import LoginLimit
 
 P = TypeVar("P")
-
-
-class Subscription(Protocol):
-    async def wait(self, *, timeout_s: float) -> bool:
-        """Wait for a change since the last call; False if none came in time. Many changes count as one."""
-        ...
-
-
-class Changes(Protocol):
-    """Wakes readers when data of a page was committed, by any server (app/edges/db/changes.py)."""
-
-    def subscribe(self, wants: Callable[[str], bool] = ...) -> AbstractAsyncContextManager[Subscription]:
-        """`wants` chooses by `<noun>:<name>`; without it every change wakes."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from app.products.audits.passing import NotPassed
 from app.products.audits.plan import AuditPlan, due_windows
 from app.products.audits.ports import AuditLauncher
 from app.products.audits.service import carrying_out, planning
-from app.products.audits.service.asking import NOTHING_MORE
+from app.products.audits.service.asking import NOTHING_MORE, NOTICE
 from app.products.audits.service.passing import why_not_passed
 from app.products.audits.store import AuditPlanStore, AuditStore
 from app.products.audits.wire import AuditEnd, AuditOutcome
@@ -57,6 +57,7 @@ class Auditor:
     """
 
     name = "auditor"
+    wakes = frozenset({NOTICE})
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class Auditor:
         self._timing = timing or AuditTiming()
         self._look_again_after = look_again_after
         self.period_s = period_s
+        self.is_idle = False
         self._asked_at: dict[str, datetime] = {}
         self._listening_since: datetime | None = None
 
@@ -98,6 +100,8 @@ class Auditor:
         async with self._unit_of_work() as uow:
             plans = await uow.of(AuditPlanStore).scheduled()
             living = await uow.of(AuditStore).living()
+        # A window that is due begins within the longest pause.
+        self.is_idle = not living
         busy = {audit.pipeline for audit in living}
         now = self._clock.now()
         self._listening_since = self._listening_since or now

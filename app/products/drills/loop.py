@@ -21,7 +21,7 @@ from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.products.drills import judging
 from app.products.drills.drill import Drill, DrillKind, DrillState, Target
 from app.products.drills.ports import FreezeSelf
-from app.products.drills.service.drills import audit_word, notify, replace_frozen_driver
+from app.products.drills.service.drills import NOTICE, audit_word, notify, replace_frozen_driver
 from app.products.drills.service.looks import look_at, markers_of
 from app.products.drills.store import DrillStore
 
@@ -39,6 +39,7 @@ class DrillWatch:
     """Observe open drills, on one server at a time."""
 
     name = "drills"
+    wakes = frozenset({NOTICE})
 
     def __init__(
         self,
@@ -57,11 +58,13 @@ class DrillWatch:
         self._host = host
         self._idle_s = idle_s
         self.period_s = idle_s
+        self.is_idle = False
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
             found = await uow.of(DrillStore).list_open()
         self.period_s = LOOK_EVERY_S if found else self._idle_s
+        self.is_idle = not found
         # The running drill first: the precision of its recovery time depends on the time of observation.
         for drill in sorted(found, key=lambda one: one.state is DrillState.AUDITING):
             await self._follow(drill)

@@ -25,13 +25,12 @@ from app.products.migrations.migration import Migration, MigrationState, Stage
 from app.products.migrations.ports import MigrationActs, MigrationQuestions
 from app.products.migrations.service import driving
 from app.products.migrations.service.looking import look_at
-from app.products.migrations.service.rows import lock
+from app.products.migrations.service.rows import NOTICE, lock
 from app.products.migrations.store.migrations import MigrationStore
 
 log = logging.getLogger(__name__)
 
-_WATCHED_EVERY = 10
-"""In turns; the first turn of a server always checks."""
+_WATCHED_EVERY = timedelta(seconds=10)
 _REFUSED_AT_ONCE = 3
 """Each request may wait for its full timeout: the next view must not wait for a hundred of them."""
 _FENCING_FOR = timedelta(seconds=5)
@@ -52,6 +51,7 @@ class MigrationDriver:
     """Drives migrations. One server at a time drives; others show the rows that it has written."""
 
     name = "migration driver"
+    wakes = frozenset({NOTICE})
 
     def __init__(
         self,
@@ -73,11 +73,13 @@ class MigrationDriver:
         self.where = where
         self._patience = patience
         self.period_s = period_s
-        self._turns = 0
+        self.is_idle = False
+        self._watched_at: datetime | None = None
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
             found = await uow.of(MigrationStore).list_open()
+        self.is_idle = not found
         for migration in found:
             try:
                 await self._follow(migration)
@@ -89,10 +91,11 @@ class MigrationDriver:
         await self._watch()
 
     async def _watch(self) -> None:
-        """Check archived ids of completed migrations. A check every few turns is enough."""
-        self._turns += 1
-        if self._turns % _WATCHED_EVERY != 1:
+        """Check archived ids of completed migrations, at the start of a server and now and then."""
+        now = self._clock.now()
+        if self._watched_at is not None and timedelta(0) <= now - self._watched_at < _WATCHED_EVERY:
             return
+        self._watched_at = now
         async with self._unit_of_work() as uow:
             found = await uow.of(MigrationStore).list_done()
         for migration in found:

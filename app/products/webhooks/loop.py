@@ -38,6 +38,8 @@ class WebhookSender:
         chance: a number from 0 to 1 for each pause, so that deliveries that failed together are retried apart.
     """
 
+    wakes = frozenset({NOTICE})
+
     def __init__(
         self,
         *,
@@ -53,6 +55,7 @@ class WebhookSender:
     ) -> None:
         self.name = f"webhooks of {where}"
         self.period_s = period_s
+        self.is_idle = False
         self._unit_of_work = unit_of_work
         self._post = post
         self._keys = keys
@@ -72,6 +75,8 @@ class WebhookSender:
                 uow.notify(NOTICE, name)
             await uow.commit()
             due = await uow.of(DeliveryStore).due()
+            # A pending delivery becomes due without a notice.
+            self.is_idle = not due and not await uow.of(DeliveryStore).is_any_pending()
         for name, count in given_up.items():
             hours = self._pace.give_up_after.total_seconds() / 3600
             log.error("the webhook %s: %d deliveries not delivered after %g h", name, count, hours)

@@ -16,7 +16,7 @@ import pytest
 from app.core.access.service import tokens
 from app.core.wiring import Wiring
 from app.kit.access import COMMAND_LINE, Principal, Role
-from app.kit.web.dependencies import Changes, Subscription
+from app.kit.changes import Changes, Subscription
 from tests.support.wiring import browser_of, token_of
 
 

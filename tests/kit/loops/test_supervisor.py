@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from app.edges.db.changes import ChangeFeed
 from app.kit.errors import UnavailableError
 from app.kit.loops.supervisor import LoopHealth, LoopState, Supervisor
 from tests.support.waiting import wait_for_async
@@ -155,3 +156,59 @@ async def test_an_absent_database_is_waited_for() -> None:
         assert loop.turns == 0
         lock.is_away = False
         await wait_for_turns(loop)
+
+
+class Idle(Counting):
+    """Has nothing to do until it is told so."""
+
+    wakes = frozenset({"drill"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_idle = True
+
+
+async def is_resting(loop: Counting) -> bool:
+    before = loop.turns
+    await asyncio.sleep(20 * loop.period_s)
+    return loop.turns == before
+
+
+async def test_a_loop_without_work_rests_until_a_notice_of_its_own() -> None:
+    loop, feed = Idle(), ChangeFeed("postgresql://nobody@127.0.0.1:1/none")
+    supervisor = Supervisor([loop], locks=OneLock(), changes=feed)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(supervisor.run())
+        await wait_for_turns(loop, 1)
+        assert await is_resting(loop)
+        feed.announce("pipeline:p")
+        assert await is_resting(loop)
+        feed.announce("drill:d")
+        await wait_for_turns(loop, 1)
+        loop.is_idle = False
+        feed.announce("drill:d")
+        await wait_for_turns(loop, 5)
+        running.cancel()
+
+
+async def test_a_notice_during_a_turn_is_not_lost() -> None:
+    loop, feed = Idle(), ChangeFeed("postgresql://nobody@127.0.0.1:1/none")
+    turn = loop.turn
+
+    async def turn_and_hear() -> None:
+        await turn()
+        if loop.turns == 1:
+            feed.announce("drill:d")
+
+    loop.turn = turn_and_hear
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(Supervisor([loop], locks=OneLock(), changes=feed).run())
+        await wait_for_turns(loop, 2)
+        assert await is_resting(loop)
+        running.cancel()
+
+
+async def test_without_a_feed_a_loop_without_work_turns_as_the_others() -> None:
+    loop = Idle()
+    async with supervised(loop):
+        await wait_for_turns(loop, 5)

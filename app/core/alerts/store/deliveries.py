@@ -128,6 +128,11 @@ class DeliveryStore(DatabaseStore):
         """Return the webhooks with a delivery that is due, by name."""
         return [row.name for row in await self._db.rows(_NAMES_DUE)]
 
+    async def is_any_pending(self) -> bool:
+        """Return whether a delivery is due now or later, also one of a paused webhook."""
+        pending = sa.select(sa.exists().where(_D.state == DeliveryState.PENDING))
+        return bool((await self._db.execute(pending)).scalar_one())
+
     async def begin(self, webhook: str, *, lease_s: float, retry_limit: timedelta) -> DeliveryAttempt | None:
         """Take the next delivery that is due; it belongs to the caller for `lease_s`. Commit before it is sent.
 

@@ -36,6 +36,8 @@ class Observer:
         groups: patterns of the groups to keep; none: all.
     """
 
+    wakes = frozenset({"cluster"})
+
     def __init__(
         self,
         *,
@@ -52,6 +54,8 @@ class Observer:
     ) -> None:
         self.name = f"observer of {where}"
         self.period_s = period_s
+        # The readers are at work in threads of their own.
+        self.is_idle = True
         self._unit_of_work = unit_of_work
         self._journals = journals
         self._store = store

@@ -54,6 +54,7 @@ class Reconciler:
     """
 
     name = "reconciler"
+    wakes = frozenset({"run"})
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class Reconciler:
         self._native_records = native_records
         self._timing = timing or Timing()
         self.period_s = period_s
+        self.is_idle = False
         self._database_epoch: str | None = None
         self._began_at: datetime | None = None
         self._listening_since: datetime | None = None
@@ -93,6 +95,7 @@ class Reconciler:
             live = await runs.list_live_runs(uow)
             # A restored database gets its new identity from the first query, and keeps it only if that is committed.
             await uow.commit()
+        self.is_idle = not live
         self._notice(epoch, self._clock.now())
         bug: Exception | None = None
         for run in live:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from sse_starlette import ServerSentEvent
 
-from app.kit.web.dependencies import Changes, Subscription
+from app.kit.changes import Changes, Subscription
 
 # A frame is sent to every viewer. With hundreds of them that takes longer than the view itself. The other tasks of the
 # event loop (heartbeats, forms) must still get this part of its time.

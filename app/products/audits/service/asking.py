@@ -24,6 +24,7 @@ from app.products.audits.specification import HeaderId, IdPlace, JsonField, Offs
 from app.products.audits.store import AuditPlanStore, AuditStore
 
 NOTHING_MORE = AllowedOptions()
+NOTICE = "audit"
 """Without settings of an administrator a comparison may read no files and no database."""
 
 
@@ -240,7 +241,7 @@ def id_problems(
 
 
 def notify_audit(uow: UnitOfWork, audit: Audit) -> None:
-    uow.notify("audit", audit.id)
+    uow.notify(NOTICE, audit.id)
     uow.notify("pipeline", audit.pipeline)
 
 

@@ -23,7 +23,7 @@ from app.products.audits import wire as wire
 from app.products.audits.alerts import audit_alert
 from app.products.audits.audit import Audit, AuditProgress, AuditState, counted, moved
 from app.products.audits.result import AuditResult, AuditVerdict, possible, verdict
-from app.products.audits.service.asking import notify_audit
+from app.products.audits.service.asking import NOTICE, notify_audit
 from app.products.audits.service.in_force import doubts_about
 from app.products.audits.specification import DroppedRows, specification_of
 from app.products.audits.store import AuditPlanStore, AuditStore
@@ -195,7 +195,7 @@ async def receive_progress(uow: UnitOfWork, told: wire.AuditProgressReport, *, n
     await uow.of(AuditStore).save_progress(audit.id, progress)
     before = audit.progress
     if before is None or msgspec.structs.replace(before, heard_at=now) != progress:
-        uow.notify("audit", audit.id)
+        uow.notify(NOTICE, audit.id)
     return wire.AuditAnswer(is_wanted=True)
 
 

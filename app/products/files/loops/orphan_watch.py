@@ -37,6 +37,7 @@ class OrphanWatch:
     """
 
     name = "orphans"
+    wakes = frozenset({orphans.NOTICE})
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class OrphanWatch:
         self._stalled_after = stalled_after
         self.period_s = period_s
         self._at_work: _AtWork | None = None
+        self.is_idle = False
 
     async def turn(self) -> None:
         if self._at_work is None:
@@ -73,6 +75,7 @@ class OrphanWatch:
     async def _begin_next(self) -> None:
         async with self._unit_of_work() as uow:
             living = await uow.of(OrphanLookStore).living()
+        self.is_idle = not living
         for one in living:
             now = self._clock.now()
             try:

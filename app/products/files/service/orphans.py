@@ -30,6 +30,9 @@ from app.products.files.orphan_look import (
 from app.products.files.orphan_ports import OrphanOrder
 from app.products.files.store.orphan_looks import OrphanLookStore
 
+NOTICE = "orphans"
+"""A scan or a collection was requested."""
+
 
 class Orphans(msgspec.Struct, frozen=True, kw_only=True):
     """The known state of a pipeline's orphans.
@@ -167,6 +170,7 @@ async def _add(
         )
     )
     uow.notify("pipeline", pipeline)
+    uow.notify(NOTICE, pipeline)
     return look
 
 
